@@ -328,7 +328,7 @@ if self._is_staged:
     ),
     "gave-up": Protection(
         "a lock that comes after its waiter gave up is released",
-        "eventstore:_Pending._run",
+        "eventstore:_Pending.run",
         Never("_wanted"),
         "tests/eventstore/test_write_lock.py -k gave_up_is_released",
     ),
@@ -383,19 +383,19 @@ if self._is_staged:
     "others": Protection(
         "what a process knows of its last append counts only while nobody else has committed",
         "eventstore:SQLiteWriting.begin",
-        Never("_begun_at left"),
+        Never("_begun_at own"),
         "tests/crash/test_crashes.py -k many_writers",
     ),
     "in-progress": Protection(
         "a View goes on with what was appended, and not with what a transaction in progress has inserted",
         "eventstore:SQLiteWriting.begin",
-        Instead("left _left", "left = self._left"),
+        Instead("own _own_header", "own = self._own_header"),
         "tests/eventstore/test_sqlite.py -k not_committed_is_not_told",
     ),
     "not-ours": Protection(
         "a program without our write lock that commits right after our commit is noticed",
         "eventstore:SQLiteWriting.commit",
-        Instead("_header wrote", "self._left = left"),
+        Instead("_header wrote", "self._own_header = header"),
         "tests/projections/test_grown_views.py -k not_ours",
     ),
     "others-since": Protection(

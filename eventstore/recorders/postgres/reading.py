@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
-from foldlog.eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
+from foldlog.eventstore.recorders.attachments import ReadsAttachments
 from foldlog.eventstore.recorders.base import Only
 from foldlog.eventstore.recorders.errors import InterfaceError, RecorderError
 from foldlog.eventstore.recorders.postgres.columns import (
@@ -58,7 +58,7 @@ _READ_AGAIN: Final = (
 )
 
 
-class PostgresReader:
+class PostgresReader(ReadsAttachments):
     """The queries of an open transaction, which ``ask`` sends."""
 
     def __init__(self, ask: Callable[..., list[Columns]]) -> None:
@@ -95,14 +95,15 @@ class PostgresReader:
         self, key: int, start: int, stop: int, limit: int, only: Only = "all", *, kind: str | None = None
     ) -> Sequence[Row]:
         statement = _ROWS[only] if kind is None else f"rows_of_{kind}"
-        return self._whole(self._ask(statement, bigint(key), bigint(start), bigint(stop), bigint(limit)), key)
+        found = self._ask(statement, bigint(key), bigint(start), bigint(stop), bigint(limit))
+        return self._whole(list(map(row_of, found)), key)
 
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
         firsts = bigints(interval[0] for interval in intervals)
         lasts = bigints(interval[1] for interval in intervals)
         keys = bigints(interval[2] if len(interval) > 2 else None for interval in intervals)
         found = self._ask("flagged_rows", bigint(key), firsts, lasts, keys)
-        return self._whole(found, key, intervals)
+        return self._whole(list(map(row_of, found)), key, intervals)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Return rows with their positions. Positions of imported rows are computed from that of the publication."""
@@ -185,21 +186,11 @@ class PostgresReader:
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         found = self._ask("live_rows", bigint(after_position), bigint(before), bigint(limit))
-        rows = [row_of(columns[:12]) for columns in found]
-        if any_with_bytes(rows):
-            keys = [columns[14] for columns in found]
-            rows = with_attachments(list(zip(keys, rows, strict=True)), self._attached, self._attachment)
+        rows = self._whole_of([row_of(columns[:12]) for columns in found], [columns[14] for columns in found])
         return [
             PlacedRow(columns[12], to_text(columns[13] or b""), row, columns[14] <= 0)
             for columns, row in zip(found, rows, strict=True)
         ]
-
-    def _whole(self, found: list[Columns], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[Row]:
-        """Return the rows of a result, with their attachments; most rows have none."""
-        rows = [row_of(columns) for columns in found]
-        if not any_with_bytes(rows):
-            return rows
-        return with_attachments(keyed(rows, key, intervals), self._attached, self._attachment)
 
     def _attached(self, key: int, ids: Sequence[int]) -> Sequence[tuple[int, bytes, int]]:
         return [

@@ -42,12 +42,6 @@ class ReaderPool:
             use.connection = self.file.connect()
         return use.connection
 
-    def add(self, connection: sqlite3.Connection) -> None:
-        """Keep a connection for the next reader."""
-        self._idle.append(connection)
-        if self._closed:
-            self._close_idle()
-
     def give_back(self, use: ReadConnection, *, sound: bool) -> None:
         """Keep the connection of a use for the next, if it is ``sound``."""
         try:
@@ -55,7 +49,9 @@ class ReaderPool:
             if connection is None:
                 pass
             elif sound and not connection.in_transaction:
-                self.add(connection)
+                self._idle.append(connection)
+                if self._closed:
+                    self._close_idle()
             else:
                 connection.close()
         finally:

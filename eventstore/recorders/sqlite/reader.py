@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from foldlog.eventstore.recorders.attachments import any_with_bytes, keyed, with_attachments
+from foldlog.eventstore.recorders.attachments import ReadsAttachments
 from foldlog.eventstore.recorders.base import Only
 from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.statements import statements
@@ -40,7 +40,7 @@ _POSITION_MAX: Final = 2**63 - 1
 _ROWS: Final[dict[Only, str]] = {"all": SQL["rows"], "structural": SQL["structural_rows"]}
 
 
-class SQLiteReader:
+class SQLiteReader(ReadsAttachments):
     """The questions that one transaction can ask. Each one walks an index to the rows that it returns."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -136,10 +136,7 @@ class SQLiteReader:
                 continue
             before = block[2] - 1 if block is not None else self._last_position()
             live = self._execute(SQL["live_rows_from"], (after_position + 1, before, limit - len(placed))).fetchall()
-            rows = as_rows([row[:12] for row in live])
-            if any_with_bytes(rows):
-                keys = [row[13] for row in live]
-                rows = with_attachments(list(zip(keys, rows, strict=True)), self._attached, self._attachment)
+            rows = self._whole_of(as_rows([row[:12] for row in live]), [row[13] for row in live])
             placed += [
                 PlacedRow(row[12], self._id_of(abs(row[13])), one, row[13] <= 0)
                 for row, one in zip(live, rows, strict=True)
@@ -197,12 +194,6 @@ class SQLiteReader:
             ))
             for key, name, created_at, encrypted, at, version, since, code, base, body, encoding, checksum in rows
         ]  # fmt: skip
-
-    def _whole(self, rows: list[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[Row]:
-        """Return rows with their attachments; most rows have none."""
-        if not any_with_bytes(rows):
-            return rows
-        return with_attachments(keyed(rows, key, intervals), self._attached, self._attachment)
 
     def _attached(self, key: int, ids: Sequence[int]) -> Sequence[tuple[int, bytes, int]]:
         return self._execute(SQL["attached"], (key, json_text(ids))).fetchall()

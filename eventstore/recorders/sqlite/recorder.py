@@ -222,16 +222,9 @@ class SQLiteRecorder:
             pass  # it opens the log that was made just now, while it has its name
 
     def _look(self) -> tuple[bool, bool]:
-        """Return whether the file has the newest schema, and whether it has a log. Check the file on a reader's
-        connection, which the next reader then gets.
-        """
-        connection = self._file.connect()
-        try:
-            is_current = schema.is_current(connection, self._path)
-        except BaseException:
-            connection.close()
-            raise
-        self._readers.add(connection)
+        """Return whether the file has the newest schema, and whether it has a log. It may be empty."""
+        with ReadConnection(self._readers, "open") as connection:
+            is_current = schema.checked_number(connection, self._path) == schema.NEWEST
         return is_current, os.path.exists(f"{self._path}-wal")
 
     @contextlib.contextmanager

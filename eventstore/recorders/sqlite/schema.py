@@ -14,18 +14,6 @@ _APPLICATION_ID: Final = 0x666C6F67  # "flog"
 NEWEST: Final = newest_schema("sqlite")
 
 
-def is_current(connection: sqlite3.Connection, path: str) -> bool:
-    """Return whether the file has the newest schema. It may be empty.
-
-    Raises ``DatabaseError`` if the file is not a store of ours, or is of a newer schema.
-    """
-    connection.execute("BEGIN")
-    try:
-        return checked_number(connection, path) == NEWEST
-    finally:
-        connection.rollback()
-
-
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
     """Check within a transaction that no newer version has migrated the file since it was opened. Takes under 1 µs."""
     if connection.execute("PRAGMA user_version").fetchone()[0] != NEWEST:

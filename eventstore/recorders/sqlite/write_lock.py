@@ -153,10 +153,11 @@ class WriteLock:
         return (int(pid), host) if pid.isdecimal() else None
 
 
-class _Pending:
+class _Pending(threading.Thread):
     """A thread that waits for the lock on a file of its own, which holds it once ``wait`` has returned True."""
 
     def __init__(self, file: int) -> None:
+        super().__init__(name="foldlog-write-lock", daemon=True)
         self.file = file
         self._mutex = threading.RLock()  # a finalizer may close the lock wherever it comes
         self._granted = threading.Lock()
@@ -164,9 +165,6 @@ class _Pending:
         self._wanted = True
         self._over = False
         self._error: OSError | None = None
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, name="foldlog-write-lock", daemon=True).start()
 
     def wait(self, until: float) -> bool:
         """Wait for the lock until the moment ``until``. Return whether it came. Raises ``OSError``."""
@@ -194,7 +192,7 @@ class _Pending:
         if file >= 0:
             os.close(file)
 
-    def _run(self) -> None:
+    def run(self) -> None:
         try:
             flock(self.file, LOCK_EX)
         except OSError as error:

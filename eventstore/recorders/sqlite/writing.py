@@ -60,8 +60,8 @@ class SQLiteWriting:
         self._index: int | None = None
         self._begun_at: bytes | None = None
         """The header of the log's index when the transaction began; None where the system does not show it."""
-        self._left: bytes | None = None
-        """The same as the last commit of this process left it: until it changes, what the transaction keeps holds.
+        self._own_header: bytes | None = None
+        """The same as the last commit of this process wrote it: until it changes, what the transaction keeps holds.
         None in a transaction, after one that was rolled back, and where another connection may have committed since.
         """
         self.connection: sqlite3.Connection | None = None
@@ -78,8 +78,8 @@ class SQLiteWriting:
         self._file.check()
         self._changed_before = connection.total_changes
         self._begun_at = None if self._index is None else os.pread(self._index, _HEADER_BYTES, 0)
-        left, self._left = self._left, None
-        if left is None or self._begun_at != left:  # others have committed, or our last transaction was rolled back
+        own, self._own_header = self._own_header, None
+        if own is None or self._begun_at != own:  # others have committed, or our last transaction was rolled back
             self._transaction.forget()
             schema.check_unchanged(connection, self._path)
             last = maintenance.begin_epoch_where_copied(connection, self._file.inode)
@@ -115,28 +115,28 @@ class SQLiteWriting:
         self._stage = _COMMITTED
         if self._index is None or self._begun_at is None:
             return
-        left = os.pread(self._index, _HEADER_BYTES, 0)
-        commits, pages = _header(left)
+        header = os.pread(self._index, _HEADER_BYTES, 0)
+        commits, pages = _header(header)
         # A program that is not ours needs no lock of ours, and may have committed since.
         wrote = self.connection.total_changes != self._changed_before  # type: ignore[union-attr]
         if commits - _header(self._begun_at)[0] == wrote:
-            self._left = left
+            self._own_header = header
         if pages >= log_checkpoints.AT:
             self._checkpoints.look(pages)
 
     def era(self) -> int | None:
         """Return the era as the last commit left it, if nothing was committed since. Any thread may ask at any time,
-        also during a transaction of another thread: see ``_left``.
+        also during a transaction of another thread: see ``_own_header``.
         """
-        left, index = self._left, self._index
-        if left is None or index is None:
+        own, index = self._own_header, self._index
+        if own is None or index is None:
             return None
         era = self._transaction.newest_era
         try:
             header = os.pread(index, _HEADER_BYTES, 0)
         except OSError:  # the connection was closed
             return None
-        return era if header == left and self._left is left else None
+        return era if header == own and self._own_header is own else None
 
     def settle(self) -> bool:
         connection = self.connection
@@ -180,7 +180,7 @@ class SQLiteWriting:
         """Open the connection that writes. The write lock is held."""
         connection = self._file.connect(to_write=True)
         self._transaction = SQLiteTransaction(connection)
-        self._left = None
+        self._own_header = None
         self._index = self._file.index_of_log()
         if self._index is not None:
             connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
@@ -190,6 +190,6 @@ class SQLiteWriting:
     def close(self) -> None:
         """Close the connection; its open transaction is rolled back."""
         connection, self.connection = self.connection, None
-        self._left = self._index = None
+        self._own_header = self._index = None
         if connection is not None:
             connection.close()

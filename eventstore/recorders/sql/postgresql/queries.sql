@@ -147,24 +147,26 @@ SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND erased_at IS NOT
 -- name: is_staged
 SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND NOT visible AND erased_at IS NULL
 
+-- part: row
+id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
+
 -- name: rows
-SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
+SELECT {row}
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
 ORDER BY id LIMIT $4::bigint
 
 -- name: structural_rows
-SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
+SELECT {row}
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND structural
 ORDER BY id LIMIT $4::bigint
 
 -- name: rows_of_document_changes
-SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
+SELECT {row}
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND kind = 'document_changes'::bytea
 ORDER BY id DESC LIMIT $4::bigint
 
 -- name: flagged_rows
-SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
-       e.shown_before, e.structural_before, e.checksum
+SELECT {row}
 FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS i (first, last, key, place)
 CROSS JOIN LATERAL (
     SELECT * FROM {schema}.events
@@ -177,8 +179,7 @@ CROSS JOIN LATERAL (
 ORDER BY i.place, e.id
 
 -- name: live_rows
-SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum,
-       position, (SELECT c.id FROM {schema}.conversations c WHERE c.key = abs(e.conversation)), conversation
+SELECT {row}, position, (SELECT c.id FROM {schema}.conversations c WHERE c.key = abs(e.conversation)), conversation
 FROM {schema}.events e
 WHERE position > $1::bigint
     AND position < (SELECT least($2::bigint, (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20)

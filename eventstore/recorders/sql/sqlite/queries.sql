@@ -113,24 +113,23 @@ SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM store WH
 -- name: reserve_positions
 UPDATE store SET value = ? WHERE name = 'positions_given'
 
+-- part: row
+id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
+
 -- name: rows
-SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
-FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
+SELECT {row} FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
 
 -- name: structural_rows
-SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
-FROM events INDEXED BY events_structural
+SELECT {row} FROM events INDEXED BY events_structural
 WHERE conversation = ? AND id >= ? AND id < ? AND structural ORDER BY id LIMIT ?
 
 -- name: rows_of_document_changes
-SELECT id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
-FROM events INDEXED BY events_of_documents
+SELECT {row} FROM events INDEXED BY events_of_documents
 WHERE conversation = ? AND id >= ? AND id < ? AND kind = 'document_changes' ORDER BY id DESC LIMIT ?
 
 -- No ORDER BY: SQLite would carry every body through a sorter, which takes longer than the rest.
 -- name: flagged_rows
-SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
-       e.shown_before, e.structural_before, e.checksum
+SELECT {row}
 FROM ({intervals}) j
 CROSS JOIN events e INDEXED BY events_by_id
     ON e.conversation = j.column3 AND e.id BETWEEN j.column1 AND j.column2 AND (e.shown OR e.structural)
@@ -141,9 +140,7 @@ SELECT value ->> 0 AS column1, value ->> 1 AS column2, value ->> 2 AS column3 FR
 
 -- ">=": to look for a row after one on a damaged page, SQLite would read that page.
 -- name: live_rows_from
-SELECT e.id, e.kind, e.schema, e.shown, e.structural, e.recorded_at, e.encoding, e.body, e.head,
-       e.shown_before, e.structural_before, e.checksum, e.position,
-       e.conversation
+SELECT {row}, position, conversation
 FROM events e WHERE e.position >= ? AND e.position <= ?
     AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
 ORDER BY e.position LIMIT ?
