@@ -2,12 +2,11 @@
 
 verify, check, damage                    check heads, checksums and indices; name what is damaged
 copy                                     copy conversations between stores, and compare their heads
-erase                                    remove a conversation, and leave a tombstone
+erase                                    remove a conversation, and leave a tombstone; give its forks copies
 redact                                   erase the content of one event
 rekey, reform                            re-encrypt and re-compress with the current settings, a conversation at a time
 unfinished                               what operations of several transactions left: finish it first
 new_file                                 make a file that only its owner can read, under a random name
 backup, restore, salvage                 copy a file, put a backup in its place, recover what is sound
-detach                                   give a fork a copy of its past, so that the parent can be erased
-status                                   who holds followers back, and what a restored backup has lost
+status                                   who holds followers back, and which read models have confirmed
 """

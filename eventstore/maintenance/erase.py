@@ -6,6 +6,7 @@ events. Followers read the erasure as an entry, an ``Erased`` with a position of
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import attrgetter
@@ -14,22 +15,27 @@ from foldlog.eventstore.arguments import reason_text, text
 from foldlog.eventstore.errors import (
     ConversationHasForks,
     ConversationNotFound,
+    CorruptEvent,
     EventStoreError,
     VersionConflict,
 )
+from foldlog.eventstore.events import ATTRIBUTES, Detached
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.database import Database, behind, paged, start_after, translated, unavailable
-from foldlog.eventstore.log.ledger import enter_erasure
+from foldlog.eventstore.log.ledger import enter, enter_erasure
+from foldlog.eventstore.log.past import links_of
 from foldlog.eventstore.log.results import ConversationRow, listed
-from foldlog.eventstore.log.staging import ERASE, delete_rows
-from foldlog.eventstore.maintenance.detach import detach
-from foldlog.eventstore.maintenance.unfinished import finish_all
+from foldlog.eventstore.log.row import checksum_seed, not_erased, sound, with_checksums
+from foldlog.eventstore.log.staging import DETACH, ERASE, REST_S
+from foldlog.eventstore.log.writing import WriteTransaction, forget_records
+from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.changes import Left
+from foldlog.eventstore.recorders.changes import Finished, Left
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from foldlog.eventstore.store import Store
 
+_CHUNK = 1_000
 _PAGE = 1_000
 
 
@@ -66,43 +72,62 @@ def erase(
     reason = reason_text(reason, "tombstone")
     if not isinstance(expected, ConversationRow | None):
         raise TypeError(f"expected is a ConversationRow, as store.conversation() returns it, not {expected!r}")
+    database, recorder = store.database, store.database.recorder
+    mark = partial(_mark, conversation=conversation, now=database.now(), expected=expected)
+    kept, erased_forks = list[str](), 0
+    erased: Conversation | None = None
     with translated():
-        store.database.recorder.query(lambda reader: _check(reader.conversation(conversation), expected))
-        forks = list(_forks(store.database, conversation)) if with_forks else []
-        erased = 0
+        while erased is None:
+            parts = f"; forks keep a part: {', '.join(kept)}" if kept else ""
+            try:
+                erased = recorder.transact(partial(mark, reason=reason + parts))
+            except ConversationHasForks as error:  # also those that were begun since
+                if not (with_forks or detach_forks):
+                    raise
+                for fork in error.forks:
+                    if with_forks:
+                        erase(store, fork, reason=reason, complete=False, with_forks=True)
+                        erased_forks += 1
+                    else:
+                        kept += _detached(store, conversation, fork)
+            except RecorderError as error:
+                if not erased_forks:
+                    raise
+                told = f"conversation {conversation!r} is not erased; of its forks are erased: {erased_forks}"
+                raise unfinished(told, error) from error
+        done = f"conversation {conversation!r} is erased for every reader"
         try:
-            for fork in forks:  # its erasure may have been interrupted
-                _erased(store.database, fork, reason, complete=False, patience_s=patience_s)
-                erased += 1
-            if detach_forks:
-                reason += _detached(store, conversation)
-            return _erased(
-                store.database, conversation, reason, complete=complete, patience_s=patience_s, expected=expected
-            )
+            for each in recorder.query(lambda reader: reader.unfinished()):
+                if each.operation == ERASE or each.conversation == conversation:
+                    finish(database, each)
         except RecorderError as error:
-            if not erased:
-                raise
-            told = f"conversation {conversation!r} is not erased; of its forks are erased: {erased} of {len(forks)}"
-            raise unfinished(told, error) from error
+            raise unfinished(f"{done}, but not all of its rows are deleted", error) from error
+        gone = complete and purge(recorder, patience_s, done)
+        return listed(erased, bytes_pending=not gone, unconfirmed=recorder.query(partial(_unconfirmed, key=erased.key)))
 
 
-def _check(found: Conversation | None, expected: ConversationRow | None) -> None:
-    """Raise ``VersionConflict`` if the conversation has changed since it was read."""
-    if expected is not None and found is not None and (found.head or b"").hex() != expected.head:
+def _mark(
+    transaction: Transaction, conversation: str, reason: str, now: int, expected: ConversationRow | None
+) -> Conversation:
+    found = transaction.conversation(conversation)
+    if found is None:
+        raise ConversationNotFound(conversation)
+    if expected is not None and (found.head or b"").hex() != expected.head:
         raise VersionConflict(found.id, expected.version, found.version)
+    if found.erasure is not None:
+        return found
+    if forks := living_forks(transaction, found.key):
+        raise ConversationHasForks(conversation, tuple(fork.id for fork in forks))
+    erasure = Erasure(max(now, found.updated_at or now), reason, found.version, found.head or b"")
+    transaction.change(found.key, Left(ERASE))
+    return enter_erasure(transaction, found, erasure)
 
 
-def _detached(store: Store, conversation: str) -> str:
-    """Detach the forks of a conversation. Return the text that the tombstone's reason gets in addition."""
-    database = store.database
-    with database.recorder.read() as reader:
-        found = database.find(reader, conversation)
-        forks = [] if found is None else living_forks(reader, found.key)
-    for fork in forks:
-        origins.index_as(store, conversation, fork.id)
-        detach(database, fork.id)
-    kept = ", ".join(f"{fork.id!r} events 0 to {fork.begins - 1}" for fork in forks)
-    return f"; forks keep a part: {kept}" if kept else ""
+def _unconfirmed(reader: Reader, key: int) -> Sequence[str]:
+    """Return the read models that have not come to the erasure of the conversation with this key."""
+    found = reader.conversation(key)
+    position = None if found is None or found.erasure is None else found.erasure.position
+    return () if position is None else behind(reader, position)
 
 
 def forks_of(store: Store, conversation: str) -> Iterator[str]:
@@ -122,34 +147,6 @@ def _forks(database: Database, conversation: str) -> Iterator[str]:
         yield fork
 
 
-def _erased(
-    database: Database,
-    conversation: str,
-    reason: str,
-    *,
-    complete: bool,
-    patience_s: float,
-    expected: ConversationRow | None = None,
-) -> ConversationRow:
-    recorder, now = database.recorder, database.now()
-    erased = recorder.transact(partial(_mark, conversation=conversation, reason=reason, now=now, expected=expected))
-    done = f"conversation {conversation!r} is erased for every reader"
-    try:
-        delete_rows(recorder, erased.key)
-        finish_all(database, conversation)
-    except RecorderError as error:
-        raise unfinished(f"{done}, but not all of its rows are deleted", error) from error
-    gone = complete and purge(recorder, patience_s, done)
-    return listed(erased, bytes_pending=not gone, unconfirmed=recorder.query(partial(_unconfirmed, key=erased.key)))
-
-
-def _unconfirmed(reader: Reader, key: int) -> Sequence[str]:
-    """Return the read models that have not come to the erasure of the conversation with this key."""
-    found = reader.conversation(key)
-    position = None if found is None or found.erasure is None else found.erasure.position
-    return () if position is None else behind(reader, position)
-
-
 def living_forks(reader: Reader, key: int) -> list[Conversation]:
     """Return the forks of the conversation with this key, without erased ones."""
     return [fork for fork in _forks_of_key(reader, key) if fork.erasure is None]
@@ -159,20 +156,60 @@ def _forks_of_key(reader: Reader, key: int) -> Iterator[Conversation]:
     return paged(lambda after: reader.conversations(start_after(after), _PAGE, forks_of=key), attrgetter("id"), _PAGE)
 
 
-def _mark(
-    transaction: Transaction, conversation: str, reason: str, now: int, expected: ConversationRow | None
-) -> Conversation:
-    found = transaction.conversation(conversation)
-    _check(found, expected)
-    if found is None:
-        raise ConversationNotFound(conversation)
-    if found.erasure is not None:
-        return found
-    if forks := living_forks(transaction, found.key):
-        raise ConversationHasForks(conversation, tuple(fork.id for fork in forks))
-    erasure = Erasure(max(now, found.updated_at or now), reason, found.version, found.head or b"")
-    transaction.change(found.key, Left(ERASE))
-    return enter_erasure(transaction, found, erasure)
+# -- forks that go on alone -------------------------------------------------------------------------------------------
+
+
+def _detached(store: Store, conversation: str, fork: str) -> list[str]:
+    """Detach a fork of a conversation. Return what the tombstone says of it."""
+    found = store.database.query(lambda reader: store.database.find(reader, fork))
+    if found is None or found.parent is None:
+        return []  # another process has done it
+    origins.index_as(store, conversation, fork)
+    detach(store.database, fork)
+    return [f"{fork!r} events 0 to {found.begins - 1}"]
+
+
+def detach(database: Database, fork: str) -> None:
+    """Give a fork a copy of the events that it shares, under its own key, in small transactions. Then it leaves the
+    parent. The events keep their ids and heads. When all are copied, they get positions: a follower reads them as
+    events of the fork.
+
+    No reader sees the copies before that. A detachment that was stopped goes on when it is run again; another operation
+    that meets it discards the copies. Raises ``CorruptEvent`` where a shared event is damaged. Cost: the shared events.
+    """
+    while on_finished(database, partial(_copy_on, database=database, fork=fork)):
+        time.sleep(REST_S)
+
+
+def _copy_on(transaction: Transaction, database: Database, fork: str) -> bool:
+    """Copy the next events. Return False once the fork has left its parent."""
+    found = not_erased(database.find(transaction, fork))
+    if found is None or found.parent is None:
+        return False
+    left = transaction.unfinished(found.key)
+    if left and left[0].operation != DETACH:
+        raise Met(left[0])
+    start, begins = int(left[0].state) if left else 0, found.begins
+    stop = min(start + _CHUNK, begins)
+    writing = WriteTransaction(transaction, found, database)
+    if start < stop:
+        rows = writing.rows(start, stop, stop - start)
+        if [row.id for row in rows] != list(range(start, stop)):
+            raise CorruptEvent(fork, start, f"this event, or one up to {stop - 1}, is missing")
+        writing.insert_past(with_checksums(checksum_seed(fork), [sound(fork, row) for row in rows]))
+        transaction.change(found.key, Left(DETACH, str(stop)))
+        writing.end()
+        return True
+    forget_records(transaction, found.key, but=ATTRIBUTES)  # they build on those of the parent
+    writing.keep_past(links_of(database, transaction, found), begins)
+    writing.place_past(begins)
+    transaction.change(found.key, Finished())
+    enter(transaction, found, Detached(parent=found.parent_id or "", version=begins), database.now())
+    writing.end()
+    return False
+
+
+# -- the bytes --------------------------------------------------------------------------------------------------------
 
 
 def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:

@@ -86,7 +86,9 @@ class RedactionReceipt(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """The outcome of one transaction: the commitments by event, the place of its receipt, and what it found."""
+    """The outcome of one transaction: the receipts by event, the place of the event that tells of them, and what was
+    found.
+    """
 
     receipts: dict[int, Redacted]
     place: Place | None
@@ -121,116 +123,117 @@ def redact(
     reason_text(reason, "receipt")
     text("by", by)
     database = store.database
-    what = _What(database, reason, by, with_summaries)
+    work = partial(
+        _redact,
+        database=database,
+        conversation=conversation,
+        named_id=event_id,
+        who=(by, reason),
+        with_summaries=with_summaries,
+        records=records,
+    )
     with translated():
-        work = partial(_redact_all, conversation=conversation, event_id=event_id, what=what, records=records)
-        done, redacted = on_finished(database, work)
+        done = on_finished(database, work)
         gone = complete and purge(database.recorder, _PATIENCE_S, f"event {event_id} of {conversation!r} is redacted")
         position = None if done.place is None else done.place()
-        newest = int(database.recorder.value("last_position")) if position is None else position
+        newest = database.last_position if position is None else position
         unconfirmed = database.recorder.query(lambda reader: behind(reader, newest))
     first = done.receipts[_recorded_id(event_id)]
+    hashes = tuple(each.hash for each in done.receipts.values())
     return RedactionReceipt(
         conversation,
         tuple(done.receipts),
-        tuple(each.hash for each in done.receipts.values()),
+        hashes,
         first.at,
         first.by,
         first.reason,
         position,
-        tuple(each if each[:2] not in redacted else each._replace(redacted=True) for each in done.quotes),
+        done.quotes,
         done.forks,
         tuple(unconfirmed),
         not gone,
     )
 
 
-class _What(NamedTuple):
-    """The arguments that all transactions of a redaction share."""
-
-    database: Database
-    reason: str
-    by: str
-    with_summaries: bool
-
-
-def _redact_all(
-    transaction: Transaction, conversation: str, event_id: int, what: _What, records: Sequence[int]
-) -> tuple[_Done, set[tuple[str, int]]]:
-    """Redact an event; with summaries, also those of its forks that may quote it. Return the outcome for the event, and
-    the conversations and ids of all that is redacted.
-    """
-    done = _redact(transaction, conversation, [event_id], what, records)
-    redacted = {(conversation, each) for each in done.receipts}
-    for name in dict.fromkeys(each.conversation for each in done.quotes if what.with_summaries):
-        if name != conversation:
-            ids = [each.event_id for each in done.quotes if each.conversation == name]
-            redacted.update((name, each) for each in _redact(transaction, name, ids, what).receipts)
-    return done, redacted
-
-
 def _redact(
-    transaction: Transaction, conversation: str, ids: Sequence[int], what: _What, records: Sequence[int] = ()
+    transaction: Transaction,
+    database: Database,
+    conversation: str,
+    named_id: int,
+    who: tuple[str, str],
+    with_summaries: bool,
+    records: Sequence[int],
 ) -> _Done:
-    """Redact these events, if they are not redacted yet; with summaries, also condensations that may quote them. Erase
-    ``records``.
-    """
-    database = what.database
+    """Redact an event; with summaries, also the condensations that may quote it, those of forks too."""
     found = find_existing(database, transaction, conversation)
     check_finished(transaction, found.key)
     writing = WriteTransaction(transaction, found, database)
-    for each in ids:
-        _check_summary(writing, found, each)
-    ids = [_recorded_id(each) for each in ids]
-    first = _read(writing, found, ids[0])[1]
-    own = _quotes(writing, [(each, _read(writing, found, each)[1]) for each in ids])
-    forks = [*forks_that_share(database, transaction, found.key, first.id)]
-    quotes = [Quote(conversation, each, _is_redacted(writing, each)) for each in own]
+    event_id = _recorded_id(named_id)
+    _, event = _read(writing, event_id, named_id)
+    own = _quotes(writing, [event])
+    forks = [*forks_that_share(database, transaction, found.key, event_id)]
+    quotes = [Quote(conversation, each.id, with_summaries or each.redacted is not None) for each in own]
+    of_forks: dict[int, list[int]] = {}
     for fork in forks:
         check_finished(transaction, fork.key)
-        reading = ReadTransaction(transaction, fork, database)
-        shared = [(each, event) for each, event in _events(writing, [*ids, *own]) if each < fork.begins]
-        their_own = (each for each in _quotes(reading, shared) if each >= fork.begins)
-        quotes += [Quote(fork.id, each, _is_redacted(reading, each)) for each in their_own]
+        shared = [each for each in (event, *own) if each.id < fork.begins]
+        theirs = [
+            each for each in _quotes(ReadTransaction(transaction, fork, database), shared) if each.id >= fork.begins
+        ]
+        quotes += [Quote(fork.id, each.id, with_summaries or each.redacted is not None) for each in theirs]
+        of_forks[fork.key] = [each.id for each in theirs]
+    ids = [event_id, *(each.id for each in own if with_summaries)]
+    receipts, place = _erase_content(transaction, writing, forks, ids, who, records)
+    for key, its_ids in of_forks.items():
+        fork_now = database.find_key(transaction, key)  # its redactions were counted
+        if with_summaries and its_ids and fork_now is not None:
+            sharing = [*forks_that_share(database, transaction, key, its_ids[0])]
+            _erase_content(transaction, WriteTransaction(transaction, fork_now, database), sharing, its_ids, who, ())
+    return _Done(receipts, place, tuple(quotes), tuple(fork.id for fork in forks))
+
+
+def _erase_content(
+    transaction: Transaction,
+    writing: WriteTransaction,
+    forks: Sequence[Conversation],
+    ids: Sequence[int],
+    who: tuple[str, str],
+    records: Sequence[int],
+) -> tuple[dict[int, Redacted], Place | None]:
+    """Erase the content of these events, and of ``records`` that of their sources' records, where it is still there.
+    Return the receipts of the events, and the place of the new ones.
+    """
+    found, (by, reason) = writing.found, who
+    now = max(writing.database.now(), found.updated_at or 0)
     receipts: dict[int, Redacted] = {}
     gone: list[tuple[Event, Redacted, Row]] = []
-    now = max(database.now(), found.updated_at or 0)
-    whole_ids = [*ids, *(each for each in own if what.with_summaries and each not in ids)]
-    for event_id in [*whole_ids, *(each for each in records if each not in whole_ids and each >= found.begins)]:
-        row, event = _read(writing, found, event_id)
-        is_record = event_id not in whole_ids
-        if event.redacted is not None and (is_record or not event.redacted.record):
-            if not is_record:
-                receipts[event_id] = event.redacted
-            continue
-        commitment = _commitment(conversation, row, event)
-        if isinstance(event, DocumentChanges):
-            for reading in (writing, *(ReadTransaction(transaction, fork, database) for fork in forks)):
-                _check_that_none_builds_on(reading, event)
-        receipt = Redacted(
-            at=from_microseconds(now),
-            by=what.by,
-            reason=what.reason,
-            hash=commitment.hex(),
-            bytes=size_of(row.body),
-            record=is_record,
-        )
+    for event_id in [*ids, *(each for each in records if each not in ids and each >= found.begins)]:
+        row, event = _read(writing, event_id, event_id)
+        is_record = event_id not in ids
+        receipt = event.redacted
+        if receipt is None or (receipt.record and not is_record):
+            if isinstance(event, DocumentChanges):
+                for each in (found, *forks):
+                    _check_that_none_builds_on(ReadTransaction(transaction, each, writing.database), event)
+            its_hash, size = _commitment(found.id, row, event).hex(), size_of(row.body)
+            receipt = Redacted(
+                at=from_microseconds(now), by=by, reason=reason, hash=its_hash, bytes=size, record=is_record
+            )
+            gone.append((event, receipt, _without_content(found.id, row, event, receipt)))
         if not is_record:
             receipts[event_id] = receipt
-        gone.append((event, receipt, _without_content(conversation, row, event, receipt)))
-    done = _Done(receipts, None, tuple(quotes), tuple(fork.id for fork in forks))
-    if not gone:
-        return done
     announced: list[Encoded] = []
     for is_record in (False, True):
         told = [(row.id, each.hash) for _, each, row in gone if each.record == is_record]
         if told:
             event_ids, hashes = zip(*told, strict=True)
-            receipt_of = Redaction(event_ids=event_ids, hashes=hashes, by=what.by, reason=what.reason, record=is_record)
-            announced.append(encode(receipt_of, ours=True))
+            redaction = Redaction(event_ids=event_ids, hashes=hashes, by=by, reason=reason, record=is_record)
+            announced.append(encode(redaction, ours=True))
+    if not gone:
+        return receipts, None
     place, _ = writing.append(announced, now)
     redact_rows(transaction, writing, [(event, row) for event, _, row in gone], forks)
-    return done._replace(place=place)
+    return receipts, place
 
 
 def redact_rows(
@@ -256,11 +259,19 @@ def redact_rows(
 # -- what to redact ---------------------------------------------------------------------------------------------------
 
 
-def _read(writing: WriteTransaction, found: Conversation, event_id: int) -> tuple[Row, Event]:
-    """Return an event that is stored under the conversation's own key. Raises ``InvalidArgument``, ``CorruptEvent``."""
+def _recorded_id(event_id: int) -> int:
+    """Return the id of the event that is stored: for a summary, that of its condensation."""
+    return summary_of(event_id) if event_id < -1 else event_id
+
+
+def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row, Event]:
+    """Return an event that is stored under the conversation's own key, which the caller named by this id. Raises
+    ``InvalidArgument``, ``CorruptEvent``.
+    """
+    found = writing.found
     if not 0 <= event_id < found.version:
         raise InvalidArgument(
-            f"conversation {found.id!r} has no event {event_id}; it has events 0 to {found.version - 1}"
+            f"conversation {found.id!r} has no event {named_id}; it has events 0 to {found.version - 1}"
         )
     if event_id < found.begins:
         owner = next(part.id for part in writing.past if part.start <= event_id < part.stop)
@@ -271,31 +282,14 @@ def _read(writing: WriteTransaction, found: Conversation, event_id: int) -> tupl
     rows = writing.rows(event_id, event_id + 1, 1)
     if not rows or rows[0].id != event_id:
         raise CorruptEvent(found.id, event_id, "it is missing")
-    return sound(found.id, rows[0]), stored_event_of(found.id, rows[0])
-
-
-def _recorded_id(event_id: int) -> int:
-    """Return the id of the event that is stored: for a summary, that of its condensation."""
-    return summary_of(event_id) if event_id < -1 else event_id
-
-
-def _check_summary(writing: WriteTransaction, found: Conversation, event_id: int) -> None:
-    """Raise ``InvalidArgument`` for the id of a summary that does not exist."""
-    if event_id >= -1:
-        return
-    condensation = summary_of(event_id)
-    if condensation < found.version:
-        event = _read(writing, found, condensation)[1]
-        if isinstance(event, CondensationAction) and (event.summary is not None or event.redacted is not None):
-            return
-    raise InvalidArgument(
-        f"conversation {found.id!r} has no event {event_id}: the summary of condensation c is event -(c+2), and event "
-        f"{condensation} has no summary"
-    )
-
-
-def _events(writing: WriteTransaction, ids: Iterable[int]) -> list[tuple[int, Event]]:
-    return [(each, event) for each in dict.fromkeys(ids) for event in writing.events(each, each + 1)]
+    event = stored_event_of(found.id, sound(found.id, rows[0]))
+    is_summary = isinstance(event, CondensationAction) and (event.summary is not None or event.redacted is not None)
+    if named_id != event_id and not is_summary:
+        raise InvalidArgument(
+            f"conversation {found.id!r} has no event {named_id}: the summary of condensation c is event -(c+2), and "
+            f"event {event_id} has no summary"
+        )
+    return rows[0], event
 
 
 def _commitment(conversation: str, row: Row, event: Event) -> bytes:
@@ -308,17 +302,13 @@ def _commitment(conversation: str, row: Row, event: Event) -> bytes:
     return commitment_of(row.proof, row.body)
 
 
-def _is_redacted(reading: ReadTransaction, event_id: int) -> bool:
-    return next(reading.events(event_id, event_id + 1)).redacted is not None
-
-
-def _quotes(reading: ReadTransaction, events: Sequence[tuple[int, Event]]) -> list[int]:
-    """Return the ids of the condensations whose summaries stand for one of these events, ascending. A condensation
+def _quotes(reading: ReadTransaction, events: Sequence[Event]) -> list[CondensationAction]:
+    """Return the condensations whose summaries stand for one of these events, the first one first. A condensation
     counts too if it forgets the summary of one of these condensations.
     """
-    ids = {event_id for event_id, _ in events}
-    sources = {event.origin.id for _, event in events if event.origin is not None and event.origin.format == _V0}
-    found: list[int] = []
+    ids = {event.id for event in events}
+    sources = {event.origin.id for event in events if event.origin is not None and event.origin.format == _V0}
+    found: list[CondensationAction] = []
     for event in reading.structural_events(min(ids) + 1) if ids else ():
         if not isinstance(event, CondensationAction) or event.summary is None:
             continue
@@ -326,9 +316,9 @@ def _quotes(reading: ReadTransaction, events: Sequence[tuple[int, Event]]) -> li
         intervals, summaries = event.forgotten
         named = sources if is_v0 else ids
         if any(first <= each <= last for each in named if type(each) is int for first, last in intervals) or (
-            not is_v0 and not {summary_id(each) for each in found}.isdisjoint(summaries)
+            not is_v0 and not {summary_id(each.id) for each in found}.isdisjoint(summaries)
         ):
-            found.append(event.id)
+            found.append(event)
             if is_v0 and event.origin is not None:
                 sources.add(event.origin.id)
     return found

@@ -71,10 +71,3 @@ def finish(database: Database, unfinished: Unfinished) -> None:
         database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
     else:
         delete_rows(database.recorder, key)
-
-
-def finish_all(database: Database, conversation: str) -> None:
-    """Finish what is not complete on each conversation that has, or had, this id."""
-    for each in database.recorder.query(lambda reader: reader.unfinished()):
-        if each.conversation == conversation:
-            finish(database, each)

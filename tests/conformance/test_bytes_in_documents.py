@@ -9,8 +9,7 @@ import pytest
 from foldlog.eventstore import DELETED, DocumentChanges, Documents, IdempotencyConflict, InvalidEvent, Store
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.detach import detach
-from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.erase import detach, erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.projections import Views

@@ -29,7 +29,7 @@ from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.log.row import border, link_of
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance import detach as detachment
+from foldlog.eventstore.maintenance import erase as detachment
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey

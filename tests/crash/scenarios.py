@@ -16,7 +16,7 @@ import foldlog.eventstore.log.importing
 from foldlog.eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
 from foldlog.eventstore.log import staging
 from foldlog.eventstore.log.appending import append_all
-from foldlog.eventstore.maintenance import detach as detachment
+from foldlog.eventstore.maintenance import erase as detachment
 from foldlog.eventstore.maintenance import erase as erasure
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.redact import redact as redact_event

@@ -264,8 +264,8 @@ PROTECTIONS = {
     ),
     "staged": Protection(
         "imports that are going on are erased too",
-        "eventstore:_erased",
-        Gone("finish_all"),
+        "eventstore.maintenance.erase:erase",
+        Part("each conversation"),
         _ERASURE,
     ),
     "private": Protection(

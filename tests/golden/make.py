@@ -32,8 +32,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.maintenance.detach import detach
-from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.erase import detach, erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.projections import Views

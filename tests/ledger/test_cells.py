@@ -37,10 +37,9 @@ from foldlog.eventstore.events import ATTRIBUTES, CondensationAction
 from foldlog.eventstore.log import staging
 from foldlog.eventstore.log.generation import Generation
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance import detach as detachment
+from foldlog.eventstore.maintenance import erase as detachment
 from foldlog.eventstore.maintenance import reform
-from foldlog.eventstore.maintenance.detach import detach
-from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.erase import detach, erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify

@@ -23,7 +23,7 @@ from foldlog._web.pages import Pages
 from foldlog.eventstore import KeyRing, Store, open_store, restore_store
 from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.detach import detach
+from foldlog.eventstore.maintenance.erase import detach
 from foldlog.eventstore.maintenance.erase import erase as erase_from
 from foldlog.eventstore.maintenance.rekey import rekey
 

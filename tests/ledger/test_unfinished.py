@@ -16,8 +16,7 @@ from foldlog.eventstore import ConversationErased, ConversationNotFound, Store, 
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
-from foldlog.eventstore.maintenance.detach import detach
-from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.erase import detach, erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify

@@ -21,7 +21,7 @@ from foldlog._web.pages import Pages
 from foldlog.eventstore import KeyRing, Store
 from foldlog.eventstore.log import staging
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance import copy, detach, reform
+from foldlog.eventstore.maintenance import copy, erase, reform
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Recorder
 from tests.simulation import model
@@ -95,11 +95,11 @@ def sped_up() -> Iterator[None]:
     settings: Sequence[tuple[Any, str, object]] = (
         (foldlog.eventstore.log.importing, "CHUNK", 5),
         (staging, "CHUNK", 6),
-        (detach, "_CHUNK", 4),
+        (erase, "_CHUNK", 4),
         (reform, "_ROWS_MAX", 5),
         (foldlog.eventstore.log.importing, "REST_S", 0),
         (staging, "REST_S", 0),
-        (detach, "REST_S", 0),
+        (erase, "REST_S", 0),
         (reform, "REST_S", 0),
         (copy, "ThreadPoolExecutor", _InThisThread),
         (foldlog._web.conversations, "threading", _InNoThread),
