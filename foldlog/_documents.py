@@ -6,7 +6,7 @@ texts in ISO 8601. ``docs/json-schema.json`` is made of these classes by ``scrip
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -15,14 +15,24 @@ from msgspec import UNSET, UnsetType
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON document, or a part of one. A field that is unset is left out."""
 
+    @classmethod
+    def of(cls, told: object, **others: Any) -> Self:
+        """Return the document with its fields of an object, and ``others``."""
+        names = (name for name in cls.__struct_fields__ if name not in others and hasattr(told, name))
+        return cls(**{name: getattr(told, name) for name in names}, **others)
+
 
 class ConversationDocument(Document, frozen=True, kw_only=True):
-    """A conversation in a list. Fields from ``attributes`` on need its events: a short list leaves them out."""
+    """A conversation in a list. Fields from ``attributes`` on need its events: a short list leaves them out.
+
+    ``last_event_at`` is when its last event happened, None where an imported event does not say; in a short list it is
+    when that event was recorded.
+    """
 
     conversation: str
     version: int
     created_at: str
-    updated_at: str
+    last_event_at: str | None
     head: str | None = None
     erased_at: str | None = None
     erased_reason: str | None = None
@@ -37,7 +47,6 @@ class ConversationDocument(Document, frozen=True, kw_only=True):
     sent_summaries: int | UnsetType | None = UNSET
     tokens: int | UnsetType | None = UNSET
     condensations: int | UnsetType | None = UNSET
-    last_event_at: str | UnsetType | None = UNSET
     problem: str | UnsetType | None = UNSET
     needs_key: bool | UnsetType = UNSET
 
@@ -180,6 +189,478 @@ class VacuumDocument(Document, frozen=True, kw_only=True):
     bytes_after: int
     bytes_pending: bool
     space_returned: bool
+
+
+class SummaryDocument(Document, frozen=True, kw_only=True):
+    """A summary in a View. ``position`` is its index there."""
+
+    event: int
+    text: str
+    position: int | UnsetType = UNSET
+
+
+class RequestDocument(Document, frozen=True, kw_only=True):
+    """A request for a condensation."""
+
+    event: int
+    reason: str
+
+
+class WhyDocument(Document, frozen=True, kw_only=True):
+    """``foldlog why``: whether a View shows an event, and which event ``by`` hid it."""
+
+    conversation: str
+    event: int
+    version: int
+    fate: str
+    reason: str
+    position: int | None
+    sent: bool
+    by: int | None
+    requests: tuple[RequestDocument, ...]
+    forgotten_at: int | None
+    summary: SummaryDocument | None
+    stands_in: SummaryDocument | None
+
+
+class SummarizedDocument(Document, frozen=True, kw_only=True):
+    """Events that left a View, and the summary that a condensation put in their place."""
+
+    condensation: int
+    summary: SummaryDocument
+    events: tuple[int, ...]
+
+
+class DifferenceDocument(Document, frozen=True, kw_only=True):
+    """``foldlog diff ID A B``: the events that entered a View and left it."""
+
+    conversation: str
+    before: int
+    after: int
+    entered: tuple[int, ...]
+    left: tuple[int, ...]
+    summarized: tuple[SummarizedDocument, ...]
+
+
+class DivergenceDocument(Document, frozen=True, kw_only=True):
+    """``foldlog diff ID OTHER``: where two conversations with a common past diverge."""
+
+    conversation: str
+    version: int
+    other: str
+    other_version: int
+    common_past: int
+    first_divergent_event: int | None
+    event: dict[str, Any] | None
+    other_event: dict[str, Any] | None
+
+
+class MeasuredDocument(Document, frozen=True, kw_only=True):
+    """How fast the Views of one conversation open. ``agrees``: whether its View is the fold of its events."""
+
+    conversation: str
+    version: int
+    view: int
+    open_ms: float
+    past_ms: float
+    rebuild_ms: float
+    rebuild_events_per_s: float
+    times_faster: float
+    agrees: bool
+
+
+class BenchDocument(Document, frozen=True, kw_only=True):
+    """``foldlog bench``."""
+
+    rounds: int
+    conversations: tuple[MeasuredDocument, ...]
+
+
+class RevisionDocument(Document, frozen=True, kw_only=True):
+    """A stored revision that differs from the log."""
+
+    version: int
+    problem: str
+
+
+class AuditedDocument(Document, frozen=True, kw_only=True):
+    """The revisions of one conversation, compared with its log."""
+
+    conversation: str
+    version: int
+    revisions: int
+    missing: int
+    findings: tuple[RevisionDocument, ...]
+
+
+class DamagedDocument(Document, frozen=True, kw_only=True):
+    """An event that cannot be read."""
+
+    conversation: str
+    event: int
+    problem: str
+
+
+class AddedDocument(Document, frozen=True, kw_only=True):
+    """What was added to an audit database. ``rebuilt``: it was emptied first, since the store was restored."""
+
+    events: int
+    condensations: int
+    conversations: int
+    damaged: tuple[DamagedDocument, ...]
+    rebuilt: bool
+
+
+class AuditDocument(Document, frozen=True, kw_only=True):
+    """``foldlog audit``. ``unread`` conversations were not read to the end; ``added`` is there with ``--to``."""
+
+    conversations: tuple[AuditedDocument, ...]
+    unread: tuple[ProblemDocument, ...]
+    added: AddedDocument | UnsetType = UNSET
+
+
+class SpendingDocument(Document, frozen=True, kw_only=True):
+    """The calls of a condenser's model. ``cost`` is in US dollars, None where no price is known."""
+
+    models: tuple[str, ...]
+    calls: int
+    failed: int
+    tokens: int
+    cost: float | None
+    latency_s: float
+
+
+class SizesDocument(Document, frozen=True, kw_only=True):
+    """The size of a View before and after a condensation."""
+
+    before: int
+    after: int
+    counted_as: str | UnsetType | None = UNSET
+
+
+class CondensedDocument(Document, frozen=True, kw_only=True):
+    """``foldlog condense``. Where ``outcome`` is ``declined``, only ``problem`` and ``model`` follow."""
+
+    conversation: str
+    dry_run: bool
+    outcome: str
+    model: SpendingDocument
+    problem: str | UnsetType = UNSET
+    event: int | UnsetType = UNSET
+    condenser: Any = UNSET
+    reason: Any = UNSET
+    forgotten: tuple[tuple[int, int], ...] | UnsetType = UNSET
+    forgotten_summaries: tuple[int, ...] | UnsetType = UNSET
+    summary: SummaryDocument | UnsetType | None = UNSET
+    events: SizesDocument | UnsetType = UNSET
+    tokens: SizesDocument | UnsetType | None = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+
+
+class CallDocument(Document, frozen=True, kw_only=True):
+    """The View at a call of the agent's model, ``before`` this event."""
+
+    before: int
+    events: int
+    hidden: int
+    tokens: int | None
+
+
+class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
+    """A strategy over a history. Figures that could not be counted are None, as is a cost without a known price."""
+
+    strategy: str
+    turns: int
+    condensations: int
+    declined: int
+    view_events_peak: int
+    view_events_last: int
+    tokens_sent: int | None
+    tokens_peak: int | None
+    condenser_tokens: int
+    condenser_cost: float | None
+    condenser_failures: int
+    events_hidden_last: int
+    events_summarized: int
+    events_lost: int
+    user_messages_lost: tuple[int, ...]
+    lost: tuple[int, ...]
+    condensed_before: tuple[int, ...]
+    calls: tuple[CallDocument, ...]
+
+
+class ComparisonDocument(Document, frozen=True, kw_only=True):
+    """``foldlog compare``."""
+
+    conversation: str
+    version: int
+    counted_as: str | None
+    html: str | None
+    verdict: tuple[str, ...]
+    strategies: tuple[StrategyFiguresDocument, ...]
+
+
+class ParameterDocument(Document, frozen=True, kw_only=True):
+    """A parameter of a strategy."""
+
+    name: str
+    type: str
+    required: bool
+    default: Any
+    description: str
+
+
+class StrategyDocument(Document, frozen=True, kw_only=True):
+    """A strategy that a configuration can name."""
+
+    type: str
+    aliases: tuple[str, ...]
+    description: str
+    parameters: tuple[ParameterDocument, ...]
+
+
+class StrategiesDocument(Document, frozen=True, kw_only=True):
+    """``foldlog condensers``."""
+
+    condensers: tuple[StrategyDocument, ...]
+
+
+class AdapterDocument(Document, frozen=True, kw_only=True):
+    """An adapter for an agent runtime. ``tested`` is the range of releases of its SDK, ``installed`` the one here."""
+
+    name: str
+    runtime: str
+    module: str
+    classes: tuple[str, ...]
+    extra: str
+    distribution: str
+    tested: str
+    installed: str | None
+    state: str
+
+
+class AdaptersDocument(Document, frozen=True, kw_only=True):
+    """``foldlog adapters``."""
+
+    adapters: tuple[AdapterDocument, ...]
+
+
+class RestoredDocument(Document, frozen=True, kw_only=True):
+    """``foldlog restore``. ``kept`` is the former file; what was erased or redacted since the backup exists again."""
+
+    file: str
+    kept: str | None
+    conversations: int
+    events: int
+    erased_since: tuple[str, ...]
+    redacted_since: tuple[str, ...]
+
+
+class ExportedDocument(Document, frozen=True, kw_only=True):
+    """``foldlog export --output``. ``notes`` say what the format has no record for."""
+
+    conversation: str
+    format: str
+    file: str
+    records: int
+    notes: tuple[str, ...] | UnsetType = UNSET
+
+
+class ImportedDocument(Document, frozen=True, kw_only=True):
+    """The outcome of one history. ``version`` is the conversation's version afterwards; 0 if the conversation does not
+    exist or the history was ``refused`` as a whole.
+    """
+
+    path: str
+    conversation: str
+    format: str
+    added: int
+    version: int
+    refused: bool
+    findings: tuple[str, ...]
+    findings_count: int
+    note: str
+
+
+class ImportDocument(Document, frozen=True, kw_only=True):
+    """``foldlog import``. ``findings`` are the problems that belong to no history."""
+
+    db: str
+    imported: tuple[ImportedDocument, ...]
+    findings: tuple[str, ...]
+
+
+class BorderDocument(Document, frozen=True, kw_only=True):
+    """Where a fork left its parent: earlier events are shared."""
+
+    parent: str
+    parent_version: int
+
+
+class ShownDocument(Document, frozen=True, kw_only=True):
+    """``foldlog show``: an event as it is stored."""
+
+    conversation: str
+    event: dict[str, Any]
+    borders: tuple[BorderDocument, ...] | UnsetType = UNSET
+
+
+class HolderDocument(Document, frozen=True, kw_only=True):
+    """The transaction of a PostgreSQL server that holds followers back."""
+
+    pid: int | None
+    application: str | None
+    state: str
+    age_s: float
+
+
+class FollowerDocument(Document, frozen=True, kw_only=True):
+    """How far a follower is behind."""
+
+    follower: str
+    position: str
+    events: int
+    seconds: float
+
+
+class FollowersDocument(Document, frozen=True, kw_only=True):
+    """``foldlog list --followers``. Positions are texts: they go beyond what a double holds."""
+
+    horizon: str
+    horizon_age: int
+    last_position: str
+    held_back: int
+    held_by: HolderDocument | None
+    synchronous_commit: str
+    synchronous_standby_names: str
+    followers: tuple[FollowerDocument, ...]
+
+
+class UnfinishedDocument(Document, frozen=True, kw_only=True):
+    """A command that began an operation and did not finish it: run it again."""
+
+    outcome: str
+    problem: str
+
+
+class LossDocument(Document, frozen=True, kw_only=True):
+    """Events that are lost or wrong, from the event ``first`` to ``last``."""
+
+    first: int
+    last: int
+    problem: str
+
+
+class SalvagedDocument(Document, frozen=True, kw_only=True):
+    """One conversation that was salvaged. ``view_ends``: from this lost event on there is no View."""
+
+    conversation: str
+    version: int
+    whole: bool
+    lost: tuple[LossDocument, ...]
+    problem: str | None
+    view_ends: int | None
+
+
+class SalvageDocument(Document, frozen=True, kw_only=True):
+    """``foldlog salvage``. ``nameless`` conversations lost their names, ``unreadable`` tables some of their rows."""
+
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+    conversations: tuple[SalvagedDocument, ...]
+    nameless: int
+    unreadable: tuple[str, ...]
+
+
+class QuoteDocument(Document, frozen=True, kw_only=True):
+    """A condensation whose summary may quote a redacted event."""
+
+    conversation: str
+    event: int
+    redacted: bool
+
+
+class RedactedDocument(Document, frozen=True, kw_only=True):
+    """``foldlog redact``: the receipt."""
+
+    conversation: str
+    event_ids: tuple[int, ...]
+    hashes: tuple[str, ...]
+    at: str
+    by: str
+    reason: str
+    position: int | None
+    quotes: tuple[QuoteDocument, ...]
+    forks: tuple[str, ...]
+    unconfirmed: tuple[str, ...]
+    bytes_pending: bool
+
+
+class RekeyedDocument(Document, frozen=True, kw_only=True):
+    """One conversation: whether its data key changed, how many rows did, and which were damaged and left."""
+
+    conversation: str
+    key: bool
+    rows: int
+    damaged: tuple[int, ...]
+    problem: str | None
+
+
+class RekeyDocument(Document, frozen=True, kw_only=True):
+    """``foldlog rekey``."""
+
+    db: str
+    conversations: tuple[RekeyedDocument, ...]
+    bytes_pending: bool
+
+
+class ToolDocument(Document, frozen=True, kw_only=True):
+    """Calls of one tool."""
+
+    calls: int
+    errors: int
+
+
+class ModelDocument(Document, frozen=True, kw_only=True):
+    """Calls of one model on one day. ``cost`` is of the ``costs_recorded`` calls with a known price."""
+
+    day: str
+    model: str
+    calls: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost: float | None
+    costs_recorded: int
+
+
+class CondensationsDocument(Document, frozen=True, kw_only=True):
+    """Condensations by one strategy."""
+
+    made: int
+    declined: int
+    events_forgotten: int
+    summaries_forgotten: int
+    tokens_saved: int | None
+    cost: float | None
+    costs_recorded: int
+
+
+class StatsDocument(Document, frozen=True, kw_only=True):
+    """``foldlog stats``, of one ``conversation`` or of several. ``events`` by kind, and their ``total``."""
+
+    conversation: str | UnsetType = UNSET
+    conversations: int
+    events: dict[str, int]
+    errors: int
+    first_at: str | None
+    last_at: str | None
+    tools: dict[str, ToolDocument]
+    models: tuple[ModelDocument, ...]
+    condensations: dict[str, CondensationsDocument]
+    days: dict[str, int]
+    view_tokens: tuple[int, ...]
+    findings: tuple[str, ...]
 
 
 def schema() -> dict[str, Any]:

@@ -37,14 +37,14 @@ _new: Final = tuple.__new__  # what RecentConversation(...) calls, without the c
 
 
 class RecentConversation(NamedTuple):
-    """A conversation in a list. ``version`` and ``active_at``, the time of its last event, may be some seconds old.
+    """A conversation in a list. ``version`` and ``updated_at``, the time of its last event, may be some seconds old.
     ``attributes`` are None if the conversation is encrypted and its key is not given.
     """
 
     id: str
     version: int
     created_at: datetime
-    active_at: datetime
+    updated_at: datetime
     attributes: Mapping[str, Any] | None
 
 

@@ -215,7 +215,9 @@ def _run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
         problem, unfinished = _explained(error), getattr(error, "unfinished", False)
         if as_json and unfinished:
-            terminal.emit({"outcome": "unfinished", "problem": problem})
+            from foldlog._documents import UnfinishedDocument
+
+            terminal.emit(UnfinishedDocument(outcome="unfinished", problem=problem))
         terminal.complain(problem)
         return FINDINGS if unfinished or is_of_damage(error) else REFUSED
     if status == _INTERRUPTED:

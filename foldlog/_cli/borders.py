@@ -7,6 +7,7 @@ from typing import Any
 
 from foldlog._cli import terminal
 from foldlog._cli.stores import listed
+from foldlog._documents import BorderDocument
 from foldlog._words.gist import count
 from foldlog.eventstore import Border, Store
 
@@ -30,10 +31,9 @@ def border_words(border: Border) -> str:
 
 
 def borders_document(borders: list[Border]) -> dict[str, Any]:
-    """Return the field ``borders`` for programs; nothing for a conversation that is not a fork."""
-    if not borders:
-        return {}
-    return {"borders": [{"parent": border.parent, "parent_version": border.version} for border in borders]}
+    """Return the field ``borders`` of a document; nothing for a conversation that is not a fork."""
+    found = tuple(BorderDocument(parent=border.parent, parent_version=border.version) for border in borders)
+    return {"borders": found} if found else {}
 
 
 class Borders:

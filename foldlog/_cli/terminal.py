@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.text import Text
 
+    from foldlog._documents import Document
+
 _NARROW = re.compile("[ -~\u00a1-\u02ff\u0391-\u0482\u2010-\u2027]*")
 """Text in which each character takes one column of a terminal."""
 _WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
@@ -283,7 +285,7 @@ def has_found() -> bool:
     return _found
 
 
-def emit(document: Any) -> None:
+def emit(document: Document) -> None:
     """Print the one JSON document that ``--json`` promises."""
     sys.stdout.write(f"{well_formed(json_text(_plain(document), indent=2))}\n")
 

@@ -10,7 +10,7 @@ from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
 T = TypeVar("T")
 
 
-class Link(Generic[T]):
+class MemberLink(Generic[T]):
     """The newest member, after those before it: the id of an event or of a summary, and what the format knows of it.
 
     With ``read`` it stands for several members, which are read when they are needed.
@@ -18,7 +18,7 @@ class Link(Generic[T]):
 
     __slots__ = ("before", "member", "read")
 
-    def __init__(self, before: Link[T] | None, member: tuple[int, T] | None) -> None:
+    def __init__(self, before: MemberLink[T] | None, member: tuple[int, T] | None) -> None:
         self.before, self.member = before, member
         self.read: Callable[[], Iterable[tuple[int, T]]] = tuple
 
@@ -31,15 +31,15 @@ class Members(Generic[T]):
     """
 
     def __init__(self, earlier: Callable[[], Iterable[tuple[int, T]]] | None = None) -> None:
-        self.newest: Link[T] | None = None
+        self.newest: MemberLink[T] | None = None
         if earlier is not None:
-            self.newest = Link(None, None)
+            self.newest = MemberLink(None, None)
             self.newest.read = earlier
-        self._stages: list[tuple[int, Link[T] | None]] = []
+        self._stages: list[tuple[int, MemberLink[T] | None]] = []
         """The members before each change that ``follow`` applied, by the id of its event."""
 
     def add(self, event_id: int, known: T) -> None:
-        self.newest = Link(self.newest, (event_id, known))
+        self.newest = MemberLink(self.newest, (event_id, known))
 
     def replace(self, members: Iterable[tuple[int, T]]) -> None:
         """Replace all members."""

@@ -133,7 +133,7 @@ def _said(event: Event) -> str | None:
 
 def conversation_document(row: ConversationRow, more: Overview | None) -> ConversationDocument:
     """Return the JSON document of a conversation in a list; ``more`` is None in a short one."""
-    return ConversationDocument(**row_fields(row), **({} if more is None else more._asdict()))
+    return ConversationDocument(**row_fields(row) | ({} if more is None else more._asdict()))
 
 
 def row_fields(row: ConversationRow) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def row_fields(row: ConversationRow) -> dict[str, Any]:
         "conversation": row.id,
         "version": row.version,
         "created_at": row.created_at.isoformat(),
-        "updated_at": row.updated_at.isoformat(),
+        "last_event_at": row.updated_at.isoformat(),
         "head": row.head,
         "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
         "erased_reason": row.erased_reason,

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, islice
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
+from msgspec import UNSET, UnsetType
+
+from foldlog._documents import CondensationsDocument, ModelDocument, StatsDocument, ToolDocument
 from foldlog._kinds import label
 from foldlog._reports.savings import is_declined, recorded_cost, saving_of
 from foldlog._reports.unreadable import sound
@@ -88,23 +91,22 @@ class Stats:
         """Observations that are errors."""
         return self.events["error"]
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures for programs."""
-        return {
-            "conversations": self.conversations,
-            "events": {"total": self.events.total(), **self.events},
-            "errors": self.errors,
-            "first_at": None if self.first_at is None else self.first_at.isoformat(),
-            "last_at": None if self.last_at is None else self.last_at.isoformat(),
-            "tools": {tool: vars(figures) for tool, figures in self.tools.items()},
-            "models": [
-                {"day": day, "model": model, **vars(figures)} for (day, model), figures in sorted(self.models.items())
-            ],
-            "condensations": {name: vars(figures) for name, figures in self.condensations.items()},
-            "days": dict(sorted(self.days.items())),
-            "view_tokens": self.view_tokens,
-            "findings": self.findings,
-        }
+    def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
+        """Return the figures for programs; ``conversation`` is the only one, if there is only one."""
+        return StatsDocument.of(
+            self,
+            conversation=conversation,
+            events={"total": self.events.total(), **self.events},
+            first_at=None if self.first_at is None else self.first_at.isoformat(),
+            last_at=None if self.last_at is None else self.last_at.isoformat(),
+            tools={tool: ToolDocument.of(figures) for tool, figures in self.tools.items()},
+            models=tuple(
+                ModelDocument.of(figures, day=day, model=model) for (day, model), figures in sorted(self.models.items())
+            ),
+            condensations={name: CondensationsDocument.of(figures) for name, figures in self.condensations.items()},
+            days=dict(sorted(self.days.items())),
+            findings=tuple(self.findings),
+        )
 
 
 def collect_stats(

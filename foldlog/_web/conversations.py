@@ -130,7 +130,7 @@ class ServedConversations:
     def _document(self, row: ConversationRow) -> ServedConversationDocument:
         _, figures = self._figures.get(row.id, (row, {}))
         counted = {name: value for name, value in figures.items() if name != "condensed"}
-        return ServedConversationDocument(**row_fields(row), **{"title": None, **counted})
+        return ServedConversationDocument(**row_fields(row) | {"title": None} | counted)
 
     def _count(self) -> None:
         while not self._ended:

@@ -127,7 +127,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         attributes = {"runtime": _FORMAT, **({} if scope is None else {"scope": scope})}
         found: list[ConversationRecord] = []
         for row in recent(self.histories.sync, attributes) if limit != 0 else ():
-            if limit is not None and len(found) >= limit and row.active_at < found[limit - 1].updated_at:
+            if limit is not None and len(found) >= limit and row.updated_at < found[limit - 1].updated_at:
                 break  # a conversation was last saved when it was last active, or before
             record = self._record_of(row.id)
             if record is not None and (scope is None or record.scope == scope):

@@ -114,7 +114,7 @@ def test_the_last_active_comes_first_and_the_list_says_how_old_it_is(histories: 
     new = histories.list({"user": "u1"}, age_max_s=0)
     assert names(new) == ["a", "c", "b"]
     assert new.as_of > recorded[0].recorded_at
-    assert (new.conversations[0].active_at, new.conversations[0].version) == (recorded[0].recorded_at, 2)
+    assert (new.conversations[0].updated_at, new.conversations[0].version) == (recorded[0].recorded_at, 2)
 
 
 def test_a_long_list_comes_page_by_page(histories: Histories):

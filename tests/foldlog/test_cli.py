@@ -120,7 +120,7 @@ def test_an_export_says_what_its_format_has_no_record_for(foldlog, five_messages
 def test_export_to_a_file_leaves_nothing_else_beside_it(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
     document = foldlog("export", "five", "--output", "out.jsonl", "--json").document
-    assert document == {"conversation": "five", "format": "openhands-v1", "output": "out.jsonl", "records": 6}
+    assert document == {"conversation": "five", "format": "openhands-v1", "file": "out.jsonl", "records": 6}
     assert parsed_lines((tmp_path / "out.jsonl").read_text()) == parsed_lines((tmp_path / five_messages).read_text())
     assert list(tmp_path.glob("*.partial")) == []
     again = foldlog("export", "five", "--output", "out.jsonl", "--force")
@@ -270,8 +270,8 @@ def test_every_command_has_the_same_words_for_a_condensations_reason(foldlog, co
 
 def test_why_names_the_requests_that_a_condensation_fulfils(foldlog, condensed_thrice):
     assert foldlog("why", "c1", 2, "--json").document["requests"] == [
-        {"id": 7, "reason": "the prompt was too long"},
-        {"id": 8, "reason": ""},
+        {"event": 7, "reason": "the prompt was too long"},
+        {"event": 8, "reason": ""},
     ]
 
 

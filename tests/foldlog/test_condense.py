@@ -71,10 +71,10 @@ def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_the
     document = ran.document
     with open_store(DB) as store:
         before, after = (Views(store).at("c1", version) for version in (43, 44))
-    assert document["id"] == condensation.id == 43
+    assert document["event"] == condensation.id == 43
     assert document["forgotten"] == [list(interval) for interval in condensation.forgotten.intervals]
     assert document["events"] == {"before": len(before), "after": len(after)}
-    assert document["summary"] == {"id": -45, "position": 1, "text": condensation.summary}
+    assert document["summary"] == {"event": -45, "position": 1, "text": condensation.summary}
     assert (document["condenser"], document["reason"], document["outcome"]) == ("digest", "request", "condensed")
     assert document["tokens"]["before"] > document["tokens"]["after"] > 0
     assert document["tokens"]["counted_as"] == "gpt-4o"

@@ -10,7 +10,23 @@ from foldlog import _documents as documents
 
 SCHEMA = Path(__file__).parents[2] / "docs/json-schema.json"
 PRINTED = [
+    (["adapters"], documents.AdaptersDocument),
     (["attributes", "five"], documents.AttributesDocument),
+    (["audit", "--to", "audit.db"], documents.AuditDocument),
+    (["bench", "--rounds", "1"], documents.BenchDocument),
+    (["compare", "five"], documents.ComparisonDocument),
+    (["condense", "five"], documents.CondensedDocument),
+    (["condense", "five", "--dry-run"], documents.CondensedDocument),
+    (["condensers"], documents.StrategiesDocument),
+    (["diff", "five", "1", "3"], documents.DifferenceDocument),
+    (["export", "five", "--output", "exported.jsonl"], documents.ExportedDocument),
+    (["redact", "five", "1", "--yes", "--reason", "asked to"], documents.RedactedDocument),
+    (["rekey"], documents.RekeyDocument),
+    (["salvage", "foldlog.db", "rescued.db"], documents.SalvageDocument),
+    (["show", "five", "1"], documents.ShownDocument),
+    (["stats"], documents.StatsDocument),
+    (["stats", "five"], documents.StatsDocument),
+    (["why", "five", "1"], documents.WhyDocument),
     (["documents", "five"], documents.DocumentsDocument),
     (["search", "message"], documents.HitsDocument),
     (["fork", "five", "six"], documents.ForkDocument),

@@ -195,7 +195,7 @@ def recent(process: Process, rng: random.Random) -> None:
     same("recent", sorted(each.id for each in got), sorted(name for _, name in want), wanted)
     active = {name: at for at, name in want}
     same(
-        "recent's times", [site.world.at_of(each.active_at) for each in got], [active[each.id] for each in got], wanted
+        "recent's times", [site.world.at_of(each.updated_at) for each in got], [active[each.id] for each in got], wanted
     )
     same("recent's order", [active[each.id] for each in got], [at for at, _ in want], wanted)
     for each in got:

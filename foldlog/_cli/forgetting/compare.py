@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -19,6 +19,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, 
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
+from foldlog._documents import ComparisonDocument, StrategyFiguresDocument
 from foldlog._reports.comparison import comparison, verdict_of
 from foldlog._reports.comparison_page import write_page
 from foldlog._words.gist import count
@@ -69,7 +70,16 @@ def run(
     if html is not None:
         write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows), replays=replays)
     if as_json:
-        terminal.emit(_document(conversation, version, model, replays, rows, verdict, html))
+        terminal.emit(
+            ComparisonDocument(
+                conversation=conversation,
+                version=version,
+                counted_as=None if model is None else model.tokenizer,
+                html=None if html is None else str(html),
+                verdict=tuple(verdict),
+                strategies=tuple(rows),
+            )
+        )
     else:
         with paged():
             _show(terminal.console(), conversation, version, model, rows, verdict)
@@ -129,36 +139,6 @@ def _named(name: str) -> Iterator[None]:
         raise Refused(f"{name} cannot be compared: {error}") from error
 
 
-def _document(
-    conversation: str,
-    version: int,
-    model: LLM | None,
-    replays: Mapping[str, Replay],
-    rows: list[dict[str, Any]],
-    verdict: list[str],
-    html: Path | None,
-) -> dict[str, Any]:
-    return {
-        "conversation": conversation,
-        "version": version,
-        "counted_as": None if model is None else model.tokenizer,
-        "html": None if html is None else str(html),
-        "verdict": verdict,
-        "strategies": [{**row, **_over_time(replays[row["strategy"]])} for row in rows],
-    }
-
-
-def _over_time(replay: Replay) -> dict[str, Any]:
-    return {
-        "lost": list(replay.lost),
-        "condensed_before": [made.event_id for made in replay.condensations],
-        "calls": [
-            {"before": turn.event_id, "events": turn.events, "hidden": turn.hidden, "tokens": turn.tokens}
-            for turn in replay.turns
-        ],
-    }
-
-
 _COST = "condenser_cost"
 _FIGURES = (
     ("condensations", "condensations", "{:,}"),
@@ -185,11 +165,11 @@ def _show(
     conversation: str,
     version: int,
     model: LLM | None,
-    rows: list[dict[str, Any]],
+    rows: list[StrategyFiguresDocument],
     verdict: list[str],
 ) -> None:
     name = terminal.typed_id(conversation)
-    calls = count(rows[0]["turns"], "call")
+    calls = count(rows[0].turns, "call")
     console.print(Text(f"{name}: {count(version, 'event')}, {calls} of the agent's model", style="bold"))
     for line in verdict:
         console.print(terminal.printable(line, one_line=True))
@@ -197,7 +177,7 @@ def _show(
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     for row in rows:
-        table.add_column(Text(terminal.printable(row["strategy"], one_line=True)), justify="right", overflow="fold")
+        table.add_column(Text(terminal.printable(row.strategy, one_line=True)), justify="right", overflow="fold")
     for heading, *cells in figure_rows(rows)[1:]:
         table.add_row(heading, *cells)
     console.print(table)
@@ -208,17 +188,17 @@ def _show(
         console.print(f"Tokens {counted_words(model)}. The store was not changed.")
 
 
-def figure_rows(rows: list[dict[str, Any]]) -> list[list[str]]:
+def figure_rows(rows: list[StrategyFiguresDocument]) -> list[list[str]]:
     """Return the figures as a table of texts: first the headings, one column for each strategy."""
-    table = [["", *(row["strategy"] for row in rows)]]
+    table = [["", *(row.strategy for row in rows)]]
     for heading, key, form in _FIGURES:
-        missing = "unknown" if key == _COST else "–"
-        if key in _ALWAYS or any(row[key] or (key == _COST and row[key] is None) for row in rows):
-            table.append([heading, *(missing if row[key] is None else form.format(row[key]) for row in rows)])
-    if any(row["user_messages_lost"] for row in rows):
-        table.append(["  of them said by the user", *(_ids(row["user_messages_lost"]) for row in rows)])
+        missing, values = "unknown" if key == _COST else "–", [getattr(row, key) for row in rows]
+        if key in _ALWAYS or any(values) or (key == _COST and None in values):
+            table.append([heading, *(missing if value is None else form.format(value) for value in values)])
+    if any(row.user_messages_lost for row in rows):
+        table.append(["  of them said by the user", *(_ids(row.user_messages_lost) for row in rows)])
     return table
 
 
-def _ids(ids: list[int]) -> str:
+def _ids(ids: Iterable[int]) -> str:
     return interval_words(normalize((event_id, event_id) for event_id in ids)) or "none"

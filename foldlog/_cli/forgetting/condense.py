@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from foldlog._cli.agent_model import AgentModelName, agent_model, counted_words,
 from foldlog._cli.events import interval_words, summary_text
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.stores import open_existing, whole
+from foldlog._documents import CondensedDocument, SizesDocument, SpendingDocument, SummaryDocument
 from foldlog._histories import Histories
 from foldlog._words.gist import count, forgotten_words
 from foldlog._words.reasons import because, requests_before
@@ -134,43 +135,50 @@ def _preview(histories: Histories, conversation: str) -> _Made | None:
 
 def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[Report], as_json: bool) -> None:
     if as_json:
-        outcome = {"outcome": "declined", "problem": problem, "model": _spending(reports)}
-        terminal.emit({"conversation": conversation, "dry_run": dry_run, **outcome})
+        terminal.emit(
+            CondensedDocument(
+                conversation=conversation,
+                dry_run=dry_run,
+                outcome="declined",
+                problem=problem,
+                model=_spending(reports),
+            )
+        )
     terminal.warn(f"the View of conversation {conversation!r} stays as it is: {problem}")
 
 
-def _spending(reports: Sequence[Report]) -> dict[str, Any]:
-    """Return the calls of the condenser's model and their cost in US dollars, None if unknown."""
+def _spending(reports: Sequence[Report]) -> SpendingDocument:
     asked, used = on_a_model(reports), Usage.of(reports)
-    return {
-        "models": list(dict.fromkeys(map(model_of, asked))),
-        "calls": used.attempts,
-        "failed": sum("failure" in report for report in asked),
-        "tokens": used.usage["total_tokens"],
-        "cost": used.cost,
-        "latency_s": used.latency_s,
-    }
+    return SpendingDocument(
+        models=tuple(dict.fromkeys(map(model_of, asked))),
+        calls=used.attempts,
+        failed=sum("failure" in report for report in asked),
+        tokens=used.usage["total_tokens"],
+        cost=used.cost,
+        latency_s=used.latency_s,
+    )
 
 
-def _document(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None) -> dict[str, Any]:
-    action, found = made.action, made.summary
-    return {
-        "conversation": conversation,
-        "dry_run": dry_run,
-        "outcome": action.metadata.get("outcome", "condensed"),
-        "id": action.id,
-        "condenser": action.metadata.get("condenser"),
-        "reason": action.metadata.get("reason"),
-        "forgotten": [list(interval) for interval in action.forgotten.intervals],
-        "forgotten_summaries": list(action.forgotten.summaries),
-        "summary": None if found is None else {"id": found[1].id, "position": found[0], "text": found[1].content},
-        "events": {"before": len(made.before), "after": len(made.after)},
-        "tokens": None
-        if counter is None or None in tokens
-        else {"before": tokens[0], "after": tokens[1], "counted_as": counter.tokenizer},
-        "model": _spending(reports_of(action)),
-        "metadata": action.metadata,
-    }
+def _document(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None) -> CondensedDocument:
+    action, found, (before, after) = made.action, made.summary, tokens
+    counted = None
+    if counter is not None and before is not None and after is not None:
+        counted = SizesDocument(before=before, after=after, counted_as=counter.tokenizer)
+    return CondensedDocument(
+        conversation=conversation,
+        dry_run=dry_run,
+        outcome=action.metadata.get("outcome", "condensed"),
+        event=action.id,
+        condenser=action.metadata.get("condenser"),
+        reason=action.metadata.get("reason"),
+        forgotten=tuple(action.forgotten.intervals),
+        forgotten_summaries=tuple(action.forgotten.summaries),
+        summary=None if found is None else SummaryDocument(event=found[1].id, position=found[0], text=found[1].content),
+        events=SizesDocument(before=len(made.before), after=len(made.after)),
+        tokens=counted,
+        model=_spending(reports_of(action)),
+        metadata=action.metadata,
+    )
 
 
 def _tokens(tokens: _Tokens, counter: LLM | None) -> str:
@@ -207,10 +215,10 @@ def _show(
         terminal.print_indented(console, Text(summary_text(found[1].content), style="magenta"), 11)
 
 
-def _cost(spent: Mapping[str, Any]) -> str:
-    if not spent["calls"]:
+def _cost(spent: SpendingDocument) -> str:
+    if not spent.calls:
         return "nothing: no model was asked"
-    price = "price unknown" if spent["cost"] is None else f"${spent['cost']:.4f}"
-    asked = f"{count(spent['calls'], 'call')} of {terminal.printable(', '.join(spent['models']), one_line=True)}"
-    failed = f", {spent['failed']} unusable" if spent["failed"] else ""
-    return f"{price}: {asked}{failed}, {count(spent['tokens'], 'token')}, {spent['latency_s']:.1f} s"
+    price = "price unknown" if spent.cost is None else f"${spent.cost:.4f}"
+    asked = f"{count(spent.calls, 'call')} of {terminal.printable(', '.join(spent.models), one_line=True)}"
+    failed = f", {spent.failed} unusable" if spent.failed else ""
+    return f"{price}: {asked}{failed}, {count(spent.tokens, 'token')}, {spent.latency_s:.1f} s"

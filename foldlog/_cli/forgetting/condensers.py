@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.table import Table
@@ -11,6 +9,7 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.options import AsJson
+from foldlog._documents import ParameterDocument, StrategiesDocument, StrategyDocument
 from foldlog.condensers import Strategy, list_strategies
 
 
@@ -21,17 +20,17 @@ def run(as_json: AsJson = False) -> None:
     Example: foldlog condensers
     """
     if as_json:
-        terminal.emit({"condensers": [_document(strategy) for strategy in list_strategies()]})
+        terminal.emit(StrategiesDocument(condensers=tuple(map(_document, list_strategies()))))
     else:
         _show(terminal.console(), list_strategies())
 
 
-def _document(strategy: Strategy) -> dict[str, Any]:
-    parameters = [
-        {**parameter._asdict(), "default": to_jsonable_python(parameter.default, fallback=repr)}
+def _document(strategy: Strategy) -> StrategyDocument:
+    parameters = (
+        ParameterDocument.of(parameter, default=to_jsonable_python(parameter.default, fallback=repr))
         for parameter in strategy.parameters
-    ]
-    return {**strategy._asdict(), "parameters": parameters}
+    )
+    return StrategyDocument.of(strategy, parameters=tuple(parameters))
 
 
 def _show(console: Console, strategies: list[Strategy]) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
+from msgspec import UNSET
 
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Force, completed, output_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
+from foldlog._documents import ExportedDocument
 from foldlog._formats.conversion import format_of_history
 from foldlog._histories import Histories
 from foldlog._whole_file import whole_file
@@ -65,7 +67,8 @@ def run(
             with whole_file(output) as file:
                 number = _write(file, records)
             if as_json:
-                terminal.emit({**head, "output": str(output), "records": number, **_noted(notes)})
+                noted = tuple(notes) or UNSET
+                terminal.emit(ExportedDocument(**head, file=str(output), records=number, notes=noted))
             else:
                 told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
                 terminal.console().print(terminal.printable(told, one_line=True), soft_wrap=True)

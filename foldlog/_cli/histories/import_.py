@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 from rich.progress import Progress, TaskID
@@ -19,6 +19,7 @@ from foldlog._cli.hints import store_name
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
+from foldlog._documents import ImportDocument, ImportedDocument
 from foldlog._importing import Imported, import_source
 from foldlog._words.gist import count
 from foldlog.eventstore import (
@@ -35,22 +36,6 @@ from foldlog.projections import Views
 
 _FINDINGS_SHOWN = 20
 _TELL_EVERY = 200
-
-
-class ImportedHistory(NamedTuple):
-    """The outcome of one history. ``version`` is the conversation's version afterwards; 0 if the conversation does not
-    exist or the history was ``refused`` as a whole.
-    """
-
-    path: str
-    conversation: str
-    format: str
-    added: int
-    version: int
-    refused: bool
-    findings: tuple[str, ...]
-    findings_count: int
-    note: str = ""
 
 
 def run(
@@ -102,7 +87,7 @@ def run(
             raise Refused("--conversation names one history, and there are several; import them one at a time")
         if strict:
             _refuse_findings(sources, named)
-        imported: list[ImportedHistory] = []
+        imported: list[ImportedDocument] = []
         with open_or_create(db) as store, terminal.progress() as progress:
             store.register(Views(store))  # Views are folded while their events are written
             size = sources.size_bytes() / 1e6 if sys.stderr.isatty() else None
@@ -126,7 +111,7 @@ def run(
     if not any(one.version for one in imported) and not any(one.refused for one in imported):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
     if as_json:
-        terminal.emit({"db": db, "imported": [one._asdict() for one in imported], "findings": elsewhere})
+        terminal.emit(ImportDocument(db=db, imported=tuple(imported), findings=tuple(elsewhere)))
         return
     findings = sum(one.findings_count for one in imported) + len(elsewhere)
     events = count(sum(one.added for one in imported), "event")
@@ -166,7 +151,7 @@ def _imported(
     named: Callable[[object], str],
     progress: Progress,
     task: TaskID,
-) -> ImportedHistory:
+) -> ImportedDocument:
     """Import one history. A problem of this history alone is a finding."""
     name = source.name if conversation is None else conversation
     progress.update(task, description=terminal.printable(name, one_line=True)[:40])
@@ -181,20 +166,18 @@ def _imported(
     except (InvalidEvent, VersionConflict, OSError) as error:
         refused.append(f"{source.path}: {error}")
     progress.update(task, advance=source.size_bytes / 1e6, unit="MB")
-    return ImportedHistory(
-        named(source.path),
-        imported.conversation,
-        source.format,
-        imported.added,
-        imported.version,
-        bool(refused),
-        tuple(map(named, (*refused, *source.findings))),
-        source.findings_count + len(refused),
-        source.note,
+    return ImportedDocument.of(
+        imported,
+        path=named(source.path),
+        format=source.format,
+        refused=bool(refused),
+        findings=tuple(map(named, (*refused, *source.findings))),
+        findings_count=source.findings_count + len(refused),
+        note=source.note,
     )
 
 
-def _stays(imported: Sequence[ImportedHistory]) -> str:
+def _stays(imported: Sequence[ImportedDocument]) -> str:
     there = [one.version for one in imported if one.version]
     return f"the import ended after {count(sum(there), 'event')} of {count(len(there), 'conversation')}, which stay"
 
@@ -213,7 +196,7 @@ def _counted(events: Iterator[Event], progress: Progress, task: TaskID) -> Itera
         yield event
 
 
-def _tell(imported: ImportedHistory) -> None:
+def _tell(imported: ImportedDocument) -> None:
     name = terminal.typed_id(imported.conversation)
     if not imported.version:
         what, style = "not imported", "red"

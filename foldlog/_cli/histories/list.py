@@ -265,6 +265,7 @@ def _told(more: Overview) -> str:
 
 def _list_followers(db: str, *, as_json: bool) -> None:
     """Show how far the followers of a PostgreSQL store lag, and which transaction holds them back."""
+    from foldlog._documents import FollowerDocument, FollowersDocument, HolderDocument
     from foldlog.eventstore.maintenance.status import follower_status
 
     with open_existing(db) as store:
@@ -272,17 +273,14 @@ def _list_followers(db: str, *, as_json: bool) -> None:
     holder = status.held_by
     if as_json:
         terminal.emit(
-            {
-                # Positions as text: they go beyond what a double holds.
-                "horizon": str(status.horizon),
-                "horizon_age": status.horizon_age,
-                "last_position": str(status.last_position),
-                "held_back": status.held_back,
-                "held_by": None if holder is None else holder._asdict(),
-                "synchronous_commit": status.synchronous_commit,
-                "synchronous_standby_names": status.standbys,
-                "followers": [{**lag._asdict(), "position": str(lag.position)} for lag in status.followers],
-            }
+            FollowersDocument.of(
+                status,
+                horizon=str(status.horizon),
+                last_position=str(status.last_position),
+                held_by=None if holder is None else HolderDocument.of(holder),
+                synchronous_standby_names=status.standbys,
+                followers=tuple(FollowerDocument.of(lag, position=str(lag.position)) for lag in status.followers),
+            )
         )
         return
     console = terminal.console()

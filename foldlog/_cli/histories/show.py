@@ -10,6 +10,7 @@ from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Conversatio
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
+from foldlog._documents import ShownDocument
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import CondensationAction
 from foldlog.projections import summary_event
@@ -44,9 +45,8 @@ def run(
             raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")
         found = summary_at(summary_event(found), found)
     if as_json:
-        terminal.emit(
-            {"conversation": conversation, **borders_document(borders), "event": event_document(found, recorded_at)}
-        )
+        event_fields = event_document(found, recorded_at)
+        terminal.emit(ShownDocument(conversation=conversation, event=event_fields, **borders_document(borders)))
     else:
         with paged():
             console = terminal.console()

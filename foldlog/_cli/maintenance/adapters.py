@@ -6,10 +6,10 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.options import AsJson
+from foldlog._documents import AdapterDocument, AdaptersDocument
 from foldlog.adapters._catalog import ADAPTERS
 
 _STYLES = {"tested": "green", "untested": "yellow", "not installed": "dim"}
-_TOLD = ("name", "runtime", "module", "classes", "extra", "distribution", "tested", "installed", "state")
 
 
 def run(as_json: AsJson = False) -> None:
@@ -20,7 +20,7 @@ def run(as_json: AsJson = False) -> None:
     Example: foldlog adapters
     """
     if as_json:
-        terminal.emit({"adapters": [{name: getattr(adapter, name) for name in _TOLD} for adapter in ADAPTERS]})
+        terminal.emit(AdaptersDocument(adapters=tuple(map(AdapterDocument.of, ADAPTERS))))
         return
     console = terminal.console()
     for adapter in ADAPTERS:

@@ -11,6 +11,7 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import command, use_store
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db
 from foldlog._cli.outcome import Refused
+from foldlog._documents import RestoredDocument
 from foldlog._words.gist import count
 from foldlog.eventstore import StoreUnusable, restore_store
 
@@ -35,8 +36,7 @@ def run(
         use_store(str(backup))  # the commands that it names
         raise Refused(str(error)) from error
     if as_json:
-        fields = done._asdict()
-        terminal.emit({"file": fields.pop("path"), **fields})
+        terminal.emit(RestoredDocument.of(done, file=done.path))
     else:
         kept = "" if done.kept is None else f"; the former file is {terminal.printable(done.kept)}"
         terminal.console().print(

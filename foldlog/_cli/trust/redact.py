@@ -12,6 +12,7 @@ from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Conversatio
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._cli.trust import erase
+from foldlog._documents import QuoteDocument, RedactedDocument
 from foldlog._histories import Histories
 from foldlog._words.gist import count, gist
 from foldlog.eventstore import CannotRedact, InvalidArgument, Store, summary_of
@@ -61,8 +62,8 @@ def run(
         receipt = receipt._replace(bytes_pending=is_pending)
         pending = bytes_pending_words(store, "it")
     if as_json:
-        quotes = [quote._asdict() for quote in receipt.quotes]
-        terminal.emit({**receipt._asdict(), "at": receipt.at.isoformat(), "quotes": quotes})
+        quotes = tuple(QuoteDocument.of(quote, event=quote.event_id) for quote in receipt.quotes)
+        terminal.emit(RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes))
     else:
         _show(receipt)
     if receipt.bytes_pending:

@@ -10,6 +10,7 @@ from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._derived import derived_from
+from foldlog._documents import RekeyDocument, RekeyedDocument
 from foldlog._maintenance import Maintenance, Rekeyed
 from foldlog._words.gist import count
 
@@ -45,10 +46,8 @@ def run(
         remedy = bytes_pending_words(store, "the old form")
         plain = [] if decrypt or store.database.settings.keys is None else list(derived_from(store))
     if as_json:
-        changed = [{**each._asdict(), "damaged": list(each.damaged)} for each in done]
-        for document in changed:
-            del document["bytes_pending"]  # it is reported once, for the file
-        terminal.emit({"db": db, "conversations": changed, "bytes_pending": pending})
+        changed = tuple(map(RekeyedDocument.of, done))
+        terminal.emit(RekeyDocument(db=db, conversations=changed, bytes_pending=pending))
     else:
         rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
         names = count(len(done), "conversation")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from foldlog._cli.hints import command, store_name, use_store
 from foldlog._cli.options import AsJson, new_file
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, open_existing, open_or_create
+from foldlog._documents import LossDocument, SalvagedDocument, SalvageDocument
 from foldlog._words.gist import count
 from foldlog.eventstore import Store, as_url, open_store, translated
 from foldlog.eventstore.maintenance.salvage import Salvaged, salvage
@@ -61,9 +62,15 @@ def run(
         _warn(done, target, unreadable)
         raise Refused(f"nothing of {store_name(source)} could be copied")
     if as_json:
-        conversations = [_document(each) for each in done]
-        document: dict[str, Any] = {"from": source, "to": target, "conversations": conversations}
-        terminal.emit(document | {"nameless": readable.nameless, "unreadable": list(readable.tables)})
+        terminal.emit(
+            SalvageDocument(
+                source=source,
+                target=target,
+                conversations=tuple(map(_document, done)),
+                nameless=readable.nameless,
+                unreadable=tuple(readable.tables),
+            )
+        )
     else:
         _sum_up(done, target)
     _warn(done, target, unreadable)
@@ -133,15 +140,8 @@ def _path(url: str) -> str | None:
     return location.path if location.scheme == "sqlite" else None
 
 
-def _document(each: Salvaged) -> dict[str, Any]:
-    return {
-        "conversation": each.conversation,
-        "events": each.events,
-        "whole": each.whole,
-        "lost": [{"first": f.first, "last": f.last, "problem": f.problem} for f in each.lost],
-        "problem": each.problem,
-        "view_ends": each.view_ends,
-    }
+def _document(each: Salvaged) -> SalvagedDocument:
+    return SalvagedDocument.of(each, version=each.events, lost=tuple(map(LossDocument.of, each.lost)))
 
 
 def _sum_up(done: list[Salvaged], target: str) -> None:

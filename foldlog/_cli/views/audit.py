@@ -9,12 +9,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from msgspec import UNSET
 from rich.progress import Progress, TaskID
 
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations, new_file
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import chosen, events_total, open_existing, whole
+from foldlog._documents import (
+    AddedDocument,
+    AuditDocument,
+    AuditedDocument,
+    DamagedDocument,
+    ProblemDocument,
+    RevisionDocument,
+)
 from foldlog._words.gist import count
 from foldlog.eventstore import EventStoreError
 from foldlog.projections import Views, audit
@@ -57,14 +66,14 @@ def run(
     from foldlog._reports.audit_file import check_target
 
     findings: list[str] = []
-    unread: list[dict[str, str]] = []
+    unread: list[ProblemDocument] = []
     with open_existing(db) as store, terminal.progress() as bars:
         conversations = list(chosen(store, conversations, whole if repair else None)) if conversations else None
         if to is not None:
             check_target(store, to, conversations)
         views = Views(store)
 
-        def audited() -> Iterator[dict[str, Any]]:
+        def audited() -> Iterator[AuditedDocument]:
             for name in conversations or chosen(store, None):
                 bar = bars.add_task(terminal.typed_id(name), unit="events", total=None)
                 try:
@@ -72,7 +81,7 @@ def run(
                         views.rebuild(name)
                     done = audit(store, name, partial(_show_progress, bars, bar))
                 except EventStoreError as error:
-                    unread.append({"conversation": name, "problem": str(error)})
+                    unread.append(ProblemDocument(conversation=name, problem=str(error)))
                     findings.append(terminal.about(name, str(error)))
                     continue
                 finally:
@@ -81,13 +90,9 @@ def run(
                     f"conversation {name!r}, revision of version {each.version}: {each.problem}"
                     for each in done.findings
                 )
-                yield {
-                    "conversation": name,
-                    "version": done.version,
-                    "revisions": done.revisions,
-                    "missing": done.missing,
-                    "findings": [{"version": one.version, "problem": one.problem} for one in done.findings],
-                }
+                yield AuditedDocument.of(
+                    done, conversation=name, findings=tuple(map(RevisionDocument.of, done.findings))
+                )
 
         audits = list(audited())
         updated = None
@@ -96,11 +101,12 @@ def run(
 
             total = None if to.exists() else events_total(store, conversations)  # only new events are added to a file
             updated = update(store, to, conversations, partial(bars.advance, bars.add_task(str(to), total=total)))
-    added = None if updated is None else {**updated._asdict(), "damaged": [one._asdict() for one in updated.damaged]}
     if as_json:
-        terminal.emit({"conversations": audits, "unread": unread, **({} if added is None else {"added": added})})
+        damaged = () if updated is None else tuple(DamagedDocument.of(one, event=one.id) for one in updated.damaged)
+        added = UNSET if updated is None else AddedDocument.of(updated, damaged=damaged)
+        terminal.emit(AuditDocument(conversations=tuple(audits), unread=tuple(unread), added=added))
     else:
-        revisions, wrong = (sum(one["revisions"] for one in audits), sum(len(one["findings"]) for one in audits))
+        revisions, wrong = (sum(one.revisions for one in audits), sum(len(one.findings) for one in audits))
         verdict = f"{wrong:,} differ from the log" if wrong else "all equal to the log"
         if unread:
             of = f"{count(len(unread), 'conversation')} not read to the end, named below"

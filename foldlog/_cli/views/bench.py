@@ -6,7 +6,7 @@ import heapq
 import statistics
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog._cli.outcome import is_of_damage
 from foldlog._cli.stores import chosen, listed, open_existing
 from foldlog._cli.tables import Column, print_rows
+from foldlog._documents import BenchDocument, MeasuredDocument
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.projections import View, Views
 
@@ -54,33 +55,33 @@ def run(
     if not measured and not as_json:
         terminal.console().print("No conversations to measure.")
     if as_json:
-        terminal.emit({"rounds": rounds, "conversations": measured})
+        terminal.emit(BenchDocument(rounds=rounds, conversations=tuple(measured)))
     else:
         _show(measured)
     for one in measured:
-        if not one["agrees"]:
-            named = f"conversation {one['conversation']!r}"
+        if not one.agrees:
+            named = f"conversation {one.conversation!r}"
             terminal.warn(f"{named}: its View differs from the fold of its events; run 'foldlog audit'")
 
 
-def _measured(store: Store, conversation: str, rounds: int) -> dict[str, Any]:
+def _measured(store: Store, conversation: str, rounds: int) -> MeasuredDocument:
     version = store.version(conversation)
     view = Views(store).current(conversation)
     folded = View.from_events(store.events(conversation, 0, view.version))
     open_s = _median(lambda: Views(store).current(conversation).events, rounds)
     past_s = _median(lambda: Views(store).at(conversation, version // 2).events, rounds)
     fold_s = _median(lambda: View.from_events(store.events(conversation)), rounds)
-    return {
-        "conversation": conversation,
-        "events": version,
-        "view": len(view),
-        "open_ms": 1_000 * open_s,
-        "past_ms": 1_000 * past_s,
-        "rebuild_ms": 1_000 * fold_s,
-        "rebuild_events_per_s": version / fold_s,
-        "times_faster": fold_s / open_s,
-        "agrees": view == folded,
-    }
+    return MeasuredDocument(
+        conversation=conversation,
+        version=version,
+        view=len(view),
+        open_ms=1_000 * open_s,
+        past_ms=1_000 * past_s,
+        rebuild_ms=1_000 * fold_s,
+        rebuild_events_per_s=version / fold_s,
+        times_faster=fold_s / open_s,
+        agrees=view == folded,
+    )
 
 
 def _median(work: Callable[[], object], rounds: int) -> float:
@@ -92,7 +93,7 @@ def _median(work: Callable[[], object], rounds: int) -> float:
     return statistics.median(seconds)
 
 
-def _show(measured: list[dict[str, Any]]) -> None:
+def _show(measured: list[MeasuredDocument]) -> None:
     headings = ("events", "View", "open", "past", "fold all", "events/s", "faster")
     columns = (
         Column("conversation", least=24),
@@ -100,14 +101,14 @@ def _show(measured: list[dict[str, Any]]) -> None:
     )
     rows = [
         (
-            terminal.typed_id(one["conversation"]),
-            f"{one['events']:,}",
-            f"{one['view']:,}",
-            f"{one['open_ms']:.2f} ms",
-            f"{one['past_ms']:.2f} ms",
-            f"{one['rebuild_ms']:.1f} ms",
-            f"{one['rebuild_events_per_s']:,.0f}",
-            f"{one['times_faster']:.1f} ×",
+            terminal.typed_id(one.conversation),
+            f"{one.version:,}",
+            f"{one.view:,}",
+            f"{one.open_ms:.2f} ms",
+            f"{one.past_ms:.2f} ms",
+            f"{one.rebuild_ms:.1f} ms",
+            f"{one.rebuild_events_per_s:,.0f}",
+            f"{one.times_faster:.1f} ×",
         )
         for one in measured
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
+from foldlog._documents import DifferenceDocument, DivergenceDocument, SummarizedDocument, SummaryDocument
 from foldlog._kinds import label
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import count, gist
@@ -89,26 +90,25 @@ def _versions(conversation: str, before: int, after: int, db: str, *, as_json: b
             _show(terminal.console(), conversation, difference, requests)
 
 
-def _document(conversation: str, difference: Difference) -> dict[str, Any]:
-    return {
-        "conversation": conversation,
-        "before": difference.before,
-        "after": difference.after,
-        "entered": _ids(difference.entered),
-        "left": _ids(difference.left),
-        "summarized": [
-            {
-                "condensation": one.condensation.id,
-                "summary": {"id": one.summary.id, "text": one.summary.content},
-                "events": _ids(one.events),
-            }
+def _document(conversation: str, difference: Difference) -> DifferenceDocument:
+    return DifferenceDocument.of(
+        difference,
+        conversation=conversation,
+        entered=_ids(difference.entered),
+        left=_ids(difference.left),
+        summarized=tuple(
+            SummarizedDocument(
+                condensation=one.condensation.id,
+                summary=SummaryDocument(event=one.summary.id, text=one.summary.content),
+                events=_ids(one.events),
+            )
             for one in difference.summarized
-        ],
-    }
+        ),
+    )
 
 
-def _ids(events: Sequence[Event]) -> list[int]:
-    return [event.id for event in events]
+def _ids(events: Sequence[Event]) -> tuple[int, ...]:
+    return tuple(event.id for event in events)
 
 
 def _show(
@@ -173,19 +173,18 @@ def _equal(one: Event, other: Event) -> bool:
     return replace(one, timestamp=None) == replace(other, timestamp=None)
 
 
-def _divergence_document(found: _Divergence) -> dict[str, Any]:
-    """Return the divergence for programs."""
+def _divergence_document(found: _Divergence) -> DivergenceDocument:
     event, other_event = (None if one is None else event_document(one.event, one.recorded_at) for one in found.events)
-    return {
-        "conversation": found.conversations[0],
-        "version": found.versions[0],
-        "other": found.conversations[1],
-        "other_version": found.versions[1],
-        "common_past": found.shared,
-        "first_divergent_event": found.first,
-        "event": event,
-        "other_event": other_event,
-    }
+    return DivergenceDocument(
+        conversation=found.conversations[0],
+        version=found.versions[0],
+        other=found.conversations[1],
+        other_version=found.versions[1],
+        common_past=found.shared,
+        first_divergent_event=found.first,
+        event=event,
+        other_event=other_event,
+    )
 
 
 def _show_divergence(store: Store, found: _Divergence) -> None:

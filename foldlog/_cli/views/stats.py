@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import UNSET
 from rich.text import Text
 
 from foldlog._cli import terminal
@@ -40,8 +41,7 @@ def run(
         stats = collect_stats(store, names, lambda events: bars.advance(bar, events), views=Views(store))
     title = names[0] if len(names) == 1 else f"{len(names):,} conversations"
     if as_json:
-        named = {"conversation": names[0]} if len(names) == 1 else {}
-        terminal.emit({**named, **stats.as_json()})
+        terminal.emit(stats.document(names[0] if len(names) == 1 else UNSET))
     else:
         with paged():
             _show(stats, title)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -14,6 +13,7 @@ from foldlog._cli.hints import command, completed
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
+from foldlog._documents import RequestDocument, SummaryDocument, WhyDocument
 from foldlog._kinds import label
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because, requests_before
@@ -47,25 +47,20 @@ def run(
             _show(terminal.console(), conversation, answer, requests)
 
 
-def _document(conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> dict[str, Any]:
-    return {
-        "conversation": conversation,
-        "event": answer.event.id,
-        "version": answer.version,
-        "fate": answer.fate,
-        "reason": answer.reason,
-        "position": answer.position,
-        "sent": answer.sent,
-        "by": None if answer.by is None else answer.by.id,
-        "requests": [{"id": request.id, "reason": request.reason} for request in requests],
-        "forgotten_at": answer.forgotten_at,
-        "summary": _summary(answer.summary),
-        "stands_in": _summary(answer.stands_in),
-    }
+def _document(conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> WhyDocument:
+    return WhyDocument.of(
+        answer,
+        conversation=conversation,
+        event=answer.event.id,
+        by=None if answer.by is None else answer.by.id,
+        requests=tuple(RequestDocument(event=request.id, reason=request.reason) for request in requests),
+        summary=_summary(answer.summary),
+        stands_in=_summary(answer.stands_in),
+    )
 
 
-def _summary(summary: CondensationSummary | None) -> dict[str, Any] | None:
-    return None if summary is None else {"id": summary.id, "text": summary.content}
+def _summary(summary: CondensationSummary | None) -> SummaryDocument | None:
+    return None if summary is None else SummaryDocument(event=summary.id, text=summary.content)
 
 
 def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:

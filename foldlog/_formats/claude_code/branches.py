@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.claude_code.blocks import kind_of
 from foldlog._formats.claude_code.compaction import Kept, is_boundary, is_summary
-from foldlog._formats.members import Link
+from foldlog._formats.members import MemberLink
 
-Shown = Link[str | None] | None
+Shown = MemberLink[str | None] | None
 """What a View shows: the ids of events, with those of their lines."""
 SAID = ("user", "assistant")
 """Types of lines that form a branch. All other lines are bookkeeping, which may stand between them in the tree."""

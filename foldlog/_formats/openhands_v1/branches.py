@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from foldlog._formats.members import Link
+from foldlog._formats.members import MemberLink
 
 _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
 """Kinds of records that cannot be the end of a branch."""
@@ -31,7 +31,7 @@ class Place(NamedTuple):
     """A step: the version after it, the View there, and whether a condensation is requested there."""
 
     version: int
-    shown: Link[ShownEvent] | None
+    shown: MemberLink[ShownEvent] | None
     requested: bool
 
 
