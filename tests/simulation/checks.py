@@ -12,7 +12,6 @@ from foldlog._reports.audit_database import update
 from foldlog._search import SearchRefused
 from foldlog.projections.audit import audit
 from tests.simulation import model
-from tests.simulation.findings import OPEN
 from tests.simulation.plain import expected, said
 from tests.simulation.world import NAMES, WORDS, Finding, Process, Site, figures
 
@@ -188,10 +187,6 @@ def recent(process: Process, rng: random.Random) -> None:
         if after is None:
             break
     want = site.model.recent(wanted)
-    if "recent misses forks" in OPEN:
-        bare = {name for name, each in site.model.living.items() if each.own_from == each.version}
-        got = [each for each in got if each.id not in bare]
-        want = [(at, name) for at, name in want if name not in bare]
     same("recent", sorted(each.id for each in got), sorted(name for _, name in want), wanted)
     active = {name: at for at, name in want}
     same(
@@ -216,8 +211,6 @@ def search(process: Process, rng: random.Random) -> None:
             return
         raise Finding("search of an encrypted store", "it was not refused")
     if within is not None and within not in site.model.living:
-        return
-    if site.restored and "search after a restore" in OPEN:
         return
     hits = process.histories.search(" ".join(words), conversation=within, limit=1000)
     got = sorted((hit.conversation, hit.id) for hit in hits)

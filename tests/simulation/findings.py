@@ -2,4 +2,7 @@
 
 from __future__ import annotations
 
-OPEN = {}
+OPEN = {
+    "what followed lost commits": "positions of commits that a power cut took (relaxed) are given again: a search index"
+    " or an audit file that had read them keeps them, and misses what has these positions now",
+}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import foldlog.eventstore as es
@@ -319,7 +320,7 @@ class Steps:
                     events = [dict(event) for event in events]
                     options["expected"] = rng.choice((None, 0, version))
         elif 0.3 < draw < 0.4:
-            options["dedupe"] = found is None or found.own_from == 0 or "dedupe on a fork" not in OPEN
+            options["dedupe"] = True
             numbers = rng.sample(range(6), rng.randrange(1, 4))
             events = [plain.message(self.text(rng), origin=("src", n if n % 2 else f"s{n}")) for n in numbers]
         elif 0.4 < draw < 0.45:
@@ -830,9 +831,49 @@ class Steps:
         same("append to a file that was replaced", refused in ("StoreUnavailable", "ConversationErased"), True, refused)
         site.model = then.snapshot()
         site.gone.clear()
-        site.restored = True
         site.reopen()
         self.tell(f"  {path.name}")
+
+    def lose_power(self, rng: random.Random, site: Site, process: Process) -> None:
+        """Take some steps, and lose the end of the log that SQLite had not synced: the newest commits, whole ones."""
+        if site.path is None:
+            return
+        log = Path(f"{site.path}-wal")
+        states = [(_length(log), site.model.snapshot())]
+        on_disk = site.path.stat()
+        for _ in range(rng.randrange(1, 4)):
+            kind = rng.choice(("append", "append", "document", "create", "fork", "forget", "search", "report"))
+            if kind in ("search", "report") and "what followed lost commits" in OPEN:
+                continue
+            self.tell(f"  {kind}")
+            getattr(self, kind)(random.Random(rng.randrange(2**32)), site, rng.choice(site.processes))
+            states.append((_length(log), site.model.snapshot()))
+        now = site.path.stat()
+        lengths = [length for length, _ in states]
+        grew = lengths == sorted(lengths) and lengths[0] < lengths[-1]
+        if (now.st_mtime_ns, now.st_size) != (on_disk.st_mtime_ns, on_disk.st_size) or not grew:
+            return  # SQLite has synced what was before, and begun its log again
+        left = rng.randrange(lengths[0], lengths[-1] + 1)
+        stored, logged = site.path.read_bytes(), log.read_bytes()[:left]
+        for each in site.processes:
+            each.close()
+        with site.path.open("r+b") as file:
+            file.truncate(len(stored))
+            file.write(stored)
+        log.write_bytes(logged)
+        kept = sum(length <= left for length in lengths) - 1
+        self.tell(f"  {kept} of {len(states) - 1} steps are kept")
+        site.position, site.followed, site.forks = 0, {}, {}
+        site.processes = [Process(site) for _ in site.processes]
+        rows = site.processes[0].store.iter_conversations()
+        there = {row.id: row.version for row in rows if row.erased_at is None}
+        for _, then in states[kept : kept + 2]:  # the end of a step may be what was derived from it
+            site.model = then
+            if there == {each.name: each.version for each in then.living.values()}:
+                break
+        checks.rows(site.processes[0])
+        for name in NAMES:
+            checks.quick(site.processes[-1], name)
 
     # ---------------------------------------------------------------- the form of what is stored
 
@@ -985,6 +1026,10 @@ def _brief(event: model.Event) -> str:
     return " ".join(f"{key}={value!r}" for key, value in told.items() if value is not None and key != "shown")
 
 
+def _length(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
 def _shares(each: model.Conversation, found: model.Conversation, event_id: int) -> bool:
     return each.version > event_id and each.events[event_id] is found.events[event_id]
 
@@ -1015,8 +1060,8 @@ def _is_gone(store: model.Store, name: str, each: model.Conversation) -> bool:
 WEIGHTS = {
     "append": 34, "forget": 8, "request": 2, "retract": 3, "pop": 2, "document": 5, "attributes": 4, "create": 3,
     "step": 3, "interrupt": 2, "fork": 6, "redact": 4, "erase": 3, "ingest": 4, "copy": 0.7, "back_up": 0.7,
-    "restore": 0.7, "rekey": 0.4, "vacuum": 0.5, "rebuild": 0.5, "search": 1, "recent": 2, "follow": 2, "audit": 1,
-    "serve": 0.3, "report": 0.1, "verify": 0.5, "read": 2, "reopen": 2, "jump": 2,
+    "restore": 0.7, "lose_power": 0.5, "rekey": 0.4, "vacuum": 0.5, "rebuild": 0.5, "search": 1, "recent": 2,
+    "follow": 2, "audit": 1, "serve": 0.3, "report": 0.1, "verify": 0.5, "read": 2, "reopen": 2, "jump": 2,
 }  # fmt: skip
 _FAULTY = {
     *("append", "forget", "request", "retract", "pop", "document", "attributes", "create", "step", "interrupt"),

@@ -171,7 +171,6 @@ class Site:
     position: int = 0
     gone: set[str] = field(default_factory=set)
     """Words that were erased or redacted in this store."""
-    restored: bool = False
     unfinished: set[tuple[str, int]] = field(default_factory=set)
     """Names and tags of conversations whose erasure was stopped."""
 
