@@ -75,17 +75,16 @@ from foldlog.eventstore.events import (
 from foldlog.eventstore.log.appending import Appending, append_all, can_append_all
 from foldlog.eventstore.log.compression import EVENT_BYTES_MAX, Compression
 from foldlog.eventstore.log.database import translated
-from foldlog.eventstore.log.generation import Generation
+from foldlog.eventstore.log.finding import Generation, Moment, beginning_with, query_all
 from foldlog.eventstore.log.keys import KeyRing
-from foldlog.eventstore.log.moment import Moment, beginning_with, query_all
 from foldlog.eventstore.log.origins import FoundEvent, find
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Border, ConversationRow, Ingested, Logged, Recorded
 from foldlog.eventstore.log.row import from_microseconds
-from foldlog.eventstore.log.writing import InlineProjection, Record, WriteTransaction, project
+from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.opening import open_store, restore_store
-from foldlog.eventstore.recorders.types import Conversation, Outcome, RecalledKey
+from foldlog.eventstore.recorders.types import Conversation, Outcome, RecalledKey, Record
 from foldlog.eventstore.recorders.urls import as_url, without_password
 from foldlog.eventstore.store import Store, prepare_append
 
@@ -177,7 +176,6 @@ __all__ = [
     "newest_values",
     "open_store",
     "prepare_append",
-    "project",
     "query_all",
     "recent_conversations",
     "restore_store",

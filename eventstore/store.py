@@ -16,21 +16,28 @@ from foldlog.eventstore.conversation import AnyVersion
 from foldlog.eventstore.errors import ConversationNotFound, InvalidArgument, InvalidEvent
 from foldlog.eventstore.events import NOT_RECORDED, Event, is_structural
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.appending import Appending
+from foldlog.eventstore.log.appending import Appending, begin_fork
 from foldlog.eventstore.log.compression import EVENT_BYTES_MAX
 from foldlog.eventstore.log.database import Database, behind, paged, translated, unavailable
+from foldlog.eventstore.log.finding import (
+    PAGE,
+    Generation,
+    events_back,
+    find_begun,
+    find_existing,
+    pages,
+    read_existing,
+    tombstones_before,
+)
 from foldlog.eventstore.log.following import follow
-from foldlog.eventstore.log.forking import begin_fork
-from foldlog.eventstore.log.generation import Generation, tombstones_before
 from foldlog.eventstore.log.idempotency import check_own_key
 from foldlog.eventstore.log.importing import ingest
-from foldlog.eventstore.log.pages import PAGE, events_back, pages
-from foldlog.eventstore.log.reading import ReadTransaction, find_begun, read_existing
+from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
 from foldlog.eventstore.log.row import dense_events, from_microseconds
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
-from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.types import Conversation
 
@@ -97,7 +104,7 @@ class Store:
             try:
                 return work.recorded(self._recorder.transact(work, any_thread=work.any_thread))
             except origins.NotIndexed:
-                origins.index(self, conversation)
+                origins.index(self.database, conversation)
                 return work.recorded(self._recorder.transact(work, any_thread=work.any_thread))
         except RecorderError as error:  # as ``translated``, without the cost of a context in every append
             self.database.known.forget(conversation)
@@ -214,6 +221,23 @@ class Store:
             return self._recorder.query(partial(read_existing, self.database, conversation, work))
         except RecorderError as error:  # as ``database.query``, without the cost of a call in every View
             raise unavailable(error) from error
+
+    def project(self, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
+        """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.
+
+        ``work`` may be run again, so it must have no other effects. Raises ``ConversationNotFound``,
+        ``ConversationErased``, ``StoreUnavailable`` (also where the store is open for reading only).
+        """
+        database = self.database
+
+        def in_transaction(transaction: Transaction) -> T:
+            writing = WriteTransaction(transaction, find_existing(database, transaction, conversation), database)
+            result = work(writing)
+            writing.end()
+            return result
+
+        with translated():
+            return self._recorder.transact(in_transaction)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

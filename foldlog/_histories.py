@@ -262,7 +262,7 @@ class Histories:
 
         Cost: the events found, whatever the size of the store.
         """
-        return find(self.store, format, source_id)
+        return find(self.store.database, format, source_id)
 
     def erase(
         self,

@@ -67,7 +67,7 @@ class Recording:
         """Return the records whose source ids the history does not have, each id once."""
         source_id = format_named(format).source_id
         ids = [source_id(record) for record in records]
-        known = origins.known(self._store, history.id, format, ids)
+        known = origins.known(self._store.database, history.id, format, ids)
         unknown: dict[Any, Any] = {}
         for place, record in enumerate(records):
             if not known[place]:

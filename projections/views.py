@@ -27,7 +27,6 @@ from foldlog.eventstore import (
     Store,
     UnknownEventType,
     WriteTransaction,
-    project,
     summary_of,
 )
 from foldlog.eventstore.arguments import whole
@@ -257,7 +256,7 @@ class Views:
             writing.put_records(PROJECTION, made)
             return len(made)
 
-        return project(self._store, conversation, replace_all)
+        return self._store.project(conversation, replace_all)
 
     def project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         """Store the revisions of appended events in their transaction. A store calls this after ``register``."""
@@ -275,7 +274,7 @@ class Views:
     def _view(self, conversation: str, version: int | None) -> View:
         view, missing = self._store.query(conversation, partial(self._opened, version=version))
         if missing and self._store.database.writable:
-            project(self._store, conversation, lambda writable: writable.put_records(PROJECTION, missing))
+            self._store.project(conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
 
     def _short(self, reading: ReadTransaction) -> tuple[Conversation, View | None]:

@@ -37,7 +37,7 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
 from foldlog.eventstore.log.database import translated
-from foldlog.eventstore.log.generation import Generation, find_meant
+from foldlog.eventstore.log.finding import Generation, find_meant
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.store import Store

@@ -4,16 +4,14 @@ row             from events to rows with ids, heads and checksums, and back
 seal, compression   the body of a row: compress, encrypt, checksum, and back; the mark of an encrypted conversation
 keys            wrapping keys from the environment, and the data key of a conversation
 reading, writing    a conversation in a transaction; inline projections
-appending       the work of an append, of one or of several in one transaction
+finding         which conversation is meant; its events page by page; all conversations at one moment
+appending       the work of an append, of one or of several in one transaction; begin a fork
 attributes      the attributes under which a conversation is listed: its record and its digests
-importing       write a history into one conversation: compare, stage, publish; after_receipts moves its ids
-staging         conversations that are invisible until they are published; rows deleted in small transactions
-idempotency     idempotency keys: of callers, of source ids, of what was redacted
+importing       write a history into one conversation: compare, stage, publish, in small transactions
+idempotency     idempotency keys: of callers, and of source ids
 origins         the index of imported events by the id of their source
-past, forking   the past of a fork, shared or copied; begin a fork
-generation      use the id of an erased conversation again
+past            the past of a fork, shared or copied
 redacted        the parts of an event that stay when its content is erased
-pages, moment   the events of a conversation, page by page; all conversations in a transaction
 following       the whole store in the order of positions
 ledger          what changed a conversation after the fact, as entries in that order
 results         the values that a store returns

@@ -7,23 +7,33 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
-from foldlog.eventstore.events import Event, Origin, Redaction
-from foldlog.eventstore.log.after_receipts import ids_moved
+from foldlog.eventstore.events import (
+    NOT_RECORDED,
+    CondensationAction,
+    CondensationSummary,
+    DocumentChanges,
+    Event,
+    Origin,
+    Redaction,
+    Retraction,
+    summary_id,
+    summary_of,
+)
 from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.finding import find_again
 from foldlog.eventstore.log.idempotency import source_key
 from foldlog.eventstore.log.past import Link
-from foldlog.eventstore.log.reading import find_again
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.row import (
     beginning_with_an_event,
@@ -34,18 +44,26 @@ from foldlog.eventstore.log.row import (
     numbered,
     stored_event_of,
 )
-from foldlog.eventstore.log.staging import REST_S, delete_rows, discard_staged, staged
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
-from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.errors import RecorderError, is_damage
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.changes import Finished
+from foldlog.eventstore.recorders.errors import IntegrityError, RecorderError, is_damage
 from foldlog.eventstore.recorders.types import Conversation, Row
 
-__all__ = ["CHUNK", "StagedWriter", "chunked", "ingest", "stored_rows"]
-
 CHUNK = 1_000
-"""The number of events in one transaction of an import. 1,000 events hold the write lock for some 10 to 50 ms."""
+"""The number of rows in one transaction: 1,000 events hold the write lock for some 10 to 50 ms."""
+REST_S = 0.005
+"""The pause between two transactions, in which other writers get the write lock."""
+IMPORT = "import"
+BACKUP = "backup"
+ERASE = "erase"
+DETACH = "detach"
+REKEY = "rekey"
+"""The operations that may be left unfinished."""
 
 _CHUNK_BYTES = 8 * 2**20
+_V0 = "openhands-v0"
+"""The format whose condensations name ids of the source."""
 _RECEIPT = "redaction"
 """The kind of the receipt of a redaction."""
 
@@ -307,3 +325,104 @@ def _say_the_same(stored: Event, given: Event) -> bool:
         given = replace(given, origin=replace(given.origin, rest=stored.origin.rest))
     one, other = encode(stored), encode(given)
     return (one.kind, one.schema, one.body) == (other.kind, other.schema, other.body)
+
+
+# -- conversations that are not published ------------------------------------------------------------------------------
+
+
+def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
+    """Return the staged conversation with this key. Raises ``IntegrityError`` where it was discarded."""
+    found = database.find_key(transaction, key)
+    if found is None:
+        raise IntegrityError(f"conversation number {key} is not staged any more: its import was discarded")
+    return WriteTransaction(transaction, found, database)
+
+
+def staged_keys(reader: Reader, conversation: str) -> list[int]:
+    """Return the keys of the staged conversations with an id: imports that are running, or were killed."""
+    return [each.key for each in reader.unfinished() if each[1:3] == (conversation, IMPORT)]
+
+
+def discard_staged(recorder: Recorder, conversation: str) -> None:
+    """Discard imports of this conversation that are running or were killed. A running import then fails at its end."""
+    for key in recorder.query(lambda reader: staged_keys(reader, conversation)):
+        delete_rows(recorder, key)
+
+
+def delete_rows(recorder: Recorder, key: int) -> None:
+    """Delete a staged conversation, or the rows of an erased one. Cost: the rows, in small transactions."""
+    while not recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
+        time.sleep(REST_S)
+
+
+def discard_copies(recorder: Recorder, key: int) -> None:
+    """Discard what a detachment that is not complete has copied to a fork. Cost: the copied rows."""
+
+    def some(transaction: Transaction) -> bool:
+        transaction.conversation(key)  # on a server, other writers wait from here on
+        if all(each.operation != DETACH for each in transaction.unfinished(key)):
+            return True
+        is_done = transaction.delete(key, CHUNK)
+        if is_done:
+            transaction.change(key, Finished())
+        return is_done
+
+    while not recorder.transact(some):
+        time.sleep(REST_S)
+
+
+# -- ids that moved ----------------------------------------------------------------------------------------------------
+# A source knows nothing of redactions. So its event n has the id n plus the number of receipts before it, and the ids
+# that its events name move too.
+
+
+def place_of(event_id: int, receipts: Sequence[int]) -> int:
+    """Return the id in the conversation of the event of the source with this id. ``receipts`` are ascending ids."""
+    for receipt in receipts:
+        if receipt > event_id:
+            break
+        event_id += 1
+    return event_id
+
+
+def ids_moved(encoded: Encoded, receipts: Sequence[int]) -> Encoded:
+    """Return the event with the ids that it and the events that it names have in the conversation."""
+    if not receipts:
+        return encoded
+    event = encoded.event
+    changed = _changed(event, receipts)
+    return encode(replace(event, id=NOT_RECORDED, **changed)) if changed else encoded
+
+
+def _changed(event: Event, receipts: Sequence[int]) -> dict[str, Any]:
+    """Return the fields in which ids have moved."""
+    moved: dict[str, Any] = {}
+    if event.cause is not None:
+        moved["cause"] = place_of(event.cause, receipts)
+    match event:
+        case Retraction(version=version):
+            moved["version"] = place_of(version, receipts)
+        case CondensationSummary(summary_of=condensation) if condensation is not None:
+            moved["summary_of"] = place_of(condensation, receipts)
+        case CondensationAction() if event.origin is None or event.origin.format != _V0:
+            start, end = event.forgotten_events_start_id, event.forgotten_events_end_id
+            if start is not None and end is not None:
+                moved["forgotten_events_start_id"] = place_of(start, receipts)
+                moved["forgotten_events_end_id"] = place_of(end, receipts)
+            else:
+                moved["forgotten_event_ids"] = tuple(_forgotten(each, receipts) for each in event.given_ids or ())
+        case DocumentChanges(changed=changes, others=others):
+            moved["changed"] = {name: _change(change, receipts) for name, change in changes.items()}
+            moved["others"] = {name: place_of(event_id, receipts) for name, event_id in others.items()}
+    given = {**moved, "forgotten_event_ids": event.given_ids} if isinstance(event, CondensationAction) else {}
+    return {name: value for name, value in moved.items() if value != given.get(name, getattr(event, name))}
+
+
+def _forgotten(event_id: int, receipts: Sequence[int]) -> int:
+    if event_id < NOT_RECORDED:
+        return summary_id(place_of(summary_of(event_id), receipts))
+    return place_of(event_id, receipts)
+
+
+def _change(change: Mapping[str, Any], receipts: Sequence[int]) -> dict[str, Any]:
+    return {**change, "base": place_of(change["base"], receipts)} if "base" in change else dict(change)

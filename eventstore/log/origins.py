@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from foldlog.eventstore.arguments import text
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.events import Event
-from foldlog.eventstore.log.database import translated
+from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.finding import find_begun
 from foldlog.eventstore.log.idempotency import INDEXED, source_key
-from foldlog.eventstore.log.reading import HasDatabase, ReadTransaction, find_begun
+from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import RecalledKey
@@ -70,13 +71,12 @@ def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknow
     return new
 
 
-def known(store: HasDatabase, conversation: str, format: str, source_ids: Iterable[Any]) -> list[bool]:
+def known(database: Database, conversation: str, format: str, source_ids: Iterable[Any]) -> list[bool]:
     """Return for each id whether the conversation has an event with it; False for ids that are null.
 
     A conversation that is not indexed yet is indexed first. Cost: the ids, and the indexing.
     """
     keys = [source_key(format, source_id) for source_id in source_ids]
-    database = store.database
 
     def look(reader: Reader) -> Collection[str | None]:
         found = find_begun(database, reader, conversation)
@@ -86,14 +86,14 @@ def known(store: HasDatabase, conversation: str, format: str, source_ids: Iterab
         try:
             taken = database.query(look)
         except NotIndexed:
-            index(store, conversation)
+            index(database, conversation)
             continue
         return [key is not None and key in taken for key in keys]
 
 
-def find(store: HasDatabase, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
+def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
     """Return the events that have this source id, in all indexed conversations. Cost: the events found."""
-    key, database = source_key(text("format", format), source_id), store.database
+    key = source_key(text("format", format), source_id)
 
     def look(reader: Reader) -> tuple[FoundEvent, ...]:
         places = [] if key is None else reader.recalled_among(None, [key])
@@ -109,13 +109,13 @@ def find(store: HasDatabase, format: str, source_id: Any) -> tuple[FoundEvent, .
     return database.query(look)
 
 
-def index(store: HasDatabase, conversation: str) -> None:
+def index(database: Database, conversation: str) -> None:
     """Add the events of a conversation that is not indexed yet. Other writers may append at the same time.
 
     Cost: the events, in small transactions. After an interruption, the next append that asks for the index begins
     again.
     """
-    database, start = store.database, 0
+    start = 0
 
     def add(transaction: Transaction) -> int | None:
         found = find_begun(database, transaction, conversation)
@@ -142,17 +142,17 @@ def index(store: HasDatabase, conversation: str) -> None:
             start = stop
 
 
-def index_as(store: HasDatabase, conversation: str, fork: str) -> None:
+def index_as(database: Database, conversation: str, fork: str) -> None:
     """Add the events of a fork, if those of its parent are in the index."""
 
     def look(reader: Reader) -> bool:
-        found = find_begun(store.database, reader, conversation)
+        found = find_begun(database, reader, conversation)
         if found is None:
             return False
-        return bool(ReadTransaction(reader, found, store.database).recalled_among([INDEXED]))
+        return bool(ReadTransaction(reader, found, database).recalled_among([INDEXED]))
 
-    if store.database.query(look):
-        index(store, fork)
+    if database.query(look):
+        index(database, fork)
 
 
 def _recalled(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str | None]:

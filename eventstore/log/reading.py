@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import compress, count, takewhile
 from operator import add, attrgetter, itemgetter, ne
-from typing import Protocol, TypeVar
 
 from foldlog.eventstore.arguments import whole
-from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent
+from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.events import DocumentChanges, Event
-from foldlog.eventstore.log.database import Database, paged, start_after, translated
+from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.idempotency import SOURCE_KEYS, stored_key
 from foldlog.eventstore.log.past import Segment, past_of, within
 from foldlog.eventstore.log.results import Border
-from foldlog.eventstore.log.row import beginning_with_an_event, dense_events, event_of, events_of, not_erased, sound
+from foldlog.eventstore.log.row import dense_events, event_of, events_of, sound
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Only, Reader
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, Row
-
-__all__ = [
-    "HasDatabase",
-    "ReadTransaction",
-    "find_begun",
-    "find_existing",
-    "read_existing",
-    "reading",
-]
-
-T = TypeVar("T")
 
 _PAGE = 1_000
 _FIRST_PAGE = 100
@@ -42,13 +29,6 @@ _shown_before, _structural_before = itemgetter(9), itemgetter(10)
 _ANY_VERSION = 2**62
 _DOCUMENTS = "document_changes"
 _MISSING = "it, or an event after it that is shown or structural, cannot be found"
-
-
-class HasDatabase(Protocol):
-    """The part of a store that this file needs."""
-
-    @property
-    def database(self) -> Database: ...
 
 
 class ReadTransaction:
@@ -217,7 +197,7 @@ class ReadTransaction:
 
     def _check_that_none_is_missing(self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]) -> None:
         """Raise ``CorruptEvent`` where rows that are shown or structural are missing in one of the intervals: each row
-        says how many of them are before it. Cost: a row for each end of an interval that is none of them.
+        says how many of them are before it. Cost: a row for each end of an interval without one.
         """
         ends = {end for interval in intervals for end in interval if 0 < end < self.version - 1}
         others = ends.difference(map(_id_of, rows))
@@ -419,47 +399,3 @@ class ReadTransaction:
 
     def _decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         return self._codec().decoded(rows) if rows else ()
-
-
-def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:
-    """Return a conversation, or None. Raises ``ConversationErased``, and ``CorruptEvent`` where its events are lost."""
-    found = database.find(reader, conversation)
-    if found is not None and (found.erasure is not None or found.version == 0):
-        return beginning_with_an_event(not_erased(found))  # which raises
-    return found
-
-
-def find_again(database: Database, reader: Reader, found: Conversation) -> ReadTransaction:
-    """Return a conversation that an earlier transaction found, as it is now. Raises ``ConversationErased``, also where
-    another conversation has its id now.
-    """
-    now = find_existing(database, reader, found.id)
-    if now.key != found.key:
-        not_erased(database.find_key(reader, found.key))
-        raise ConversationNotFound(found.id)
-    return ReadTransaction(reader, now, database)
-
-
-def read_existing(database: Database, conversation: str, work: Callable[[ReadTransaction], T], reader: Reader) -> T:
-    """Run ``work`` on a conversation. Raises what ``find_existing`` raises."""
-    return work(ReadTransaction(reader, find_existing(database, reader, conversation), database))
-
-
-def find_existing(database: Database, reader: Reader, conversation: str) -> Conversation:
-    """Return a conversation, as ``find_begun`` does. Raises ``ConversationNotFound`` where there is none."""
-    found = find_begun(database, reader, conversation)
-    if found is None:
-        raise ConversationNotFound(conversation)
-    return found
-
-
-@contextmanager
-def reading(store: HasDatabase, conversation: str) -> Iterator[ReadTransaction]:
-    """Open one conversation in a read transaction, for several reads of one moment that cannot be repeated.
-
-    If the connection to a server breaks, a read raises ``StoreUnavailable``; ``Store.query`` repeats the reads instead.
-    Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
-    """
-    database = store.database
-    with translated(), database.recorder.read() as reader:
-        yield ReadTransaction(reader, find_existing(database, reader, conversation), database)

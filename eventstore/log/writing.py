@@ -7,37 +7,25 @@ these records; each has the number of a version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import Event, KeyChanged
-from foldlog.eventstore.log.database import Database, encrypted, translated
+from foldlog.eventstore.log.database import Database, encrypted
 from foldlog.eventstore.log.keys import SET_A_KEY
 from foldlog.eventstore.log.known import Known
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import Link, encode_past, past_under
-from foldlog.eventstore.log.reading import HasDatabase, ReadTransaction, find_existing
+from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import chained, new_salt
 from foldlog.eventstore.log.seal import RowCodec, mark_of
 from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Beginning, Conversation, Fork, Place, RecalledKey, Record, Row
-
-__all__ = [
-    "InlineProjection",
-    "Record",
-    "WriteTransaction",
-    "begin_new",
-    "check_plain",
-    "forget_records",
-    "project",
-]
-
-T = TypeVar("T")
 
 _body = attrgetter("body")
 _PROJECTIONS_MAX = 1_000
@@ -243,24 +231,6 @@ def check_plain(reader: Reader, database: Database, conversation: str) -> None:
             f"conversation {conversation!r} would be stored as plain text, and others of this store are encrypted; "
             f"{SET_A_KEY}, or open the store with ?plain=allowed in its URL"
         )
-
-
-def project(store: HasDatabase, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
-    """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.
-
-    ``work`` may be run again, so it must have no other effects. Raises ``ConversationNotFound``,
-    ``ConversationErased``, ``StoreUnavailable`` (also where the store is open for reading only).
-    """
-    database = store.database
-
-    def in_transaction(transaction: Transaction) -> T:
-        writing = WriteTransaction(transaction, find_existing(database, transaction, conversation), database)
-        result = work(writing)
-        writing.end()
-        return result
-
-    with translated():
-        return database.recorder.transact(in_transaction)
 
 
 class InlineProjection(Protocol):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from foldlog.eventstore.errors import InvalidOption, StoreUnavailable
 from foldlog.eventstore.log.database import Database, translated
-from foldlog.eventstore.log.staging import BACKUP, IMPORT, REKEY
+from foldlog.eventstore.log.importing import BACKUP, IMPORT, REKEY
 from foldlog.eventstore.maintenance.new_file import held, new_beside, sync
 from foldlog.eventstore.maintenance.unfinished import finish
 from foldlog.eventstore.maintenance.verify import Verdict, verdicts

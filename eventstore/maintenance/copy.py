@@ -29,11 +29,11 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.events import Event, RedactionCopied
 from foldlog.eventstore.log.database import Database, paged, start_after, translated
-from foldlog.eventstore.log.generation import tombstones_before
+from foldlog.eventstore.log.finding import find_again, tombstones_before
 from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, stored_rows
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import Link, follows, links_of
-from foldlog.eventstore.log.reading import ReadTransaction, find_again
+from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import (
     PLAIN,
     checksum_seed,

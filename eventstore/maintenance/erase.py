@@ -22,11 +22,11 @@ from foldlog.eventstore.errors import (
 from foldlog.eventstore.events import ATTRIBUTES, Detached
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.database import Database, behind, paged, start_after, translated, unavailable
+from foldlog.eventstore.log.importing import DETACH, ERASE, REST_S
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import links_of
 from foldlog.eventstore.log.results import ConversationRow, listed
 from foldlog.eventstore.log.row import checksum_seed, not_erased, sound, with_checksums
-from foldlog.eventstore.log.staging import DETACH, ERASE, REST_S
 from foldlog.eventstore.log.writing import WriteTransaction, forget_records
 from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
@@ -164,7 +164,7 @@ def _detached(store: Store, conversation: str, fork: str) -> list[str]:
     found = store.database.query(lambda reader: store.database.find(reader, fork))
     if found is None or found.parent is None:
         return []  # another process has done it
-    origins.index_as(store, conversation, fork)
+    origins.index_as(store.database, conversation, fork)
     detach(store.database, fork)
     return [f"{fork!r} events 0 to {found.begins - 1}"]
 

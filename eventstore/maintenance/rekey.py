@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnavailable
 from foldlog.eventstore.log.database import Database, paged, start_after, translated
-from foldlog.eventstore.log.staging import IMPORT, delete_rows
+from foldlog.eventstore.log.importing import IMPORT, delete_rows
 from foldlog.eventstore.maintenance.erase import purge, unfinished
 from foldlog.eventstore.maintenance.reform import begin, reform
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished

@@ -19,7 +19,7 @@ from foldlog.eventstore.codec import encode
 from foldlog.eventstore.errors import EventStoreError, VersionConflict
 from foldlog.eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
 from foldlog.eventstore.log.database import Database, translated
-from foldlog.eventstore.log.generation import tombstones_before
+from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import chunked
 from foldlog.eventstore.log.past import Link, follows, links_of
 from foldlog.eventstore.log.row import PLAIN, link_of, new_salt

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from foldlog.eventstore.errors import KeyUnavailable
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.staging import BACKUP, DETACH, REKEY, delete_rows, discard_copies
+from foldlog.eventstore.log.importing import BACKUP, DETACH, REKEY, delete_rows, discard_copies
 from foldlog.eventstore.maintenance.new_file import PART, is_abandoned
 from foldlog.eventstore.maintenance.reform import reform
 from foldlog.eventstore.recorders.base import Transaction

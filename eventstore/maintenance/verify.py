@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from foldlog.eventstore.errors import ConversationNotFound, KeyUnavailable
 from foldlog.eventstore.log.database import Database, translated
-from foldlog.eventstore.log.generation import tombstones_before
-from foldlog.eventstore.log.staging import BACKUP
+from foldlog.eventstore.log.finding import tombstones_before
+from foldlog.eventstore.log.importing import BACKUP
 from foldlog.eventstore.maintenance.check import Check, checks_of_past, findings_beside, of_all, raise_unless_damage
 from foldlog.eventstore.maintenance.check import VerifyFinding as VerifyFinding
 from foldlog.eventstore.maintenance.damage import Unlisted, readable_conversations

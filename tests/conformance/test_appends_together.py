@@ -19,7 +19,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.log.appending import append_all, can_append_all
-from foldlog.eventstore.log.generation import Generation
+from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.types import Outcome
 from foldlog.eventstore.store import prepare_append

@@ -16,9 +16,9 @@ from pydantic import SecretStr
 from foldlog.eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Store
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
+from foldlog.eventstore.log.importing import staged as staged_in
 from foldlog.eventstore.log.row import chained
 from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
-from foldlog.eventstore.log.staging import staged as staged_in
 from foldlog.eventstore.maintenance import copy
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey

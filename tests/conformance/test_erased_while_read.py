@@ -8,12 +8,12 @@ import pytest
 
 from foldlog import Histories
 from foldlog.eventstore import ConversationErased, Event, Message, Store
-from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.maintenance import verify as verification
 from foldlog.eventstore.maintenance.check import Check
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import Row
+from tests.reading import reading
 
 EVENTS = 2_500
 HISTORY = [Message(source="user", content=str(n)) for n in range(EVENTS)]

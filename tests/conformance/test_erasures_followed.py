@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foldlog.eventstore import Erased, Event, InvalidEvent, Message, Store
-from foldlog.eventstore.log.generation import Generation
+from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify

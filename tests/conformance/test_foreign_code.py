@@ -24,10 +24,9 @@ from foldlog.eventstore import (
     StoreUnusable,
     WriteTransaction,
 )
-from foldlog.eventstore.log.reading import reading
-from foldlog.eventstore.log.writing import project
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.base import Recorder
+from tests.reading import reading
 
 HI = Message(source="user", content="hi")
 REFUSED = "this thread is inside a write to this store, so it cannot begin another one"
@@ -129,7 +128,7 @@ def test_other_writes_inside_a_write_are_refused_too(store: Store):
         calls: list[Callable[[], object]] = [
             lambda: store.ingest("inner", [HI]),
             lambda: erase(store, "c", reason="no"),
-            lambda: project(store, "c", lambda snapshot: None),
+            lambda: store.project("c", lambda snapshot: None),
             store.close,
         ]
         for call in calls:
@@ -218,7 +217,7 @@ def test_an_error_inside_a_snapshot_is_the_callers(
     with pytest.raises(kind), reading(store, "c"):
         fails(None)
     with pytest.raises(kind):
-        project(store, "c", fails)
+        store.project("c", fails)
     assert store.version("c") == 1
 
 

@@ -24,9 +24,8 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
-from foldlog.eventstore.log import staging
+from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
-from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.log.row import border, link_of
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import erase as detachment
@@ -37,6 +36,7 @@ from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.projections import Views
 from tests.conformance.conftest import OpenRecorder
 from tests.properties.forks import run_sequence
+from tests.reading import reading
 
 UNFINISHED = "its erasure is not complete; run 'foldlog vacuum' to complete it"
 KEYS = KeyRing([SecretStr("5c" * 32)])
@@ -159,8 +159,8 @@ def test_an_interrupted_erasure_with_forks_is_finished_when_it_is_run_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(staging, "CHUNK", 1)
-        patched.setattr(staging.time, "sleep", interrupted)
+        patched.setattr(importing, "CHUNK", 1)
+        patched.setattr(importing.time, "sleep", interrupted)
         with contextlib.suppress(KeyboardInterrupt):
             erase(store, "c", reason="asked for", with_forks=True)
     assert [finding.problem for verdict in verify(store) for finding in verdict.findings] == [UNFINISHED]

@@ -19,7 +19,7 @@ from foldlog.eventstore import (
     VersionConflict,
     open_store,
 )
-from foldlog.eventstore.log.generation import Generation
+from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import erase as erasing
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store

@@ -61,9 +61,9 @@ def test_a_history_that_existed_before_is_indexed_when_it_is_asked_for(store: St
     store.ingest("c0", [said(f"e{n}") for n in range(8)])
     assert add(store, said("e7"), said("e8"), conversation="c0") == [8]
     store.ingest("c1", [said(f"e{n}") for n in range(8)] + [said("e1", "again")])
-    assert origins.known(store, "c1", "f", ["e0", "e7", "new", None]) == [True, True, False, False]
+    assert origins.known(store.database, "c1", "f", ["e0", "e7", "new", None]) == [True, True, False, False]
     assert add(store, said("e3"), said("new")) == [9]
-    assert origins.known(store, "none", "f", ["e0"]) == [False]
+    assert origins.known(store.database, "none", "f", ["e0"]) == [False]
     store.append("c1", said("unseen"), expected_version=ANY_VERSION)
     assert add(store, said("unseen")) == [11], "an append that does not ask is not in the index"
     assert not list(store_findings(store))
@@ -78,17 +78,17 @@ def store_findings(store: Store) -> list[object]:
 def test_an_event_is_found_over_the_store_until_it_is_erased(store: Store):
     for conversation in ("c1", "c2", "c3"):
         add(store, said("shared"), said(conversation), conversation=conversation)
-    assert origins.find(store, "f", "shared") == (("c1", 0), ("c2", 0), ("c3", 0))
-    assert origins.find(store, "f", "c2") == (("c2", 1),)
-    assert origins.find(store, "g", "c2") == origins.find(store, "f", None) == ()
+    assert origins.find(store.database, "f", "shared") == (("c1", 0), ("c2", 0), ("c3", 0))
+    assert origins.find(store.database, "f", "c2") == (("c2", 1),)
+    assert origins.find(store.database, "g", "c2") == origins.find(store.database, "f", None) == ()
     erase(store, "c2", reason="asked for")
-    assert origins.find(store, "f", "shared") == (("c1", 0), ("c3", 0))
-    assert origins.find(store, "f", "c2") == ()
+    assert origins.find(store.database, "f", "shared") == (("c1", 0), ("c3", 0))
+    assert origins.find(store.database, "f", "c2") == ()
     begun = store.database.recorder.query(lambda reader: reader.conversation("c3"))
     assert begun is not None
     erasure = Erasure(begun.created_at, "its rows are still there", 2, b"h" * 32)
     store.database.recorder.transact(lambda transaction: transaction.change(begun.key, erasure))
-    assert origins.find(store, "f", "shared") == (("c1", 0),)
+    assert origins.find(store.database, "f", "shared") == (("c1", 0),)
 
 
 class Refuses:
@@ -102,12 +102,12 @@ def test_nothing_stays_of_an_append_that_fails(store: Store):
     add(store, said("a"))
     with pytest.raises(VersionConflict):
         add(store, said("b"), expected=0)
-    assert origins.known(store, "c1", "f", ["a", "b"]) == [True, False]
-    assert origins.find(store, "f", "b") == ()
+    assert origins.known(store.database, "c1", "f", ["a", "b"]) == [True, False]
+    assert origins.find(store.database, "f", "b") == ()
     store.register(Refuses())
     with pytest.raises(RuntimeError, match="refused"):
         add(store, said("b"), CondensationRequest(origin=Origin(format="f", id="r")))
-    assert origins.find(store, "f", "b") == origins.find(store, "f", "r") == ()
+    assert origins.find(store.database, "f", "b") == origins.find(store.database, "f", "r") == ()
     assert add(store, said("b"), expected=1) == [1]
     assert add(store, said("b"), expected=1) == [], "a retry that adds nothing needs no version"
 
@@ -155,7 +155,7 @@ def test_a_copy_knows_the_ids_too(store: Store, tmp_path):
     with open_store(f"sqlite:///{tmp_path / 'copy.db'}") as other:
         list(copy_store(store, other))
         assert add(other, said("b"), said("c")) == [2]
-        assert origins.find(other, "f", "a") == (("c1", 0),)
+        assert origins.find(other.database, "f", "a") == (("c1", 0),)
 
 
 def test_an_append_asks_for_its_own_ids_only(store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -178,12 +178,12 @@ def test_what_a_fork_shares_is_found_in_it_once_its_parent_is_erased(store: Stor
     store.append("c2", said("a"), expected_version=0)
     store.fork("c1", 2, "f")
     store.fork("c2", 1, "g")
-    assert origins.find(store, "f", "a") == (("c1", 0),), "events are found where they are stored"
+    assert origins.find(store.database, "f", "a") == (("c1", 0),), "events are found where they are stored"
     erase(store, "c1", reason="asked for", detach_forks=True)
     erase(store, "c2", reason="asked for", detach_forks=True)
-    assert origins.find(store, "f", "a") == (("f", 0),), "of g's parent none were in the index"
-    assert origins.find(store, "f", "b") == (("f", 1),)
-    assert origins.find(store, "f", "c") == ()
+    assert origins.find(store.database, "f", "a") == (("f", 0),), "of g's parent none were in the index"
+    assert origins.find(store.database, "f", "b") == (("f", 1),)
+    assert origins.find(store.database, "f", "c") == ()
     assert add(store, said("b"), said("d"), conversation="f") == [2]
 
 
@@ -194,4 +194,4 @@ def test_documents_come_with_events_of_which_those_known_are_left_out(store: Sto
     assert [one.id for one in recorded] == [3, 4]
     assert documents.append("c1", [said("a")], {"d": 2}, dedupe="origin") == ()
     assert (documents.get("c1", "d"), documents.get("c1", "d", version=3)) == (2, 1)
-    assert origins.find(store, "f", "c") == (("c1", 3),)
+    assert origins.find(store.database, "f", "c") == (("c1", 3),)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from foldlog.eventstore.log.database import start_after
-from foldlog.eventstore.log.staging import staged_keys
+from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.backup import _stale
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.changes import NewForm, NewKey, NewRecords, RememberedKey

@@ -37,11 +37,11 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.log import row as hash_chain
-from foldlog.eventstore.log.moment import Moment, query_all
-from foldlog.eventstore.log.reading import reading
-from foldlog.eventstore.log.staging import staged_keys
+from foldlog.eventstore.log.finding import Moment, query_all
+from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import as_rows
+from tests.reading import reading
 
 
 def said(text: str, **fields: object) -> Message:

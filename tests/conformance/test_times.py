@@ -22,10 +22,10 @@ from foldlog.eventstore import (
     WriteTransaction,
     open_store,
 )
-from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.projections import Views
+from tests.reading import reading
 
 BEGIN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 OTHER = datetime(2020, 2, 2, tzinfo=UTC)

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-import foldlog.eventstore.log.importing
 from foldlog.eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
-from foldlog.eventstore.log import staging
+from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.appending import append_all
 from foldlog.eventstore.maintenance import erase as detachment
 from foldlog.eventstore.maintenance import erase as erasure
@@ -38,8 +37,8 @@ class Scenario(NamedTuple):
 
 
 def _in_small_chunks() -> None:
-    foldlog.eventstore.log.importing.CHUNK = staging.CHUNK = 5
-    foldlog.eventstore.log.importing.REST_S = staging.REST_S = 0
+    importing.CHUNK = 5
+    importing.REST_S = 0
 
 
 def _nothing(path: Path) -> None:
@@ -289,7 +288,7 @@ def _with_secret_forks(path: Path) -> None:
 
 def erase_with_forks(path: Path, ledger: Ledger) -> None:
     """A conversation is erased with its forks, and theirs."""
-    staging.CHUNK, staging.REST_S = 2, 0
+    importing.CHUNK, importing.REST_S = 2, 0
     with open_at(path) as store:
         erasure.erase(store, "c1", reason="asked to", with_forks=True)
         assert {row.id for row in store.conversations() if row.erased_at is not None} == {"c1", "branch", "leaf"}

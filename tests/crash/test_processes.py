@@ -21,7 +21,7 @@ PRELUDE = """
 import os, signal, sys, threading, time
 from pathlib import Path
 from foldlog.eventstore import *
-from foldlog.eventstore.log.reading import reading
+from tests.reading import reading
 from tests.crash.ledger import Ledger, batch_of, open_at
 
 folder = Path(sys.argv[1])

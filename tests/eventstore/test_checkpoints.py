@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from foldlog.eventstore import ANY_VERSION, Message, Store, open_store
-from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.maintenance.backup import Vacuumed, vacuum
 from foldlog.eventstore.recorders.sqlite import checkpoints, maintenance, writing
 from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
+from tests.reading import reading
 
 AT = 50
 PAGE_BYTES = 4_096 + 24

@@ -11,8 +11,8 @@ import pytest
 
 from foldlog._words.reasons import requests_before
 from foldlog.eventstore import ANY_VERSION, CondensationAction, Message, Observation, Store, open_store, summary_id
-from foldlog.eventstore.log.reading import reading
 from foldlog.projections import Views
+from tests.reading import reading
 
 SHORT, LONG = 200, 12_000
 TOLERANCE = 1.25

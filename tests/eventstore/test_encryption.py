@@ -36,10 +36,9 @@ from foldlog.eventstore import (
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.log.compression import EVENT_BYTES_MAX, compressed, decompressed
-from foldlog.eventstore.log.reading import reading
+from foldlog.eventstore.log.importing import staged as staged_in
 from foldlog.eventstore.log.row import PLAIN, NotAsWritten, chained
 from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
-from foldlog.eventstore.log.staging import staged as staged_in
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -50,6 +49,7 @@ from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import Beginning, Row, as_rows
 from foldlog.projections import Views
+from tests.reading import reading
 
 OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
 TEXT = "a private text, a private text, a private text"

@@ -12,7 +12,6 @@ from pydantic import SecretStr
 
 import foldlog.eventstore.log.importing
 from foldlog.eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
-from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -20,6 +19,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, maintenance
 from tests.crash.bytes_left import bytes_left
 from tests.crash.erased_bytes import look, mark
+from tests.reading import reading
 
 
 @pytest.fixture(autouse=True)

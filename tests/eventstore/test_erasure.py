@@ -25,13 +25,13 @@ from foldlog.eventstore import (
     StoreUnavailable,
     open_store,
 )
-from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.errors import OperationalError
 from foldlog.eventstore.recorders.types import as_rows
+from tests.reading import reading
 
 SECRET = b"Mrs Alva Quist, account 55-17-204"
 OTHER = b"the other conversation stays"
@@ -168,7 +168,7 @@ def test_an_erasure_that_was_cut_short_is_invisible_at_once_is_named_and_can_be_
 
     with open_store(url) as store:
         with monkeypatch.context() as patched:
-            patched.setattr("foldlog.eventstore.log.staging.time.sleep", killed)
+            patched.setattr("foldlog.eventstore.log.importing.time.sleep", killed)
             with pytest.raises(_Killed):
                 erase(store, "secret", reason="asked to")
         with pytest.raises(ConversationErased):

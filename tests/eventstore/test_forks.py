@@ -20,7 +20,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.log.keys import KeyRing
-from foldlog.eventstore.log.writing import Record, project
+from foldlog.eventstore.log.writing import Record
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
@@ -168,13 +168,13 @@ def test_a_fork_finds_the_records_of_an_ancestor_that_got_another_key(tmp_path: 
     with open_store(url, keys=KEYS) as store, open_store(url, keys=KEYS) as other:
         said = [Message(source="user", content=f"c{n}") for n in range(4)]
         store.append("c", said, expected_version=0)
-        project(store, "c", lambda writing: writing.put_records("mine", [Record(3, 1, None, b"of version 3")]))
+        store.project("c", lambda writing: writing.put_records("mine", [Record(3, 1, None, b"of version 3")]))
         store.fork("c", 4, "f")
         assert store.query("f", lambda read: read.record_at("mine")) is not None
         list(rekey(other, decrypt=True))
         list(rekey(other))
         assert store.query("f", lambda read: read.record_at("mine")) is None
-        project(other, "c", lambda writing: writing.put_records("mine", [Record(3, 1, None, b"of version 3")]))
+        other.project("c", lambda writing: writing.put_records("mine", [Record(3, 1, None, b"of version 3")]))
         assert store.query("f", lambda read: read.record_at("mine")) is not None
         assert store.query("f", lambda read: [record.version for record in read.records("mine")]) == [3]
         assert [event.content for event in store.events("f")] == ["c0", "c1", "c2", "c3"]

@@ -17,13 +17,13 @@ from pydantic import SecretStr
 
 import foldlog.eventstore.log.importing
 from foldlog.eventstore import ANY_VERSION, InvalidOption, KeyRing, Message, Store, StoreUnavailable, open_store
-from foldlog.eventstore.log.reading import reading
-from foldlog.eventstore.log.staging import staged_keys
+from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.backup import Vacuumed, back_up, vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.types import Beginning
+from tests.reading import reading
 
 HI = Message(source="user", content="hi " * 100)
 

@@ -24,12 +24,12 @@ from foldlog.eventstore import (
     open_store,
     restore_store,
 )
-from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.new_file import held
 from foldlog.eventstore.recorders.sqlite import replacing
 from tests.eventstore.test_store_file import Agent
+from tests.reading import reading
 
 
 def append(store: Store, content: str, conversation: str = "c1") -> None:

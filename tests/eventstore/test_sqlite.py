@@ -27,7 +27,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.log.reading import find_existing
+from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, InterfaceError, OperationalError

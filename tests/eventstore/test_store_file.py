@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from foldlog.eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
-from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
+from tests.reading import reading
 
 
 def message(content: str = "hi") -> Message:

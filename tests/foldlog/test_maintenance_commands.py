@@ -12,13 +12,13 @@ from contextlib import closing
 import pytest
 
 from foldlog.eventstore import ANY_VERSION, Message, open_store
-from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.maintenance import erase as erasure
 from foldlog.eventstore.maintenance import rekey, unfinished
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from tests.how_many import some
+from tests.reading import reading
 
 
 def test_a_backup_is_a_store_that_answers_the_same(foldlog, five_messages):

@@ -34,8 +34,8 @@ from foldlog.eventstore import (
     recent_conversations,
 )
 from foldlog.eventstore.events import ATTRIBUTES, CondensationAction
-from foldlog.eventstore.log import staging
-from foldlog.eventstore.log.generation import Generation
+from foldlog.eventstore.log import importing
+from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import erase as detachment
 from foldlog.eventstore.maintenance import reform
@@ -212,7 +212,7 @@ class Killing:
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detachment, "_CHUNK", 3)
-    monkeypatch.setattr(staging, "CHUNK", 3)
+    monkeypatch.setattr(importing, "CHUNK", 3)
     monkeypatch.setattr(reform, "_ROWS_MAX", 4)
     monkeypatch.setattr(reform, "_ROWS_FIRST", 4)
 

@@ -83,7 +83,7 @@ def test_what_was_killed_is_finished_by_what_meets_it(
 @pytest.mark.usefixtures("small_steps")
 def test_an_erasure_is_completed_where_its_id_is_used_again(open_at: Callable[[int], Callable[[], Recorder]]):
     """The advice of ``verify`` must not erase the new conversation."""
-    from foldlog.eventstore.log.generation import Generation
+    from foldlog.eventstore.log.finding import Generation
 
     recorder = open_at(0)
     fill(Store(recorder()))

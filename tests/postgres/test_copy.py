@@ -14,7 +14,7 @@ import pytest
 
 from foldlog.eventstore import ANY_VERSION, CondensationAction, Message, Store, open_store
 from foldlog.eventstore.events import Annotation
-from foldlog.eventstore.log.staging import staged_keys
+from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify

@@ -25,12 +25,12 @@ from foldlog.eventstore import (
     VersionConflict,
     open_store,
 )
-from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.changes import NewKey
 from foldlog.eventstore.recorders.errors import OperationalError
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.types import Beginning, Erasure
+from tests.reading import reading
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server

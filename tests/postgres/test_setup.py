@@ -15,11 +15,11 @@ from foldlog._cli.application import build
 from foldlog._cli.stores import bytes_pending_words
 from foldlog._search import SearchIndex, SearchRefused
 from foldlog.eventstore import ANY_VERSION, InvalidOption, Message, Store, StoreUnavailable, StoreUnusable, open_store
-from foldlog.eventstore.log.reading import reading
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders import statements as sql_files
 from foldlog.eventstore.recorders.postgres import setup
 from foldlog.eventstore.recorders.urls import without_password
+from tests.reading import reading
 
 from .servers import Server, new_primary
 

@@ -24,13 +24,12 @@ from foldlog.eventstore.events import (
     UnknownEvent,
     summary_id,
 )
-from foldlog.eventstore.log.reading import reading
-from foldlog.eventstore.log.writing import project
 from foldlog.eventstore.recorders.types import Record
 from foldlog.projections import NoSuchEvent, NoSuchVersion, View, Views, audit
 from foldlog.projections.stored.loading import CHUNK, StoredPast, fold_log
 from foldlog.projections.stored.revision import EMPTY_FOLD
 from foldlog.projections.stored.revision_codec import CODE, PROJECTION
+from tests.reading import reading
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -240,7 +239,7 @@ def test_rebuilding_tells_how_far_it_is_and_others_read_and_write_meanwhile(stor
 
     with reading(store, "c") as snapshot:
         (first, *_) = snapshot.records(PROJECTION)
-    project(store, "c", lambda writable: writable.put_records(PROJECTION, [first._replace(version=3)]))
+    store.project("c", lambda writable: writable.put_records(PROJECTION, [first._replace(version=3)]))
 
     assert views.rebuild("c", progress) == 31
     assert told[-1] == (300, 300)
@@ -255,7 +254,7 @@ def test_revisions_of_another_version_of_the_fold_are_made_again(store: Store):
     append(store, *said("a", "b"), forget(0), *said("c"), forget(1))
     with reading(store, "c") as snapshot:
         old = [record._replace(code=CODE - 1, body=b'{"kept":[99]}') for record in snapshot.records(PROJECTION)]
-    project(store, "c", lambda writable: writable.put_records(PROJECTION, old))
+    store.project("c", lambda writable: writable.put_records(PROJECTION, old))
     assert ids(Views(store).current("c")) == [3]
     with reading(store, "c") as snapshot:
         assert {record.code for record in snapshot.records(PROJECTION)} == {CODE}
@@ -457,7 +456,7 @@ def test_a_revision_that_says_something_else_is_found(store: Store, views: Views
         (first, _) = snapshot.records(PROJECTION)
     spoilt = first._replace(body=first.body.replace(b"[0,1", b"[0,2"))
     assert spoilt != first
-    project(store, "c", lambda writable: writable.put_records(PROJECTION, [spoilt]))
+    store.project("c", lambda writable: writable.put_records(PROJECTION, [spoilt]))
     (finding,) = audit(store, "c").findings
     assert (finding.version, finding.problem) == (6, "it differs from the fold of the log")
     views.rebuild("c")
@@ -473,7 +472,7 @@ def test_a_revision_of_no_structural_event_and_one_of_another_code_and_a_hole_ar
         writable.delete_records(PROJECTION)  # type: ignore[attr-defined]
         writable.put_records(PROJECTION, [second._replace(code=CODE + 1), third, third._replace(version=9)])  # type: ignore[attr-defined]
 
-    project(store, "c", spoil)
+    store.project("c", spoil)
     assert [(finding.version, finding.problem) for finding in audit(store, "c").findings] == [
         (6, "it is missing, and later ones are stored"),
         (8, f"it was made by version {CODE + 1} of the fold; this is version {CODE}"),
@@ -517,7 +516,7 @@ def test_a_revision_that_is_no_revision_is_made_again(store: Store, body: bytes)
     with reading(store, "c") as snapshot:
         assert snapshot.version == 5
     record = Record(4, CODE, None, body)
-    project(store, "c", lambda writable: writable.put_records(PROJECTION, [record]))
+    store.project("c", lambda writable: writable.put_records(PROJECTION, [record]))
     assert [finding.version for finding in audit(store, "c").findings] == [4]
     assert ids(Views(store).current("c")) == [1, 2, 4]
     assert ids(Views(store).at("c", 4)) == [1, 2]

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from foldlog.eventstore import Store, open_store
 from foldlog.eventstore.events import Event
-from foldlog.eventstore.log.reading import reading
 from foldlog.projections import View, Views
 from tests.how_many import examples
 from tests.properties.histories import histories
+from tests.reading import reading
 
 many = examples(120)
 

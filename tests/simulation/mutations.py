@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from foldlog.eventstore import IdempotencyConflict, Observation, Redaction
-from foldlog.eventstore.log.generation import Generation
+from foldlog.eventstore.log.finding import Generation
 from tests.simulation.run import worlds
 
 __all__ = ["MUTATIONS", "Mutation", "applied", "home_of", "run"]
@@ -151,9 +151,9 @@ MUTATIONS = {
     "redact in forks": Mutation(
         "forks are not asked", "eventstore.maintenance.redact:forks_that_share", lambda _: lambda *given: iter(())
     ),
-    "erase": Mutation("rows are not deleted", "eventstore.log.staging:delete_rows", lambda _: _nothing, "sqlite"),
+    "erase": Mutation("rows are not deleted", "eventstore.log.importing:delete_rows", lambda _: _nothing, "sqlite"),
     "id used again": Mutation(
-        "a writer of the erased one writes", "eventstore.log.generation:find_meant", _any_generation
+        "a writer of the erased one writes", "eventstore.log.finding:find_meant", _any_generation
     ),
     "fork": Mutation("it begins an event too early", "eventstore.store:Store.fork", _earlier_fork),
     "detach": Mutation(

@@ -19,7 +19,6 @@ from foldlog import Histories, History
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog.eventstore import KeyRing, Store
-from foldlog.eventstore.log import staging
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import copy, erase, reform
 from foldlog.eventstore.opening import recorder_and_settings
@@ -94,11 +93,9 @@ def sped_up() -> Iterator[None]:
     """Nothing sleeps or runs beside the steps, and long work takes several transactions with few events."""
     settings: Sequence[tuple[Any, str, object]] = (
         (foldlog.eventstore.log.importing, "CHUNK", 5),
-        (staging, "CHUNK", 6),
         (erase, "_CHUNK", 4),
         (reform, "_ROWS_MAX", 5),
         (foldlog.eventstore.log.importing, "REST_S", 0),
-        (staging, "REST_S", 0),
         (erase, "REST_S", 0),
         (reform, "REST_S", 0),
         (copy, "ThreadPoolExecutor", _InThisThread),

@@ -1,0 +1,224 @@
+"""Find the conversation that is meant, and read it: at one moment, page by page, or all conversations together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnusable
+from foldlog.eventstore.events import Event
+from foldlog.eventstore.log.database import Database, start_after
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.results import ConversationRow
+from foldlog.eventstore.log.row import beginning_with_an_event, not_erased
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Conversation
+
+T = TypeVar("T")
+Listed = TypeVar("Listed", Conversation, ConversationRow)
+
+PAGE = 1_000
+_SHORT_PAGE = 64
+_FIRST_LISTED = 2
+
+
+def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:
+    """Return a conversation, or None. Raises ``ConversationErased``, and ``CorruptEvent`` where its events are lost."""
+    found = database.find(reader, conversation)
+    if found is not None and (found.erasure is not None or found.version == 0):
+        return beginning_with_an_event(not_erased(found))  # which raises
+    return found
+
+
+def find_again(database: Database, reader: Reader, found: Conversation) -> ReadTransaction:
+    """Return a conversation that an earlier transaction found, as it is now. Raises ``ConversationErased``, also where
+    another conversation has its id now.
+    """
+    now = find_existing(database, reader, found.id)
+    if now.key != found.key:
+        not_erased(database.find_key(reader, found.key))
+        raise ConversationNotFound(found.id)
+    return ReadTransaction(reader, now, database)
+
+
+def read_existing(database: Database, conversation: str, work: Callable[[ReadTransaction], T], reader: Reader) -> T:
+    """Run ``work`` on a conversation. Raises what ``find_existing`` raises."""
+    return work(ReadTransaction(reader, find_existing(database, reader, conversation), database))
+
+
+def find_existing(database: Database, reader: Reader, conversation: str) -> Conversation:
+    """Return a conversation, as ``find_begun`` does. Raises ``ConversationNotFound`` where there is none."""
+    found = find_begun(database, reader, conversation)
+    if found is None:
+        raise ConversationNotFound(conversation)
+    return found
+
+
+# -- the id of an erased conversation, used again ----------------------------------------------------------------------
+
+
+@dataclass
+class Generation:
+    """One conversation of an id: the first one that a writer finds. ``key`` is its key, once it is found.
+
+    ``replaces_erased``: if the conversation that it finds is erased, it begins another one with the same id.
+    """
+
+    key: int | None = None
+    replaces_erased: bool = False
+
+
+def find_meant(
+    database: Database, reader: Reader, conversation: str, generation: Generation | None
+) -> tuple[Conversation | None, int | None]:
+    """Return the conversation to append to, or None for one that is to begin, and the key of the erased one that it
+    then replaces.
+
+    Raises ``ConversationErased`` where that conversation is erased, whatever has its id now; ``ConversationNotFound``
+    where it was found before and is no longer in the store; ``CorruptEvent``.
+    """
+    found = database.find(reader, conversation)
+    if generation is not None and generation.key is not None and (found is None or found.key != generation.key):
+        not_erased(reader.conversation(generation.key))
+        raise ConversationNotFound(conversation)
+    if generation is not None and generation.replaces_erased and found is not None and found.erasure is not None:
+        return None, found.key
+    if found is not None and (found.erasure is not None or found.version == 0):
+        return beginning_with_an_event(not_erased(found)), None  # which raises
+    return found, None
+
+
+def tombstones_before(reader: Reader, found: Conversation) -> Sequence[Conversation]:
+    """Return the erased conversations that had this id before, the first one first. Cost: these conversations."""
+    tombstones: list[Conversation] = []
+    key = found.replaces
+    while key is not None:
+        earlier = reader.conversation(key)
+        if earlier is None or earlier.erasure is None or any(earlier.key == one.key for one in tombstones):
+            break
+        tombstones.append(earlier)
+        key = earlier.replaces
+    return tombstones[::-1]
+
+
+# -- all conversations -------------------------------------------------------------------------------------------------
+
+
+class Moment:
+    """All conversations of a store as one transaction finds them. Use it while the transaction is open."""
+
+    def __init__(self, database: Database, reader: Reader) -> None:
+        self._database, self._reader = database, reader
+        self._open: dict[str, ReadTransaction] = {}
+
+    def conversation(self, conversation: str) -> ReadTransaction:
+        """Return one conversation, the same object each time.
+
+        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``. Cost: one question, the first time.
+        """
+        found = self._open.get(conversation)
+        if found is None:
+            existing = find_existing(self._database, self._reader, conversation)
+            found = self._open[conversation] = ReadTransaction(self._reader, existing, self._database)
+        return found
+
+    def beginning_with(self, start: str) -> Iterator[Conversation]:
+        """Yield the conversations whose ids are longer than ``start`` and begin with it, erased ones too, in the order
+        of their UTF-8 bytes. One that is damaged has no head.
+
+        Cost: these. If there is none, one entry of an index.
+        """
+        first = self._reader.id_from(start_after(start))
+        if first is not None and first.startswith(start):
+            yield from beginning_with(start, partial(self._database.listed, self._reader))
+
+
+def query_all(database: Database, work: Callable[[Moment], T]) -> T:
+    """Run ``work`` on the newest state of all conversations and return what it returned.
+
+    All that it reads is of one moment. ``work`` may be run again, as in ``Store.query``. Raises ``StoreUnavailable``.
+    """
+    return database.query(lambda reader: work(Moment(database, reader)))
+
+
+def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -> Iterator[Listed]:
+    """Yield the conversations whose ids are longer than ``start`` and begin with it. ``listed(after, limit)`` returns a
+    page of conversations; the pages grow, because the next one may hold others only.
+    """
+    after, size = start, _FIRST_LISTED
+    while True:
+        page = listed(after, size)
+        for each in page:
+            if not each.id.startswith(start):
+                return
+            yield each
+        if len(page) < size:
+            return
+        after, size = page[-1].id, min(8 * size, PAGE)
+
+
+# -- page by page ------------------------------------------------------------------------------------------------------
+
+
+def pages(
+    database: Database,
+    name: str,
+    start: int,
+    stop: int,
+    read: Callable[[ReadTransaction, int, int], Iterable[T]],
+    *,
+    reverse: bool = False,
+) -> Iterator[Iterable[T]]:
+    """Yield the results of ``read`` for each page, with ``reverse`` for the last page first. The first page, often the
+    only one, is read with the conversation, at once.
+    """
+
+    def opening(reading: ReadTransaction) -> tuple[Conversation, Iterator[tuple[int, int]], Iterable[T]]:
+        ranges = _ranges(start, min(stop, reading.version), reverse=reverse)
+        first = next(ranges, None)
+        return reading.found, ranges, () if first is None else read(reading, *first)
+
+    def following(reader: Reader, first: int, end: int) -> Iterable[T]:
+        return read(find_again(database, reader, found), first, end)
+
+    def all_pages() -> Iterator[Iterable[T]]:
+        yield opened
+        for first, end in ranges:
+            with _named(name, first):
+                page = database.query(partial(following, first=first, end=end))
+            yield page
+
+    with _named(name, start):
+        found, ranges, opened = database.query(partial(read_existing, database, name, opening))
+    return all_pages()
+
+
+def events_back(reading: ReadTransaction, start: int, stop: int) -> list[Event]:
+    """Return the events of a page, the newest first."""
+    return list(reading.page(start, stop))[::-1]
+
+
+def _ranges(start: int, stop: int, *, reverse: bool) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of pages. With ``reverse`` the first one is short: most callers need only the newest events."""
+    size = _SHORT_PAGE if reverse else PAGE
+    while start < stop:
+        if reverse:
+            yield max(start, stop - size), stop
+            stop, size = stop - size, min(4 * size, PAGE)
+        else:
+            yield start, min(start + size, stop)
+            start += size
+
+
+@contextmanager
+def _named(conversation: str, first: int) -> Iterator[None]:
+    """Raise ``CorruptEvent`` where the database cannot read a page of the file, so that others can be read on."""
+    try:
+        yield
+    except StoreUnusable as error:
+        if not error.is_damage:
+            raise
+        raise CorruptEvent(conversation, first, f"it, or an event after it, cannot be read ({error})") from error
