@@ -24,7 +24,7 @@ class Pool:
         self._idle: list[Wire] = []
         self._taken: set[_Place] = set()
         self._waiting: deque[_Place] = deque()
-        self._closed = False
+        self.closed = False
 
     @contextlib.contextmanager
     def wire(self) -> Iterator[Wire]:
@@ -51,12 +51,12 @@ class Pool:
 
     def close(self) -> None:
         """Close each connection, at once or when it is returned. Give out no more connections."""
-        self._closed = True
+        self.closed = True
         self.forget_idle()
 
     def _take(self, place: _Place) -> None:
         with self._mutex:
-            if self._closed:
+            if self.closed:
                 raise InterfaceError(f"{self._server} is closed; open it again")
             if len(self._taken) < self._size:
                 self._taken.add(place)
@@ -95,7 +95,7 @@ class Pool:
         with self._mutex:
             if wire in self._idle:
                 self._idle.remove(wire)
-            keeps = wire is not None and wire.usable and not self._closed
+            keeps = wire is not None and wire.usable and not self.closed
             if wire is not None and keeps:
                 self._idle.append(wire)
             self._taken.discard(place)

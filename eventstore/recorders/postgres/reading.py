@@ -18,7 +18,7 @@ from typing import Final
 
 from foldlog.eventstore.recorders.attachments import ReadsAttachments
 from foldlog.eventstore.recorders.base import Only
-from foldlog.eventstore.recorders.errors import InterfaceError, RecorderError
+from foldlog.eventstore.recorders.errors import InterfaceError
 from foldlog.eventstore.recorders.postgres.columns import (
     BYTEA,
     Columns,
@@ -33,7 +33,7 @@ from foldlog.eventstore.recorders.postgres.columns import (
     smallint,
     to_text,
 )
-from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, TryAgain, Wire
+from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
 from foldlog.eventstore.recorders.types import (
     Ancestor,
     Conversation,
@@ -213,21 +213,23 @@ class ReadSession:
     connection is replaced by another one. Later, another connection would show another moment, so ``ConnectionLost`` is
     raised.
 
-    ``recover`` waits before the next attempt, or raises ``OperationalError`` when the patience has ended.
+    ``retried`` asks the first question, and again where the connection breaks.
     """
 
     def __init__(
-        self, take_wire: Callable[[], AbstractContextManager[Wire]], recover: Callable[[RecorderError], None]
+        self,
+        take_wire: Callable[[], AbstractContextManager[Wire]],
+        retried: Callable[[Callable[[], list[Columns]]], list[Columns]],
     ) -> None:
         self._take_wire = take_wire
-        self._recover = recover
+        self._retried = retried
         self._held = contextlib.ExitStack()
         self._wire: Wire | None = None
         self._is_confirmed = False
 
     def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
         if self._wire is None:
-            return self._first(statement, parameters)
+            return self._retried(lambda: self._first(statement, parameters))
         if statement in _OF_FOLLOWERS and not self._is_confirmed:
             raise InterfaceError(f"{statement} is not the first question of this read transaction; ask it first")
         self._wire.queue(statement, *parameters)
@@ -243,21 +245,17 @@ class ReadSession:
         self._held.close()
 
     def _first(self, statement: str, parameters: tuple[Parameter, ...]) -> list[Columns]:
-        while True:
-            try:
-                with contextlib.ExitStack() as held:
-                    wire = held.enter_context(self._take_wire())
-                    if statement in _OF_FOLLOWERS:
-                        result = _confirmed(wire, statement, parameters)
-                        self._is_confirmed = True
-                    else:
-                        wire.queue("begin_reading")
-                        wire.queue(statement, *parameters)
-                        result = wire.rows(wire.ask()[-1])
-                    self._wire, self._held = wire, held.pop_all()
-                    return result
-            except (ConnectionLost, TryAgain) as error:
-                self._recover(error)
+        with contextlib.ExitStack() as held:
+            wire = held.enter_context(self._take_wire())
+            if statement in _OF_FOLLOWERS:
+                result = _confirmed(wire, statement, parameters)
+                self._is_confirmed = True
+            else:
+                wire.queue("begin_reading")
+                wire.queue(statement, *parameters)
+                result = wire.rows(wire.ask()[-1])
+            self._wire, self._held = wire, held.pop_all()
+            return result
 
 
 def _confirmed(wire: Wire, statement: str, parameters: tuple[Parameter, ...]) -> list[Columns]:

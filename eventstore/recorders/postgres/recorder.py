@@ -19,7 +19,6 @@ from foldlog.eventstore.errors import InvalidOption
 from foldlog.eventstore.recorders.base import PATIENCE_S, Transaction
 from foldlog.eventstore.recorders.errors import (
     IntegrityError,
-    InterfaceError,
     OperationalError,
     ReadOnly,
     RecorderError,
@@ -115,7 +114,6 @@ class PostgresRecorder:
         self._prepared = pooler == "none"
         self._connections_max = connections_max
         self._patience_s = patience_s
-        self._closed = False
         self._parameters = _parameters(dsn, writable=writable)
         if pooler == "none":
             settings = f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION}"
@@ -151,7 +149,6 @@ class PostgresRecorder:
     # -- the seam -----------------------------------------------------------------------------------------------------
 
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
-        self._check_open()
         if not self.writable:
             raise ReadOnly(f"{self._server} is open for reading only; to write, leave mode=ro out of its URL")
         writer = self._writer()
@@ -170,7 +167,7 @@ class PostgresRecorder:
         return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
     def _transact(self, call: Call[T]) -> T:
-        def attempt(_: Patience) -> T:
+        def attempt() -> T:
             with self._pool.wire() as wire:
                 return call.attempt(partial(self._begin, wire))
 
@@ -183,12 +180,12 @@ class PostgresRecorder:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[PostgresReader]:
-        with contextlib.closing(self._read_session(Patience(self._patience_s))) as session:
+        with contextlib.closing(ReadSession(self._pool.wire, self._retried)) as session:
             yield PostgresReader(session.ask)
 
     def query(self, work: Callable[[PostgresReader], T]) -> T:
-        def attempt(patience: Patience) -> T:
-            with contextlib.closing(self._read_session(patience)) as session:
+        def attempt() -> T:
+            with contextlib.closing(ReadSession(self._pool.wire, lambda ask: ask())) as session:
                 return work(PostgresReader(session.ask))
 
         return self._retried(attempt)
@@ -232,7 +229,6 @@ class PostgresRecorder:
     def close(self) -> None:
         """Close every connection; a connection in use is closed when its transaction ends."""
         self._writer()
-        self._closed = True
         self._pool.close()
 
     def _writer(self) -> Writer:
@@ -248,11 +244,12 @@ class PostgresRecorder:
         # garbage collector.
         self._inherited = self._pool
         self._open_pool()
+        if self._inherited.closed:
+            self._pool.close()
 
     @contextlib.contextmanager
     def _plain_connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Give a connection of psycopg's for rare tasks."""
-        self._check_open()
         connection = self._new_connection()
         with self._translated(), connection:
             yield connection
@@ -266,18 +263,17 @@ class PostgresRecorder:
         again on another connection where that one breaks, so what it does twice must have no other effect.
         """
 
-        def attempt(_: Patience) -> T:
-            self._check_open()
+        def attempt() -> T:
             with self._pool.wire() as wire, self._translated(), wire.plain() as connection:
                 return work(connection)
 
         return self._retried(attempt)
 
-    def _retried(self, attempt: Callable[[Patience], T], outcome: Callable[[], str] = lambda: "nothing was read") -> T:
+    def _retried(self, attempt: Callable[[], T], outcome: Callable[[], str] = lambda: "nothing was read") -> T:
         patience = Patience(self._patience_s)
         while True:
             try:
-                return attempt(patience)
+                return attempt()
             except (ConnectionLost, TryAgain) as error:
                 self._recover(error, patience, outcome())
 
@@ -325,10 +321,6 @@ class PostgresRecorder:
             [(number,)] = wire.rows(wire.ask()[0])
             return int(number)
 
-    def _read_session(self, patience: Patience) -> ReadSession:
-        self._check_open()
-        return ReadSession(self._pool.wire, lambda error: self._recover(error, patience, "nothing was read"))
-
     def _recover(self, error: RecorderError, patience: Patience, outcome: str) -> None:
         """Wait before the next attempt. Raises ``OperationalError`` when the patience has ended."""
         if isinstance(error, ConnectionLost):
@@ -344,10 +336,6 @@ class PostgresRecorder:
                 return status.holder(connection, self._statements, locks)
         except RecorderError:
             return ""
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise InterfaceError(f"{self._server} is closed; open it again")
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
