@@ -200,12 +200,32 @@ def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
     ]  # fmt: skip
 
 
+def as_record(columns: Sequence[Any]) -> Record:
+    """Return a record of its columns as a database gives them, with the name of its projection or without it."""
+    return Record(*columns[:6], *map(as_text, columns[6:]))
+
+
 @lru_cache(1_000)  # there are few kinds and many rows
 def kind_name(kind: object) -> str:
     """Return a kind as text. What cannot be a kind gives another text, which no checksum accepts."""
     if isinstance(kind, str):
         return kind
     return str(kind, "utf-8", "replace") if isinstance(kind, bytes) else repr(kind)
+
+
+def as_conversation(columns: Sequence[Any], parent_id: str | None, lineage: tuple[Ancestor, ...] = ()) -> Conversation:
+    """Return a conversation of its columns as a database gives them; ids and texts are UTF-8 bytes."""
+    (key, name, created_at, salt, last_id, updated_at, proof, shown, structural, parent, parent_version, key_id,
+     sealed_key, erased_at, reason, events, erased_head, erased_position, visible, mark, past, replaces,
+     redactions) = columns  # fmt: skip
+    return Conversation(
+        key, as_text(name), created_at, salt or b"", 0 if last_id is None else last_id + 1, updated_at,
+        None if proof is None else proof[:HEAD_BYTES], shown or 0, structural or 0, parent, parent_version,
+        None if key_id is None else as_text(key_id), sealed_key,
+        None if erased_at is None
+        else Erasure(erased_at, as_text(reason or b""), events, erased_head or b"", erased_position),
+        visible == 1, mark, parent_id, lineage, past, replaces, redactions or 0,
+    )  # fmt: skip
 
 
 class ListedConversation(NamedTuple):
@@ -285,6 +305,11 @@ class Outcome(Struct, Generic[T], frozen=True):
 def utf8(text: str) -> bytes:
     """Return a text in UTF-8. Lone surrogates, which are not Unicode but may be in an id, are kept."""
     return text.encode("utf-8", "surrogatepass")
+
+
+def as_text(stored: object) -> str:
+    """Return a stored text; an empty one where the column of a damaged file is of another type."""
+    return stored.decode("utf-8", "surrogatepass") if type(stored) is bytes else ""
 
 
 def new_store_uuid() -> str:

@@ -1,6 +1,6 @@
-"""What a store keeps as columns: packed in PostgreSQL's binary form for parameters, and taken from the rows of results.
+"""What a store keeps as columns, packed in PostgreSQL's binary form for parameters. Ids and names are UTF-8 bytes.
 
-Ids and names are their UTF-8 bytes. psycopg turns the columns of results into Python's values (``wire.Wire.rows``).
+psycopg turns the columns of results into Python's values (``wire.Wire.rows``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Any, Final
 
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, Record, Row, kind_name, utf8
+from foldlog.eventstore.recorders.types import Row, utf8
 
 Parameter = bytes | None
 Columns = tuple[Any, ...]
@@ -32,9 +32,6 @@ _unsigned: Final = Struct("!I").pack
 _array_header: Final = Struct("!iiIii").pack
 _length: Final = Struct("!i").pack
 _NULL: Final = _length(-1)
-
-
-# -- parameters --------------------------------------------------------------------------------------------------------
 
 
 def integer(number: int) -> bytes:
@@ -85,56 +82,3 @@ def _items(values: Iterable[Parameter]) -> Iterable[bytes]:
         else:
             yield _length(len(value))
             yield value
-
-
-# -- results -----------------------------------------------------------------------------------------------------------
-
-
-def to_text(stored: bytes) -> str:
-    return stored.decode("utf-8", "surrogatepass")
-
-
-def row_of(found: Columns) -> Row:
-    event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, checksum = found
-    name, checksum = kind_name(kind), checksum & _UNSIGNED
-    return Row(event_id, name, schema, shown, structural, at, encoding, body, proof, before, turns, checksum)
-
-
-def record_of(found: Columns) -> Record:
-    version, code, base, body, encoding, checksum, *projection = found
-    return Record(version, code, base, body, encoding, checksum & _UNSIGNED, *map(to_text, projection))
-
-
-def conversation_of(found: Columns) -> Conversation:
-    (
-        key, name, created_at, parent, parent_version, salt, key_id, sealed_key,
-        erased_at, erased_reason, erased_events, erased_head, erased_position,
-        last_id, updated_at, proof, shown_before, shown, structural_before, structural,
-        visible, mark, parent_id, past, replaces, redactions,
-    ) = found  # fmt: skip
-    erasure = None
-    if erased_at is not None:
-        erasure = Erasure(erased_at, to_text(erased_reason), erased_events, erased_head, erased_position)
-    is_empty = last_id is None
-    return Conversation(
-        key=key,
-        id=to_text(name),
-        created_at=created_at,
-        salt=salt or b"",
-        version=0 if is_empty else last_id + 1,
-        updated_at=updated_at,
-        head=None if is_empty else proof[:HEAD_BYTES],
-        shown=0 if is_empty else shown_before + shown,
-        structural=0 if is_empty else structural_before + structural,
-        parent=parent,
-        parent_version=parent_version,
-        key_id=None if key_id is None else to_text(key_id),
-        sealed_key=sealed_key,
-        erasure=erasure,
-        visible=visible,
-        mark=mark,
-        parent_id=None if parent_id is None else to_text(parent_id),
-        past=past,
-        replaces=replaces,
-        redactions=redactions or 0,
-    )

@@ -54,10 +54,13 @@ class Pool:
         self.closed = True
         self.forget_idle()
 
+    def check_open(self) -> None:
+        if self.closed:
+            raise InterfaceError(f"{self._server} is closed; open it again")
+
     def _take(self, place: _Place) -> None:
         with self._mutex:
-            if self.closed:
-                raise InterfaceError(f"{self._server} is closed; open it again")
+            self.check_open()
             if len(self._taken) < self._size:
                 self._taken.add(place)
             else:

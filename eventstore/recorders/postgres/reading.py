@@ -26,12 +26,8 @@ from foldlog.eventstore.recorders.postgres.columns import (
     array,
     bigint,
     bigints,
-    conversation_of,
     optional,
-    record_of,
-    row_of,
     smallint,
-    to_text,
 )
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
 from foldlog.eventstore.recorders.types import (
@@ -43,6 +39,10 @@ from foldlog.eventstore.recorders.types import (
     Record,
     Row,
     Unfinished,
+    as_conversation,
+    as_record,
+    as_rows,
+    as_text,
     utf8,
 )
 
@@ -72,11 +72,11 @@ class PostgresReader(ReadsAttachments):
             answer = self._ask("conversation_of", bigint(name))
         else:
             answer = self._ask("conversation", utf8(name))
-        found = conversation_of(answer[0]) if answer else None
+        found = _found(answer[0]) if answer else None
         if found is None or found.parent is None:
             return found
         lineage = [
-            Ancestor(key, stop, to_text(name), *rest)
+            Ancestor(key, stop, as_text(name), *rest)
             for key, stop, name, *rest in self._ask("lineage", bigint(found.key))
         ]
         return found._replace(lineage=tuple(lineage))
@@ -86,24 +86,24 @@ class PostgresReader(ReadsAttachments):
             found = self._ask("forks", bigint(forks_of), utf8(start), bigint(limit))
         else:
             found = self._ask("conversations", utf8(start), bigint(limit))
-        return [conversation_of(columns) for columns in found]
+        return list(map(_found, found))
 
     def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
-        return [Unfinished(each, *map(to_text, texts)) for each, *texts in self._ask("unfinished", optional(key))]
+        return [Unfinished(each, *map(as_text, texts)) for each, *texts in self._ask("unfinished", optional(key))]
 
     def rows(
         self, key: int, start: int, stop: int, limit: int, only: Only = "all", *, kind: str | None = None
     ) -> Sequence[Row]:
         statement = _ROWS[only] if kind is None else f"rows_of_{kind}"
         found = self._ask(statement, bigint(key), bigint(start), bigint(stop), bigint(limit))
-        return self._whole(list(map(row_of, found)), key)
+        return self._whole(as_rows(found), key)
 
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
         firsts = bigints(interval[0] for interval in intervals)
         lasts = bigints(interval[1] for interval in intervals)
         keys = bigints(interval[2] if len(interval) > 2 else None for interval in intervals)
         found = self._ask("flagged_rows", bigint(key), firsts, lasts, keys)
-        return self._whole(list(map(row_of, found)), key, intervals)
+        return self._whole(as_rows(found), key, intervals)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Return rows with their positions. Positions of imported rows are computed from that of the publication."""
@@ -120,7 +120,7 @@ class PostgresReader(ReadsAttachments):
                     break
             start = first_id + after_position + 1 - first
             rows = self.rows(key, start, first_id + size, limit - len(placed))
-            placed += [PlacedRow(first + row.id - first_id, to_text(conversation), row) for row in rows]
+            placed += [PlacedRow(first + row.id - first_id, as_text(conversation), row) for row in rows]
             after_position = first + size - 1
         return placed
 
@@ -134,7 +134,7 @@ class PostgresReader(ReadsAttachments):
             [(number,)] = self._ask(name)
             return str(number)
         if name == "trackings":
-            return json.dumps([(to_text(follower), newest) for follower, newest in self._ask("trackings")])
+            return json.dumps([(as_text(follower), newest) for follower, newest in self._ask("trackings")])
         if name == "key_ids":
             return b" ".join(key_id for (key_id,) in self._ask("key_ids")).decode()
         found = self._ask("store_value", utf8(name))
@@ -148,13 +148,13 @@ class PostgresReader(ReadsAttachments):
         else:
             statement = "records_back" if backwards else "records"
             found = self._ask(statement, utf8(projection), bigint(key), bigint(version), bigint(limit))
-        return [record_of(columns) for columns in found]
+        return list(map(as_record, found))
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
         if exactly:
             return [(start, RecalledKey(*entry)) for entry in self._ask("recall", bigint(key), utf8(start))]
         found = self._ask("recalled", bigint(key), utf8(start), bigint(limit))
-        return [(to_text(name), RecalledKey(*entry)) for name, *entry in found]
+        return [(as_text(name), RecalledKey(*entry)) for name, *entry in found]
 
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
@@ -163,11 +163,11 @@ class PostgresReader(ReadsAttachments):
         found = (
             self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", bigint(key), names)
         )
-        return [(owner, to_text(name), RecalledKey(*entry)) for owner, name, *entry in found]
+        return [(owner, as_text(name), RecalledKey(*entry)) for owner, name, *entry in found]
 
     def id_from(self, start: str) -> str | None:
         found = self._ask("id_from", utf8(start))
-        return to_text(found[0][0]) if found else None
+        return as_text(found[0][0]) if found else None
 
     def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
         if after_position <= 0:
@@ -186,9 +186,9 @@ class PostgresReader(ReadsAttachments):
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
         found = self._ask("live_rows", bigint(after_position), bigint(before), bigint(limit))
-        rows = self._whole_of([row_of(columns[:12]) for columns in found], [columns[14] for columns in found])
+        rows = self._whole_of(as_rows([columns[:12] for columns in found]), [columns[14] for columns in found])
         return [
-            PlacedRow(columns[12], to_text(columns[13] or b""), row, columns[14] <= 0)
+            PlacedRow(columns[12], as_text(columns[13] or b""), row, columns[14] <= 0)
             for columns, row in zip(found, rows, strict=True)
         ]
 
@@ -202,10 +202,15 @@ class PostgresReader(ReadsAttachments):
         return found[0][0] if found else None
 
 
+def _found(columns: Columns) -> Conversation:
+    *of_conversation, parent_id = columns
+    return as_conversation(of_conversation, None if parent_id is None else as_text(parent_id))
+
+
 def _listed(found: Columns) -> ListedConversation:
     key, name, created_at, is_encrypted, at, version, *attributes = found
-    record = None if attributes[0] is None else record_of(tuple(attributes))
-    return ListedConversation(key, to_text(name), created_at, is_encrypted, at, version, record)
+    record = None if attributes[0] is None else as_record(attributes)
+    return ListedConversation(key, as_text(name), created_at, is_encrypted, at, version, record)
 
 
 class ReadSession:

@@ -180,6 +180,7 @@ class PostgresRecorder:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[PostgresReader]:
+        self._pool.check_open()
         with contextlib.closing(ReadSession(self._pool.wire, self._retried)) as session:
             yield PostgresReader(session.ask)
 

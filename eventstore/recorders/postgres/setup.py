@@ -9,10 +9,9 @@ import psycopg
 from psycopg import sql
 
 from foldlog.eventstore.recorders.errors import DatabaseError, OperationalError, ProgrammingError
-from foldlog.eventstore.recorders.postgres.columns import to_text
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
 from foldlog.eventstore.recorders.statements import migrations
-from foldlog.eventstore.recorders.types import new_store_uuid
+from foldlog.eventstore.recorders.types import as_text, new_store_uuid
 
 _SERVER_VERSION_MIN: Final = 14
 _LOCK_WAIT: Final = "2s"
@@ -86,7 +85,7 @@ def greet(wire: Wire, info: psycopg.ConnectionInfo, schema: str, *, writable: bo
         except ProgrammingError as error:
             raise DatabaseError(
                 f"the store in schema {schema!r} was restored from a backup, and this role may not begin its new epoch "
-                f"({error}); {_as_owner(to_text(owner), info, schema)}, then start this again"
+                f"({error}); {_as_owner(as_text(owner), info, schema)}, then start this again"
             ) from error
     wire.idle_in_transaction_s = idle_s
 

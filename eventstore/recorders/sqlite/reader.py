@@ -17,17 +17,18 @@ from foldlog.eventstore.recorders.base import Only
 from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.statements import statements
 from foldlog.eventstore.recorders.types import (
-    HEAD_BYTES,
     Ancestor,
     Conversation,
-    Erasure,
     ListedConversation,
     PlacedRow,
     RecalledKey,
     Record,
     Row,
     Unfinished,
+    as_conversation,
+    as_record,
     as_rows,
+    as_text,
     utf8,
 )
 
@@ -150,10 +151,9 @@ class SQLiteReader(ReadsAttachments):
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
     ) -> Sequence[Record]:
         if projection is None:
-            rows = self._execute(SQL["newest_records"], (key, key, limit))
-            return [Record(*row[:6])._replace(projection=as_text(row[6])) for row in rows]
+            return [as_record(row) for row in self._execute(SQL["newest_records"], (key, key, limit))]
         statement = SQL["records_back" if backwards else "records"]
-        return [Record(*row) for row in self._execute(statement, (projection, key, version, limit))]
+        return [as_record(row) for row in self._execute(statement, (projection, key, version, limit))]
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
         rows = self._execute(SQL["recall" if exactly else "recalled"], (key, utf8(start), limit))
@@ -190,9 +190,9 @@ class SQLiteReader(ReadsAttachments):
         return [
             _new(ListedConversation, (
                 key, as_text(name), created_at, encrypted == 1, at, version,
-                None if since is None else _new(Record, (since, code, base, body, encoding, checksum, "")),
+                None if attributes[0] is None else as_record(attributes),
             ))
-            for key, name, created_at, encrypted, at, version, since, code, base, body, encoding, checksum in rows
+            for key, name, created_at, encrypted, at, version, *attributes in rows
         ]  # fmt: skip
 
     def _attached(self, key: int, ids: Sequence[int]) -> Sequence[tuple[int, bytes, int]]:
@@ -204,19 +204,10 @@ class SQLiteReader(ReadsAttachments):
 
     def _found(self, row: tuple[Any, ...], lineage: tuple[Ancestor, ...] = ()) -> Conversation:
         """Return the conversation in a row."""
-        (key, name, created_at, salt, last_id, updated_at, proof, shown, structural, parent, parent_version, key_id,
-         sealed_key, erased_at, reason, events, erased_head, erased_position, visible, mark, past, replaces, redactions,
-         grown) = row  # fmt: skip
+        *columns, grown = row
+        key, last_id, parent, parent_version = row[0], row[4], row[9], row[10]
         try:
-            found = Conversation(
-                key, as_text(name), created_at, salt or b"", 0 if last_id is None else last_id + 1, updated_at,
-                None if proof is None else proof[:HEAD_BYTES], shown or 0, structural or 0, parent, parent_version,
-                None if key_id is None else as_text(key_id), sealed_key,
-                None if erased_at is None
-                else Erasure(erased_at, as_text(reason or b""), events, erased_head or b"", erased_position),
-                visible == 1, mark, None if parent is None else self._id_of(parent), lineage, past, replaces,
-                redactions or 0,
-            )  # fmt: skip
+            found = as_conversation(columns, None if parent is None else self._id_of(parent), lineage)
             if parent is None or last_id is not None or grown:
                 return found
             border = self.rows(parent, parent_version - 1, parent_version, 1)
@@ -260,8 +251,3 @@ def _flagged_rows(intervals: int) -> str:
 
 def json_text(value: Sequence[object]) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def as_text(stored: object) -> str:
-    """Return a stored text; an empty one where the column of a damaged file is of another type."""
-    return stored.decode("utf-8", "surrogatepass") if type(stored) is bytes else ""

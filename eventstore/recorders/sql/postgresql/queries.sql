@@ -65,14 +65,14 @@ SET LOCAL synchronous_commit TO on
 SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_logical_emit_message(true, 'foldlog', '')::text::bytea END
 
 -- part: conversation_columns
-c.key, c.id, c.created_at, c.parent, c.parent_version, c.salt, c.key_id, c.sealed_key,
-c.erased_at, c.erased_reason, c.erased_events, c.erased_head, CASE WHEN c.erased_at IS NOT NULL THEN (
+c.key, c.id, c.created_at, c.salt, coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
+coalesce(e.shown_before + e.shown::int, b.shown_before + b.shown::int),
+coalesce(e.structural_before + e.structural::int, b.structural_before + b.structural::int),
+c.parent, c.parent_version, c.key_id, c.sealed_key, c.erased_at, c.erased_reason, c.erased_events, c.erased_head,
+CASE WHEN c.erased_at IS NOT NULL THEN (
     SELECT position FROM {schema}.events WHERE conversation = -c.key ORDER BY id DESC LIMIT 1
 ) END,
-coalesce(e.id, b.id), coalesce(e.recorded_at, b.recorded_at), coalesce(e.head, b.head),
-coalesce(e.shown_before, b.shown_before), coalesce(e.shown, b.shown),
-coalesce(e.structural_before, b.structural_before), coalesce(e.structural, b.structural),
-c.visible, c.mark, p.id, c.past, c.replaces, c.redactions
+c.visible, c.mark, c.past, c.replaces, c.redactions, p.id
 
 -- What a conversation (c) ends with: its last event (e), or the border (b) of a fork without events; and its parent (p).
 -- part: last_events
@@ -147,8 +147,13 @@ SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND erased_at IS NOT
 -- name: is_staged
 SELECT 1 FROM {schema}.conversations WHERE key = $1::bigint AND NOT visible AND erased_at IS NULL
 
+-- Checksums are unsigned.
 -- part: row
-id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before, checksum
+id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before,
+checksum::bigint & 4294967295
+
+-- part: record
+version, code, base, body, encoding, checksum::bigint & 4294967295
 
 -- name: rows
 SELECT {row}
@@ -221,7 +226,7 @@ SELECT t.key, coalesce(l.version, -1) FROM (
 
 -- name: listed
 SELECT c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
-       r.version, r.code, r.base, r.body, r.encoding, r.checksum
+       r.version, r.code, r.base, r.body, r.encoding, r.checksum::bigint & 4294967295
 FROM (
     SELECT * FROM {schema}.listed d
     WHERE digest = ($1::bytea[])[1] AND (at, conversation) < ($2::bigint, $3::bigint) AND (
@@ -295,16 +300,16 @@ WHERE sha256(key) IN (SELECT sha256(name) FROM unnest($1::bytea[]) AS name)
     AND substring(key, 1, 15) = 'foldlog:source:'::bytea
 
 -- name: records_back
-SELECT version, code, base, body, encoding, checksum FROM {schema}.records
+SELECT {record} FROM {schema}.records
 WHERE projection = $1::bytea AND conversation = $2::bigint AND version <= $3::bigint
 ORDER BY version DESC LIMIT $4::bigint
 
 -- name: records
-SELECT version, code, base, body, encoding, checksum FROM {schema}.records
+SELECT {record} FROM {schema}.records
 WHERE projection = $1::bytea AND conversation = $2::bigint AND version > $3::bigint ORDER BY version LIMIT $4::bigint
 
 -- name: newest_records
-SELECT DISTINCT ON (projection) version, code, base, body, encoding, checksum, projection FROM {schema}.records
+SELECT DISTINCT ON (projection) {record}, projection FROM {schema}.records
 WHERE conversation = $1::bigint ORDER BY projection, version DESC LIMIT $2::bigint
 
 -- name: max_tracking_id
