@@ -6,6 +6,8 @@ import inspect
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,6 +17,7 @@ import pytest
 
 import foldlog
 from foldlog import Histories, History, Maintenance
+from foldlog._cli import main
 from foldlog._formats import registry
 from foldlog._importing import import_source
 from foldlog.eventstore import open_store
@@ -25,6 +28,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [
     ROOT / "README.md",
     ROOT / "docs/FORKS.md",
+    ROOT / "docs/errors.md",
     ROOT / "docs/PROJECTIONS.md",
     ROOT / "docs/RESUMING.md",
     ROOT / "docs/MESSAGES.md",
@@ -52,6 +56,22 @@ def test_the_python_guide_prints_what_it_shows(tmp_path, monkeypatch):
     options = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.REPORT_ONLY_FIRST_FAILURE
     tried = doctest.testfile(str(ROOT / "docs/PYTHON.md"), module_relative=False, optionflags=options)
     assert (tried.failed, tried.attempted > 60) == (0, True)
+
+
+def test_the_guide_to_the_command_prints_what_it_shows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "110")
+    shutil.copy(ROOT / "foldlog/sample/tidewatch.jsonl", tmp_path)
+    guide = (ROOT / "docs/COMMAND.md").read_text()
+    shown = re.findall(r"^\$ foldlog (.*)\n((?:(?!\$ |```).*\n)*)", guide, re.MULTILINE)
+    assert len(shown) > 30
+    same = doctest.OutputChecker().check_output
+    for typed, expected in shown:
+        monkeypatch.setattr(sys, "argv", ["foldlog", *shlex.split(typed)])
+        with pytest.raises(SystemExit):
+            main()
+        printed = "".join(capsys.readouterr())
+        assert same(expected, printed, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE), f"{typed}\n{printed}"
 
 
 def test_the_python_guide_has_a_heading_for_each_method():
