@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
+from foldlog._follower import Follower
 from foldlog._search import SearchIndex
-from foldlog._search.follow import SearchFollower
 from foldlog.eventstore import Message, open_store
 
 _VOCABULARY = 5_000
@@ -80,7 +80,7 @@ def following(scale: Scale, folder: Path) -> Iterator[Round]:
     for number in range(min(3, scale.rounds)):
         path = folder / f"followed-{number}.db"
         open_store(f"sqlite:///{path}").close()
-        with open_store(f"sqlite:///{path}") as store, SearchFollower(store) as follower:
+        with open_store(f"sqlite:///{path}") as store, Follower(store, SearchIndex(store)) as follower:
             command = [sys.executable, "-c", _WRITER, str(path), str(events)]
             subprocess.run(command, check=True, capture_output=True)
             with closing(sqlite3.connect(f"{path}.search")) as connection:

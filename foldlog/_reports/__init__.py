@@ -2,7 +2,6 @@
 
 audit_database.py   a SQLite database of events, Views and condensations, for SQL and Datasette
 audit_file.py       the file of that database: its tables, how it is made and opened
-audit_follow.py     keeps that database up to date, by the eventsourcing library's ``ProjectionRunner``
 comparison.py       tables of several condensers over the same histories; comparison_page.py: as a page
 stats.py usage.py   figures of conversations; calls of models and their cost
 unreadable.py       read on past events that cannot be read

@@ -135,24 +135,27 @@ class AuditTables:
         with self._writing:
             return followed_up_to(self._database.conn)
 
-    def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> None:
-        """Apply what is new in the store."""
+    def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
+        """Apply what is new in the store. Return the number of added events."""
+        before = self.events
         while True:
             after = self.position
             batch = list(islice(followed(self._store, after), _CHUNK))
             last = batch[-1].position if batch else None
             if last is None:
-                return
+                return self.events - before
             self.apply(batch, last, after=after)
             on_events(len(batch))
 
-    def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> bool:
-        """Apply what the store has between two positions, in one transaction. Return False where the file is not
-        complete up to ``after``, because another process has changed it, or it was emptied here: then ``catch_up``.
+    def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None:
+        """Apply what the store has between two positions, in one transaction. Return the number of added events; None
+        where the file is not complete up to ``after``, because another process has changed it, or it was emptied here:
+        then ``catch_up``.
         """
+        before = self.events
         with self._transaction():
             if self.position != after:
-                return False
+                return None
             rows: list[Recorded] = []
             for one in batch:
                 self.touched.add(one.conversation)
@@ -165,7 +168,7 @@ class AuditTables:
                         self._remove(one.conversation)
                     case StoreRestored(after=kept) if after > kept:  # it holds what the store lost
                         self._begin_again()
-                        return False
+                        return None
                     case RedactionCopied(event_ids=ids):
                         self._add(rows)
                         self._replace(one.conversation, ids)
@@ -179,7 +182,7 @@ class AuditTables:
             self._add(rows)
             self.touched.discard("")
             self._follow(WHOLE_STORE, position)
-        return True
+        return self.events - before
 
     def add(self, conversations: Iterable[str], on_events: Callable[[int], object] = lambda added: None) -> None:
         """Add the events of some conversations that it does not have, whatever the position is."""
@@ -232,6 +235,11 @@ class AuditTables:
             self._to_confirm = self._to_confirm and not due
         if due and self._store.database.recorder.writable:
             confirm(self._store, self._name, position)
+
+    def refresh(self) -> None:
+        """Describe the conversations that have new events, and confirm what was removed."""
+        self.describe()
+        self.confirm()
 
     def close(self) -> None:
         """Close the database."""

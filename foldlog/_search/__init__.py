@@ -2,7 +2,6 @@
 
 index                             the index and its updates; hits: the results
 sqlite_tables, postgres_tables    the tables of the index
-follow the index follows the store, run by the eventsourcing library
 """
 
 from foldlog._search.hits import Hit, SearchRefused, hits_document

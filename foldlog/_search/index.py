@@ -80,6 +80,11 @@ class SearchIndex:
             raise
 
     @property
+    def position(self) -> int:
+        """The position in the store up to which the index is complete."""
+        return self.tables.position()
+
+    @property
     def unread(self) -> int:
         """The number of events that could not be read and are not in the index."""
         return int(self.tables.value("unread") or 0)
@@ -178,6 +183,10 @@ class SearchIndex:
     def rebuild(self) -> None:
         """Empty the index. The next search rebuilds it from the log."""
         self.tables.clear({"store": self._store.database.uuid, "code": _CODE})
+
+    def refresh(self) -> None:
+        """Remove the bytes of what was removed."""
+        self.tables.purge()
 
     def close(self) -> None:
         """Close the index. The store stays open."""

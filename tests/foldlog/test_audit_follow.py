@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from foldlog._follower import DerivedView, Follower
 from foldlog._histories import Histories
+from foldlog._reports.audit_database import AuditTables
 from foldlog._reports.audit_file import check
-from foldlog._reports.audit_follow import AuditFollower, AuditView
 from foldlog.eventstore import ANY_VERSION, Message, Store, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
@@ -51,18 +52,18 @@ def test_events_are_added_as_they_come_and_erasures_too(url: str, tmp_path: Path
     path = tmp_path / "audit.db"
     with open_store(url) as store:
         say(store, "c1", 1_200)
-        with AuditFollower(store, path) as follower:
+        with Follower(store, AuditTables(store, path)) as follower:
             follower.catch_up(PATIENCE_S)
             assert asked(path, "SELECT count(*) FROM events") == [(1_200,)]
             say(store, "c1", 1)
             say(store, "c2", 3)
             follower.catch_up(PATIENCE_S)
-            follower.view.tables.describe()
+            follower.view.derived.describe()
             assert asked(path, "SELECT id, version FROM conversations ORDER BY id") == [("c1", 1_201), ("c2", 3)]
             erase(store, "c2", reason="asked for")
             follower.catch_up(PATIENCE_S)
-            follower.view.tables.describe()
-            assert follower.view.tables.damaged == []
+            follower.view.derived.describe()
+            assert follower.view.derived.damaged == []
         assert asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("c1", 1_201)]
         assert asked(path, "SELECT erased_reason FROM conversations WHERE id = 'c2'") == [("asked for",)]
         check(store, path)
@@ -73,7 +74,7 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url: str, tmp_
     with open_store(url) as store:
         say(store, "c1", 3)
         say(store, "c2", 3)
-        with AuditFollower(store, path) as follower:
+        with Follower(store, AuditTables(store, path)) as follower:
             follower.catch_up(PATIENCE_S)
             follower.view.refresh()
             name = f"audit database {path}"
@@ -96,7 +97,7 @@ def test_a_follower_goes_on_where_another_one_ended(url: str, tmp_path: Path):
     with open_store(url) as store:
         for total in (2, 4):
             say(store, "c1", 2)
-            with AuditFollower(store, path) as follower:
+            with Follower(store, AuditTables(store, path)) as follower:
                 follower.catch_up(PATIENCE_S)
             assert asked(path, "SELECT version FROM conversations") == [(total,)]
         assert asked(path, "SELECT id FROM events ORDER BY id") == [(0,), (1,), (2,), (3,)]
@@ -105,36 +106,43 @@ def test_a_follower_goes_on_where_another_one_ended(url: str, tmp_path: Path):
 def test_the_library_calls_what_is_followed_conversations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     names = set()
 
-    def asked_for(tables: AuditView, application_name: str) -> int | None:
+    def asked_for(tables: DerivedView, application_name: str) -> int | None:
         names.add(application_name)
         return None
 
-    monkeypatch.setattr(AuditView, "max_tracking_id", asked_for)
-    with open_store(f"sqlite:///{tmp_path}/history.db") as store, AuditFollower(store, tmp_path / "audit.db"):
+    monkeypatch.setattr(DerivedView, "max_tracking_id", asked_for)
+    with (
+        open_store(f"sqlite:///{tmp_path}/history.db") as store,
+        Follower(store, AuditTables(store, tmp_path / "audit.db")),
+    ):
         assert names == {"conversations"}
 
 
 def test_a_follower_that_cannot_begin_closes_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    closed, close = [], AuditView.close
+    closed, close = [], DerivedView.close
 
-    def closes(tables: AuditView) -> None:
+    def closes(tables: DerivedView) -> None:
         close(tables)
         closed.append(tables)
 
-    def fails(tables: AuditView, application_name: str) -> int | None:
+    def fails(tables: DerivedView, application_name: str) -> int | None:
         raise StoreUnavailable("no position")
 
-    monkeypatch.setattr(AuditView, "max_tracking_id", fails)
-    monkeypatch.setattr(AuditView, "close", closes)
+    monkeypatch.setattr(DerivedView, "max_tracking_id", fails)
+    monkeypatch.setattr(DerivedView, "close", closes)
     with open_store(f"sqlite:///{tmp_path}/history.db") as store:
         with pytest.raises(StoreUnavailable, match="no position"):
-            AuditFollower(store, tmp_path / "audit.db")
+            Follower(store, AuditTables(store, tmp_path / "audit.db"))
         assert len(closed) == 1
 
 
 def test_two_followers_of_one_file_add_each_event_once(url: str, tmp_path: Path):
     path = tmp_path / "audit.db"
-    with open_store(url) as store, AuditFollower(store, path) as one, AuditFollower(store, path) as other:
+    with (
+        open_store(url) as store,
+        Follower(store, AuditTables(store, path)) as one,
+        Follower(store, AuditTables(store, path)) as other,
+    ):
         for number in range(5):
             Histories(store).create("c1", replace_erased=True)
             say(store, "c1", 2)
@@ -160,7 +168,7 @@ def test_a_killed_follower_loses_and_doubles_nothing(tmp_path: Path):
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             assert store.version("c1") == 1_000 * (round_ + 1)
-        with AuditFollower(store, path) as follower:
+        with Follower(store, AuditTables(store, path)) as follower:
             follower.catch_up(PATIENCE_S)
     assert asked(path, "SELECT count(*), count(DISTINCT id), max(id) FROM events") == [(3_000, 3_000, 2_999)]
 

@@ -15,10 +15,9 @@ from eventsourcing.projection import Projection, ProjectionRunner
 
 import foldlog
 import foldlog.aio
-from foldlog._reports.audit_database import update
-from foldlog._reports.audit_follow import AuditFollower
+from foldlog._follower import Follower
+from foldlog._reports.audit_database import AuditTables, update
 from foldlog._search import SearchIndex
-from foldlog._search.follow import SearchFollower
 from foldlog.eventstore import Entry, Message, Store, open_store
 from foldlog.eventstore.integrations.eventsourcing import Conversations, TrackingView
 from foldlog.eventstore.maintenance.erase import erase
@@ -84,11 +83,11 @@ def test_a_search_finds_them(store: Store, indexed_before: bool):
 
 
 def test_a_follower_of_the_search_index_adds_them(store: Store):
-    with SearchFollower(store) as follower:
+    with Follower(store, SearchIndex(store)) as follower:
         follower.catch_up(PATIENCE_S)
         detach(store)
         follower.catch_up(PATIENCE_S)
-        assert found(follower.view.index) == WHOLE
+        assert found(follower.view.derived) == WHOLE
 
 
 @pytest.mark.parametrize("made_before", [True, False])
@@ -118,7 +117,7 @@ def test_an_audit_database_that_has_a_fork_gets_them_for_this_conversation_too(s
 @OPENED_TWICE
 def test_a_follower_of_the_audit_database_adds_them(url: str, store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
-    with AuditFollower(store, path) as follower:
+    with Follower(store, AuditTables(store, path)) as follower:
         follower.catch_up(PATIENCE_S)
         assert audited(path) == AT_FIRST
         detach(store)

@@ -17,10 +17,10 @@ from pydantic import SecretStr
 
 import foldlog
 from foldlog._derived import derived_from
+from foldlog._follower import Follower
 from foldlog._histories import Histories
 from foldlog._reports.audit_database import update
 from foldlog._search import SearchIndex, SearchRefused, erase_from_index
-from foldlog._search.follow import SearchFollower
 from foldlog._search.sqlite_tables import SQLiteTables
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -133,7 +133,7 @@ def test_a_follower_adds_each_event_once_while_others_write_and_search(url: str)
                 say(store, f"c{batch % 3}", *[f"word number{batch}x{n}" for n in range(size)])
 
         say(store, "c0", "word before")
-        with SearchFollower(store) as follower:
+        with Follower(store, SearchIndex(store)) as follower:
             writer = threading.Thread(target=write)
             writer.start()
             writer.join()
@@ -166,7 +166,7 @@ def test_a_compressed_store_is_followed(tmp_path: Path):
     pytest.importorskip("zlib")
     with open_store(f"sqlite:///{tmp_path}/history.db", compression="zlib") as store:
         say(store, "c", "word " * 500)
-        with SearchFollower(store) as follower:
+        with Follower(store, SearchIndex(store)) as follower:
             follower.catch_up(PATIENCE_S)
         with SearchIndex(store) as index:
             assert index.unread == 0
@@ -409,11 +409,11 @@ def test_the_command_shows_where_words_are(foldlog, five_messages):
 
 
 def test_following_says_that_it_began_and_what_it_added(foldlog, five_messages, monkeypatch):
-    def run(follower: SearchFollower, every_s: float, on_events: object) -> None:
+    def run(follower: Follower, every_s: float, on_events: object) -> None:
         follower.catch_up(PATIENCE_S)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SearchFollower, "run", run)
+    monkeypatch.setattr(Follower, "run", run)
     foldlog("import", five_messages)
     ran = foldlog("search", "--follow")
     assert ran[:2] == (0, "")

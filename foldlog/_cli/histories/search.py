@@ -107,9 +107,10 @@ def _catch_up(store: Store, index: SearchIndex) -> int:
 def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> None:
     if words or as_json:
         raise Refused("--follow keeps the index up to date and searches nothing; leave out the words and --json")
-    from foldlog._search.follow import SearchFollower
+    from foldlog._follower import Follower
+    from foldlog._search import SearchIndex
 
-    with open_existing(db) as store, SearchFollower(store) as follower, terminal.progress() as bars:
+    with open_existing(db) as store, Follower(store, SearchIndex(store)) as follower, terminal.progress() as bars:
         bar = bars.add_task("indexing", unit="events", total=None)
         terminal.note("the index follows the store until Ctrl-C")
         with suppress(KeyboardInterrupt):  # which is how it ends

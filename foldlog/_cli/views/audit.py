@@ -132,17 +132,18 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
     """Keep the audit database up to date until Ctrl-C, with the eventsourcing library's runner."""
     if to is None or conversations or as_json:
         raise Refused("--follow needs --to FILE and follows the whole store; leave out conversations and --json")
+    from foldlog._follower import Follower
+    from foldlog._reports.audit_database import AuditTables
     from foldlog._reports.audit_file import check_target
-    from foldlog._reports.audit_follow import AuditFollower
 
     with open_existing(db) as store:
         check_target(store, to)
-        with AuditFollower(store, to) as follower, terminal.progress() as bars:
+        with Follower(store, AuditTables(store, to)) as follower, terminal.progress() as bars:
             bar = bars.add_task(str(to), unit="events", total=None)
             with suppress(KeyboardInterrupt):  # which is how it ends
                 follower.run(_DESCRIBED_EVERY_S, lambda events: bars.update(bar, completed=events))
-            follower.view.tables.describe()
-            _warn_of_damaged(to, follower.view.tables.damaged)
+            follower.view.derived.describe()
+            _warn_of_damaged(to, follower.view.derived.damaged)
 
 
 def _warn_of_damaged(to: Path | None, damaged: Any) -> None:
