@@ -7,12 +7,9 @@ import threading
 import pytest
 
 import foldlog
-from foldlog.condensers import base
 from foldlog.condensers.base import Condensation
 from foldlog.condensers.compat import (
     Condenser,
-    CondenserBase,
-    PipelinableCondenserBase,
     RollingCondenser,
     condensed_history,
     get_condensation_metadata,
@@ -168,23 +165,6 @@ def test_other_annotations_and_metadata_of_another_shape_are_no_reports():
     assert get_condensation_metadata(history) == []
 
 
-def test_a_condenser_must_define_condense_or_step():
-    class Lazy(Condenser):
-        pass
-
-    for abstract in (Lazy, Condenser, base.Condenser):
-        with pytest.raises(TypeError, match="abstract method condense"):
-            abstract()
-
-
-def test_a_rolling_condenser_that_cannot_say_what_to_forget_cannot_be_made():
-    class Undecided(RollingCondenser):
-        """Says when, and not what."""
-
-    with pytest.raises(TypeError, match="get_condensation"):
-        Undecided()
-
-
 def test_a_summarizing_condenser_that_cannot_summarize_cannot_be_made():
     class Speechless(SummarizingCondenser):
         """Selects, and has no words."""
@@ -229,15 +209,6 @@ def test_a_method_keeps_its_name_and_its_words():
     assert (Told.condense.__name__, Told.condense.__doc__) == ("condense", "Say something.")
 
 
-def test_any_other_signature_is_the_authors_own_mistake():
-    class Odd(Condenser):
-        def condense(self):
-            return None
-
-    with pytest.raises(TypeError, match="positional argument"):
-        Odd().condense(viewed())
-
-
 def test_a_class_that_lacks_a_method_is_abstract_and_the_error_names_it():
     class NoWords(RollingCondenser):
         def get_condensation(self, view, agent_llm=None):
@@ -252,11 +223,6 @@ def test_a_class_that_lacks_a_method_is_abstract_and_the_error_names_it():
             abstract()
     view = viewed(*messages(3))
     assert Finished().condense(view) is view
-
-
-def test_the_names_of_the_bases_are_aliases():
-    assert CondenserBase is Condenser
-    assert PipelinableCondenserBase is RollingCondenser
 
 
 def test_the_condensation_that_a_condenser_returned_can_be_appended():

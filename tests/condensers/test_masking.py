@@ -83,11 +83,6 @@ def test_a_negative_window_is_refused(condenser):
         condenser(-1)
 
 
-def test_default_windows():
-    assert ObservationMaskingCondenser().attention_window == 5
-    assert BrowserOutputCondenser().attention_window == 1
-
-
 def test_a_view_that_grew_shows_the_masks_of_the_step_before():
     view = viewed(pair(1), pair(2), pair(3))
     before = ObservationMaskingCondenser(2).condense(view)

@@ -498,13 +498,6 @@ def test_parameters_that_make_no_sense_are_refused(parameters, says):
         llm(**parameters)
 
 
-def test_defaults():
-    condenser = llm()
-    assert (condenser.max_size, condenser.keep_first, condenser.max_event_length) == (None, 1, 10_000)
-    assert (condenser.max_tokens, condenser.minimum_progress) == (None, 0.1)
-    assert condenser.handles_condensation_requests()
-
-
 def test_images_and_unknown_parts_are_named():
     parts = ({"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:..."}})
     view = viewed(message(), Observation(content=parts, tool="shot", is_error=True), messages(20))

@@ -292,12 +292,6 @@ def test_recent_events_refuse_negative_numbers(parameters):
         RecentEventsCondenser(**parameters)
 
 
-def test_defaults_are_those_of_the_decision_page():
-    recent, amortized = RecentEventsCondenser(), AmortizedForgettingCondenser()
-    assert (recent.max_events, recent.keep_first) == (100, 1)
-    assert (amortized.max_size, amortized.keep_first) == (100, 1)
-
-
 def abandoned_loop():
     """A tool loop with a call that was never answered, the message that ended it, and work behind that."""
     loop = [replace(call(call_id="a"), thinking=THINKING), answer(call_id="a"), call(call_id="never")]

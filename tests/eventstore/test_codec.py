@@ -304,15 +304,6 @@ def test_an_unknown_event_whose_columns_no_database_takes_is_refused(kind: str, 
         encode(UnknownEvent(stored_kind=kind, stored_schema=schema, body=b"{}"))
 
 
-def test_the_collector_of_cycles_leaves_events_alone():
-    """Reading 10,000 events took three times as long while it looked through them."""
-    import gc
-
-    event = Message(source="user", content="a", origin=Origin(format="f"))
-    assert not gc.is_tracked(event)
-    assert not gc.is_tracked(event.origin)
-
-
 def test_who_changes_the_rest_of_an_origin_later_does_not_change_what_was_stored():
     origin = Origin(format="f", rest={"set": {"a": [1]}})
     event = Message(source="user", content="x", origin=origin)

@@ -270,13 +270,6 @@ def test_a_key_is_never_shown_or_logged(path: Path, caplog: pytest.LogCaptureFix
     assert repr(bytes.fromhex(OLD.get_secret_value())) not in shown
 
 
-def rows_of(path: Path) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute(
-            "SELECT position, body, head FROM events WHERE conversation > 0 ORDER BY position"
-        ).fetchall()
-
-
 def test_sealed_bodies_cannot_be_swapped_even_with_new_checksums(path: Path):
     ring = KeyRing([OLD])
     with open_store(f"sqlite:///{path}", keys=ring) as store:
@@ -367,39 +360,6 @@ def test_what_is_appended_to_a_plain_conversation_with_a_key_is_sealed_at_once(p
         assert contents(store) == [f"{n} {TEXT}" for n in range(3)]
         assert_sound(store)
     assert encodings(path) == {PLAIN, ENCRYPTED}
-
-
-def test_the_wrapping_key_is_changed_without_touching_a_row(path: Path):
-    url = f"sqlite:///{path}"
-    with open_store(url, keys=KeyRing([OLD])) as store:
-        fill(store)
-    before = rows_of(path)
-    with open_store(url, keys=KeyRing([NEW, OLD])) as store:
-        assert list(rekey(store)) == [Rekeyed("c1", True, 0, (), bytes_pending=True)]
-        assert list(rekey(store)) == [Rekeyed("c1", False, 0, (), bytes_pending=True)]
-    assert rows_of(path) == before
-    with open_store(url, keys=KeyRing([NEW])) as store:
-        assert len(contents(store)) == 20
-        store.append("c1", said(20), expected_version=20)
-        assert_sound(store)
-    with open_store(url, keys=KeyRing([OLD])) as store, pytest.raises(KeyUnavailable):
-        list(store.events("c1"))
-
-
-def test_a_store_that_is_open_goes_on_while_another_seals_it(path: Path):
-    url = f"sqlite:///{path}"
-    with open_store(url, keys=KeyRing([OLD])) as one, open_store(url) as plain:
-        fill(plain)
-        assert len(contents(one)) == 20
-        assert len(contents(plain)) == 20
-        list(rekey(one))
-        assert len(contents(one)) == 20
-        with pytest.raises(KeyUnavailable):
-            contents(plain)
-        with pytest.raises(KeyUnavailable):
-            plain.append("c1", said(20), expected_version=20)
-        one.append("c1", said(20), expected_version=20)
-        assert_sound(one)
 
 
 def test_a_damaged_row_is_left_and_named_when_the_rest_is_brought_over(path: Path):

@@ -16,7 +16,6 @@ from foldlog.eventstore import (
     Action,
     CondensationRequest,
     ConversationErased,
-    ConversationNotFound,
     Erased,
     KeyRing,
     Message,
@@ -127,30 +126,6 @@ def test_reading_it_says_that_it_was_erased_and_its_id_is_not_used_again(tmp_pat
         assert [type(one.event) for one in store.follow() if one.conversation == "secret"] == [Erased]
         row = next(row for row in store.conversations() if row.id == "secret")
         assert (row.version, row.erased_reason) == (303, "asked to")
-
-
-def test_verify_passes_and_names_it_as_erased(tmp_path: Path):
-    url = f"sqlite:///{tmp_path / 'history.db'}"
-    fill(url)
-    with open_store(url) as store:
-        receipt = erase(store, "secret", reason="asked to")
-        verdicts = list(verify(store))
-    assert [verdict.findings for verdict in verdicts] == [(), (), ()]
-    erasure = verdicts[1].erasure
-    assert erasure is not None
-    assert (erasure.reason, erasure.events, erasure.head.hex()) == ("asked to", 303, receipt.head)
-
-
-def test_an_unknown_conversation_cannot_be_erased(tmp_path: Path):
-    with open_store(f"sqlite:///{tmp_path / 'history.db'}") as store, pytest.raises(ConversationNotFound):
-        erase(store, "nobody", reason="asked to")
-
-
-def test_erasing_again_gives_the_first_tombstone(tmp_path: Path):
-    url = f"sqlite:///{tmp_path / 'history.db'}"
-    fill(url)
-    with open_store(url) as store:
-        assert erase(store, "secret", reason="first") == erase(store, "secret", reason="second")
 
 
 class _Killed(BaseException):

@@ -77,15 +77,6 @@ def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store: Stor
     assert store.version("live") == 6
 
 
-def test_a_backup_is_one_file_that_only_its_owner_reads(store: Store, tmp_path: Path):
-    before = {path.name for path in tmp_path.iterdir()}
-    back_up(store, str(tmp_path / "copy.db"))
-    assert {path.name for path in tmp_path.iterdir()} - before == {"copy.db"}
-    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
-    with open_store(f"sqlite:///{tmp_path}/copy.db?mode=ro") as copy:
-        assert copy.version("live") == 6
-
-
 def test_a_backup_does_not_replace_a_file(store: Store, tmp_path: Path):
     (tmp_path / "precious").write_text("mine")
     with pytest.raises(InvalidOption, match="precious exists already; give the backup a name of its own"):

@@ -492,15 +492,6 @@ def test_a_damaged_event_behind_a_missing_one_is_lost_too(path: Path):
         assert_nothing_else_than_was_written(target, done)
 
 
-def test_a_changed_salt_costs_no_event(path: Path):
-    execute(path, "UPDATE conversations SET salt = zeroblob(16) WHERE id = 'a'")
-    done, target = salvaged(path)
-    with target:
-        assert lost_ids(target, "a") == []
-        assert not done["a"].whole
-        assert_nothing_else_than_was_written(target, done)
-
-
 def test_a_read_model_is_no_conversation_and_an_erased_fork_has_no_events(tmp_path: Path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:

@@ -104,28 +104,12 @@ def test_the_files_are_their_owners_alone(recorder: SQLiteRecorder, tmp_path: Pa
     assert modes == dict.fromkeys(("store.db", "store.db-wal", "store.db-shm", "store.db-queue"), 0o600)
 
 
-def test_a_closed_store_is_one_file_and_its_queue(recorder: SQLiteRecorder, tmp_path: Path):
-    begin(recorder)
-    recorder.close()
-    assert {path.name for path in tmp_path.iterdir()} == {"store.db", "store.db-queue"}
-
-
 def test_commits_are_synced(recorder: SQLiteRecorder, path: str):
     assert recorder.transact(lambda _: recorder._writing.connection).execute("PRAGMA synchronous").fetchone() == (2,)  # type: ignore[union-attr]  # FULL
     assert recorder._writing.connection.execute("PRAGMA journal_mode").fetchone() == (b"wal",)  # type: ignore[union-attr]
     relaxed = SQLiteRecorder(path, durable=False)
     assert relaxed.transact(lambda _: relaxed._writing.connection).execute("PRAGMA synchronous").fetchone() == (1,)  # type: ignore[union-attr]  # NORMAL
     relaxed.close()
-
-
-def lengths_of_the_log(recorder: SQLiteRecorder, path: str, appends: int) -> list[int]:
-    """How long the log is behind each append, the first of them the first of its writer."""
-    key = begin(recorder)
-    lengths = []
-    for n in range(1, appends + 1):
-        recorder.transact(lambda t, n=n: t.insert(key, [row(n)]))
-        lengths.append(os.path.getsize(f"{path}-wal"))
-    return lengths
 
 
 def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(recorder: SQLiteRecorder, path: str):

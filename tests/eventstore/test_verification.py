@@ -133,11 +133,6 @@ def test_a_missing_event_is_found_and_named(path: Path):
     ]
 
 
-def test_several_missing_in_a_row_are_one_finding(path: Path):
-    spoil(path, *(f"DELETE FROM events WHERE {of('a', n)}" for n in (4, 5, 6)))
-    assert found(path)["a"] == ["events 4 to 6: they are missing"]
-
-
 def test_two_swapped_events_are_both_named_and_no_other(path: Path):
     spoil(
         path,

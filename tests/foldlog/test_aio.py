@@ -133,17 +133,6 @@ async def test_slow_steps_delay_no_append(tmp_path):
             gate.opened.set()
 
 
-async def test_many_tasks_append_and_nothing_is_lost(histories):
-    async def work(n: int) -> None:
-        for _ in range(20):
-            await histories[f"c{n % 4}"].append(said("hi"))
-
-    async with anyio.create_task_group() as group:
-        for n in range(32):
-            group.start_soon(work, n)
-    assert [await histories[f"c{n}"].version() for n in range(4)] == [160] * 4
-
-
 class Groups:
     """The numbers of appends that the thread for appends made together, after the first, which it holds."""
 
@@ -281,41 +270,6 @@ async def test_many_tasks_append_to_other_databases(url, request):
                 group.start_soon(work, n)
         assert [await histories[f"c{n}"].version() for n in range(8)] == [5] * 8
         assert len({r.position async for r in histories.follow(forever=False)}) == 40
-
-
-async def test_an_append_that_has_begun_is_finished_when_it_is_cancelled(tmp_path):
-    gate = Gate()
-
-    async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db", clock=None) as histories:
-        history = histories["c1"]
-        append = history.sync.append
-        raised: list[BaseException] = []
-
-        def held(*args):
-            gate.pass_through()
-            return append(*args)
-
-        async def work() -> None:
-            try:
-                await histories.pool.run(lambda: held(said("hi")), finish=True)
-            except BaseException as error:
-                raised.append(error)
-                assert await_is_over(histories)
-                raise
-
-        def await_is_over(histories: foldlog.aio.AsyncHistories) -> bool:
-            return histories.sync["c1"].version() == 1
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(work)
-            await until(gate.reached.is_set)
-            group.cancel_scope.cancel()
-            threading.Timer(0.05, gate.opened.set).start()
-        [cancelled] = raised
-        assert isinstance(cancelled, anyio.get_cancelled_exc_class())
-        [recorded] = cancelled.outcome.unwrap()  # type: ignore[attr-defined]
-        assert recorded.id == 0
-        assert await history.version() == 1
 
 
 async def test_a_call_that_has_not_begun_is_withdrawn(histories):
@@ -467,12 +421,6 @@ async def test_a_closed_face_says_so(tmp_path):
     for call in (history.append(said("hi")), history.view(), history.step(), history.version()):
         with pytest.raises(StoreUnusable, match="is closed; open the store again"):
             await call
-
-
-async def test_it_can_be_awaited_instead_of_entered(tmp_path):
-    histories = await foldlog.aio.open(f"sqlite:///{tmp_path}/h.db")
-    await histories["c1"].append(said("hi"))
-    await histories.close()
 
 
 async def test_a_forked_process_has_threads_of_its_own(histories):

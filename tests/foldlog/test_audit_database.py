@@ -91,11 +91,6 @@ def test_everything_is_in_it(store: Store, tmp_path: Path):
     assert [row["version"] for row in rows(path, "SELECT version FROM revisions")] == [5]
 
 
-def test_it_is_for_its_owner_alone(store: Store, tmp_path: Path):
-    update(store, tmp_path / "audit.db")
-    assert stat.S_IMODE((tmp_path / "audit.db").stat().st_mode) == 0o600
-
-
 def test_a_second_run_adds_only_what_is_new(store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
     update(store, path)
@@ -165,18 +160,6 @@ def test_it_confirms_what_it_has_removed_until_the_store_forgets_it(store: Store
     assert store.conversation(erased[1]).unconfirmed == ()
 
 
-def test_an_id_that_is_used_again_has_the_new_events_alone(store: Store, tmp_path: Path):
-    path = tmp_path / "audit.db"
-    update(store, path)
-    erase(store, "tidewatch", reason="asked for")
-    Histories(store).create("tidewatch", replace_erased=True).append(Message(source="user", content="another text"))
-    update(store, path)
-    assert rows(path, "SELECT id, text FROM events WHERE kind = 'message'") == [{"id": 1, "text": "another text"}]
-    assert rows(path, "SELECT count(*) AS n FROM events") == [{"n": 2}]
-    assert rows(path, "SELECT erased_at, version FROM conversations") == [{"erased_at": None, "version": 2}]
-    assert all(b"cache" not in file.read_bytes() for file in tmp_path.glob("audit.db*"))
-
-
 def test_it_belongs_to_one_store(store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
     update(store, path)
@@ -200,12 +183,6 @@ def test_a_file_of_another_kind_stays_as_it_is(store: Store, tmp_path: Path):
         with pytest.raises(NoAuditDatabase, match="give another file"):
             update(store, path)
         assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("place, problem", [(".", "unable to open"), ("nowhere/audit.db", "No such file or directory")])
-def test_where_no_file_can_be_made_it_says_so(store: Store, tmp_path: Path, place: str, problem: str):
-    with pytest.raises(NoAuditDatabase, match=problem):
-        update(store, tmp_path / place)
 
 
 def test_an_error_of_the_disk_is_said_of_the_audit_database(

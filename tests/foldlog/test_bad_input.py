@@ -276,16 +276,6 @@ def test_an_export_of_a_damaged_history_is_one_document_all_the_same(foldlog):
     assert "conversation 'five', event 2" in ran.err
 
 
-def test_an_export_that_cannot_be_written(foldlog, five_messages):
-    foldlog("import", five_messages)
-    assert refused(foldlog("export", "five", "--output", "no/where.jsonl"), "no/where.jsonl")
-
-
-def test_an_export_in_a_format_that_does_not_exist(foldlog, five_messages):
-    foldlog("import", five_messages)
-    assert refused(foldlog("export", "five", "--format", "yaml"), "'yaml'")
-
-
 @pytest.mark.parametrize(
     "arguments", [["frobnicate"], ["view"], ["import"], ["view", "c1", "--frob"], ["log", "c1", "--start", "soon"]]
 )

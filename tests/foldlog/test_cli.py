@@ -15,7 +15,7 @@ import pytest
 
 from foldlog._cli.application import COMMANDS
 from foldlog.eventstore import ANY_VERSION, Action, CondensationAction, CondensationRequest, Message, open_store
-from tests.foldlog.records import condensed, said
+from tests.foldlog.records import said
 from tests.how_many import some
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
@@ -127,28 +127,6 @@ def test_export_to_a_file_leaves_nothing_else_beside_it(foldlog, five_messages, 
     assert again.out == "6 records of five (openhands-v1) in out.jsonl\n"
 
 
-def test_an_export_is_private_and_writes_through_nobody_elses_link(foldlog, five_messages, tmp_path):
-    foldlog("import", five_messages)
-    (tmp_path / "victim.txt").write_text("precious")
-    (tmp_path / "out.jsonl.partial").symlink_to(tmp_path / "victim.txt")
-    foldlog("export", "five", "--output", "out.jsonl")
-    assert (tmp_path / "out.jsonl").stat().st_mode & 0o777 == 0o600
-    assert not (tmp_path / "out.jsonl").is_symlink()
-    assert (tmp_path / "victim.txt").read_text() == "precious"
-
-
-def test_importing_twice_adds_nothing(foldlog, five_messages):
-    assert foldlog("import", five_messages, "--json").document["imported"][0]["added"] == 6
-    again = foldlog("import", five_messages, "--json")
-    assert (again.status, again.document["imported"][0]["added"]) == (0, 0)
-
-
-def test_a_source_that_has_grown_adds_its_tail(foldlog, write):
-    foldlog("import", write("c1.jsonl", [said(0, "one")]))
-    (brought,) = foldlog("import", write("c1.jsonl", [said(0, "one"), said(1, "two")]), "--json").document["imported"]
-    assert (brought["added"], brought["version"]) == (1, 2)
-
-
 def test_a_source_that_says_something_else_is_a_finding_and_the_rest_is_imported(foldlog, write):
     write("a/c1.jsonl", [said(0, "one")])
     foldlog("import", "a")
@@ -158,15 +136,6 @@ def test_a_source_that_says_something_else_is_a_finding_and_the_rest_is_imported
     assert ran.status == 1
     assert "differs from event 0 on" in ran.err
     assert [row["version"] for row in foldlog("list", "--json").document["conversations"]] == [1, 1]
-
-
-def test_a_whole_folder_is_imported_in_one_command(foldlog, write):
-    for number in range(3):
-        write(f"many/deep/h{number}.jsonl", [said(0, f"history {number}")])
-    assert foldlog("import", "many").status == 0
-    assert [row["conversation"] for row in foldlog("list", "--json").document["conversations"]] == [
-        f"many/deep/h{number}" for number in range(3)
-    ]
 
 
 def test_a_list_has_the_titles_that_sources_give(foldlog, write, monkeypatch):
@@ -206,11 +175,6 @@ def test_the_store_can_be_named_in_the_environment(foldlog, five_messages, monke
     foldlog("import", five_messages)
     assert (tmp_path / "elsewhere.db").exists()
     assert not (tmp_path / "foldlog.db").exists()
-
-
-def test_a_file_that_may_not_be_written_is_read(foldlog, five_messages, tmp_path):
-    foldlog("import", five_messages)
-    assert foldlog("view", "five", "--db", "sqlite:///foldlog.db?mode=ro", "--json").document["version"] == 6
 
 
 def test_nothing_in_a_history_steers_the_terminal(foldlog, tmp_path):
@@ -374,14 +338,6 @@ def test_no_help_names_a_type_of_python(foldlog):
         assert re.findall(r"<[a-z ]+[>\[]", foldlog(*arguments, "--help").out) == [], arguments
 
 
-def test_a_store_is_measured_whether_it_is_named_by_a_path_or_by_a_url(foldlog, tmp_path):
-    with open_store("history.db") as store:
-        store.append("c1", Message(source="user", content="hi"), expected_version=0)
-    for name in ("history.db", str(tmp_path / "history.db"), "sqlite:///history.db", "sqlite:///history.db?mode=ro"):
-        measured = foldlog("bench", "--db", name, "--rounds", "1", "--json").document["conversations"]
-        assert [one["conversation"] for one in measured] == ["c1"]
-
-
 def test_a_copy_names_a_conversation_that_is_another_one_once(foldlog):
     for name in ("a.db", "b.db"):
         with open_store(name) as store:
@@ -413,19 +369,6 @@ def test_attributes_are_listed_as_attributes_alone(foldlog, five_messages):
     foldlog("attributes", "five", "--set", "user=u1")
     assert "has no documents" in foldlog("documents", "five").out
     assert foldlog("documents", "five", "--json").document["documents"] == {}
-
-
-def test_where_no_conversation_has_the_attributes_that_is_said(foldlog):
-    open_store("sqlite:///foldlog.db").close()
-    assert "No conversations in" in foldlog("list", "project=tides").out
-    assert foldlog("list", "project=tides", "--json").document["conversations"] == []
-
-
-def test_a_conversation_without_documents_says_so(foldlog):
-    with open_store("sqlite:///foldlog.db") as store:
-        store.append("c1", Message(source="user", content="hi"), expected_version=0)
-    assert foldlog("documents", "c1").out == "c1 has no documents at version 1.\n"
-    assert foldlog("documents", "c1", "--json").document["documents"] == {}
 
 
 def test_a_store_without_conversations_has_nothing_to_measure(foldlog):
@@ -476,14 +419,6 @@ def test_a_shell_completes_commands_and_conversations(shell, foldlog, five_messa
         [command], cwd=tmp_path, env={**os.environ, **asked}, capture_output=True, text=True, check=True
     )
     assert "five" in done.stdout
-
-
-def test_a_summary_that_was_forgotten_is_no_longer_shown(foldlog, write):
-    records = [said(n, f"message {n}") for n in range(4)]
-    first, second = condensed(4, [1], "first", 1), condensed(5, [2], "second", 1)
-    second["forgotten_event_ids"].append("event-4-summary")
-    foldlog("import", write("c1.jsonl", [*records, first, second]))
-    assert foldlog("view", "c1", "--json").document["ids"] == [0, -7, 3]
 
 
 @pytest.mark.parametrize("columns", some([30, 50, 79, 200], 2))

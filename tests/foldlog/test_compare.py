@@ -175,14 +175,6 @@ def test_a_model_that_cannot_be_reached_ends_it_at_once(foldlog, work, config, t
     assert not (tmp_path / "views.html").exists()
 
 
-def test_replies_of_no_use_are_counted(foldlog, work, config):
-    with OpenAIServer(Text(""), Text("a summary")) as server:
-        file = config("llm", "max_size = 20", *model_at(server.url))
-        ran = foldlog("compare", "c1", "--config", file)
-    (line,) = (line for line in ran.out.splitlines() if line.startswith("unusable replies"))
-    assert (ran.status, line.split()[-1]) == (0, "1")
-
-
 def test_without_litellm_events_are_compared_and_tokens_are_not(foldlog, work, monkeypatch):
     monkeypatch.setitem(sys.modules, "litellm", None)
     ran = foldlog("compare", "c1")
@@ -203,21 +195,6 @@ def test_without_an_agents_model_tokens_are_counted_and_events_are_the_limit(fol
     rows = by_name(foldlog("compare", "c1", "--json"))
     assert rows["default"]["view_events_peak"] <= 101 < rows["noop"]["view_events_peak"]
     assert rows["default"]["tokens_sent"] < rows["noop"]["tokens_sent"]
-
-
-def test_the_limit_of_the_agents_model_is_kept_to(foldlog, work, config):
-    file = config("digest", "max_size = 1000")
-    with open_store("sqlite:///foldlog.db") as store:
-        asks_and_acts = [
-            Message(source="user", content="word " * 9_000),
-            Action(tool="run", call_id="x", response_id="x"),
-        ]
-        store.append("c1", asks_and_acts, expected_version=2 * CALLS + 2)
-    free = by_name(foldlog("compare", "c1", "--config", file, "--json"))["digest"]
-    held = by_name(foldlog("compare", "c1", "--config", file, "--agent-model", "gpt-4", "--json"))["digest"]
-    assert free["condensations"] == 0
-    assert free["tokens_peak"] > 8_192 > held["tokens_peak"]
-    assert held["condensations"] == 2, "the middle, then the head; the new message itself is shortened"
 
 
 def test_a_history_without_an_agent_is_compared_too(foldlog, work):

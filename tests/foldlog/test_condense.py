@@ -221,37 +221,12 @@ def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(foldlog, work
     assert "the condenser 'shy' did not fulfil the request" in ran.err
 
 
-def test_a_dry_run_with_a_model_that_gives_no_summary_appends_nothing(foldlog, work, config):
-    with OpenAIServer(Failure(401, "no")) as server:
-        ran = foldlog("condense", "c1", "--config", config(asking(server)), "--dry-run")
-    assert (ran.status, ran.out) == (1, "")
-    assert len(events_of()) == 42
-
-
 def test_where_nothing_can_be_spared_that_is_said(foldlog, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append("short", SystemMessage(content="be an agent"), expected_version=0)
     ran = foldlog("condense", "short")
     assert (ran.status, ran.out) == (1, "")
     assert "conversation 'short' stays as it is: nothing can be forgotten" in ran.err
-
-
-def test_the_limit_of_the_agents_model_is_kept_to(foldlog, config, tmp_path):
-    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        long = [Message(source="user", content=f"message {n} " + "word " * 300) for n in range(40)]
-        store.append("long", long, expected_version=0)
-    digest = config('[condenser]\ntype = "digest"\n')
-    document = foldlog("condense", "long", "--config", digest, "--agent-model", "gpt-4", "--json").document
-    assert document["reason"] == "request, tokens"
-    assert document["tokens"]["counted_as"] == "gpt-4"
-    assert document["tokens"]["after"] < 8_192 / 2 < 8_192 < document["tokens"]["before"]
-
-
-def test_a_reset_is_called_one(foldlog, tmp_path):
-    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        long = [Message(source=source, content="word " * 9_000) for source in ("user", "agent")]
-        store.append("c1", long, expected_version=0)
-    assert "the context was reset" in foldlog("condense", "c1").out
 
 
 def test_without_litellm_tokens_are_not_counted_and_nothing_else_is_missing(foldlog, work, monkeypatch, config):
@@ -297,15 +272,6 @@ def test_a_bad_configuration_is_one_line_that_says_where(foldlog, work, config, 
     assert len(events_of()) == 42
 
 
-@pytest.mark.parametrize("text", ['[condenser]\ntype = "noop"\n', '[condenser]\ntype = "recent"\n'])
-def test_a_condenser_that_answers_no_request_is_not_asked(foldlog, work, config, text):
-    for options in ([], ["--dry-run"]):
-        ran = foldlog("condense", "c1", "--config", config(text), *options)
-        assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1), ran
-        assert "Cannot condense conversation: the condenser" in ran.err
-    assert len(events_of()) == 42
-
-
 @pytest.mark.parametrize("command", ["condense", "compare"])
 def test_a_conversation_or_a_store_that_is_not_there(foldlog, work, tmp_path, command):
     for arguments in (["nobody"], ["nobody", "--dry-run"] if command == "condense" else ["nobody", "--json"]):
@@ -315,14 +281,6 @@ def test_a_conversation_or_a_store_that_is_not_there(foldlog, work, tmp_path, co
     assert [row["conversation"] for row in foldlog("list", "--json").document["conversations"]] == ["c1"]
     ran = foldlog(command, "c1", "--db", "sqlite:///no.db")
     assert (ran.status, "no.db" in ran.err, (tmp_path / "no.db").exists()) == (2, True, False)
-
-
-@pytest.mark.parametrize(
-    "arguments", [["condense"], ["compare"], ["condense", "c1", "--agent-model", ""]], ids=" ".join
-)
-def test_wrong_usage_is_one_line(foldlog, work, arguments):
-    ran = foldlog(*arguments)
-    assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
 
 
 def test_no_history_and_no_model_steers_the_terminal(foldlog, config, tmp_path):
@@ -346,19 +304,6 @@ def test_what_people_read_of_it_fits_the_terminal(foldlog, work, monkeypatch, co
 
 
 # --- foldlog condensers ---
-
-
-def test_every_strategy_is_listed_with_its_parameters(foldlog):
-    listed = {one["type"]: one for one in foldlog("condensers", "--json").document["condensers"]}
-    assert list(listed) == [strategy.type for strategy in list_strategies()]
-    recent = listed["recent"]
-    assert (recent["aliases"], recent["description"][:5]) == (["recent_events"], "Shows")
-    assert [(one["name"], one["type"], one["required"], one["default"]) for one in recent["parameters"]] == [
-        ("max_events", "int", False, 100),
-        ("keep_first", "int", False, 1),
-    ]
-    (model,) = (one for one in listed["llm"]["parameters"] if one["name"] == "llm_config")
-    assert (model["required"], model["default"], model["description"] != "") == (False, None, True)
 
 
 def test_people_read_every_strategy_parameter_and_default(foldlog, monkeypatch):

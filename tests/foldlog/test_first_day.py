@@ -172,20 +172,6 @@ def test_wrong_values_are_refused_without_the_words_of_a_library(foldlog, five_m
     assert "(it is not JSON); 'foldlog verify --print-heads --json > heads.json'" in err
 
 
-def test_a_conversation_without_attributes_says_so(foldlog, five_messages):
-    foldlog("import", five_messages)
-    assert foldlog("attributes", "five").out == "No attributes; --set NAME=VALUE sets one.\n"
-    assert foldlog("attributes", "five", "--json").document["attributes"] == {}
-
-
-def test_an_event_without_a_summary_names_the_command_that_lists_summaries(foldlog, five_messages):
-    foldlog("import", five_messages)
-    assert (
-        "event 0 has no summary; 'foldlog log five --kind condensation' lists its condensations"
-        in foldlog("show", "five", -2).err
-    )
-
-
 def test_an_export_names_the_attributes_that_it_leaves_out(foldlog, five_messages):
     foldlog("import", five_messages)
     foldlog("attributes", "five", "--set", "user=u1")

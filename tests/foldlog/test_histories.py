@@ -15,7 +15,6 @@ from foldlog import (
     NoSuchEvent,
     NoSuchVersion,
 )
-from foldlog.eventstore import IdempotencyConflict, VersionConflict
 
 
 @pytest.fixture
@@ -77,43 +76,6 @@ def test_two_of_one_id_are_the_same_history(histories):
     assert [event.content for event in histories["c1"].events()] == ["one", "two"]
 
 
-def test_appending_is_at_the_end_unless_a_version_is_expected(histories):
-    history = histories["c1"]
-    history.append(messages("one"), expected_version=0)
-    history.append(messages("two"))
-    with pytest.raises(VersionConflict, match="is at version 2, append expected 1"):
-        history.append(messages("three"), expected_version=1)
-    assert history.version() == 2
-
-
-def test_a_retry_with_its_key_appends_nothing(histories):
-    history = histories["c1"]
-    first = history.append(messages("one"), idempotency_key="turn-1")
-    assert history.append(messages("one"), idempotency_key="turn-1") == first
-    with pytest.raises(IdempotencyConflict):
-        history.append(messages("another"), idempotency_key="turn-1")
-    assert history.version() == 1
-
-
-def test_what_is_forgotten_is_in_the_log_and_in_earlier_views(histories):
-    history = histories["c1"]
-    history.append(messages("one", "two", "three"))
-    history.append(CondensationAction(forgotten_event_ids=(0, 1), summary="one and two", summary_offset=0))
-    assert [event.id for event in history.view()] == [-5, 2]
-    assert [event.id for event in history.at(3)] == [0, 1, 2]
-    assert [event.id for event in history.events(0, 2)] == [0, 1]
-
-
-def test_a_request_stays_until_a_condensation_comes(histories):
-    history = histories["c1"]
-    history.append(messages("one", "two"))
-    request = history.request_condensation("the context window is full")
-    assert request.event.reason == "the context window is full"
-    assert history.view().unhandled_condensation_request
-    history.append(CondensationAction(forgotten_event_ids=(0,)))
-    assert not history.view().unhandled_condensation_request
-
-
 def test_a_view_that_was_given_out_does_not_change(histories):
     history = histories["c1"]
     history.append(messages("one"))
@@ -154,21 +116,6 @@ def test_an_erased_history_is_an_error_in_every_method(histories):
         with pytest.raises(ConversationErased):
             ask()
     assert "c1" not in histories
-
-
-def test_a_version_that_it_never_had_is_an_error(histories):
-    histories["c1"].append(messages("one"))
-    for version in (2, -1):
-        with pytest.raises((ValueError, foldlog.EventStoreError)):
-            histories["c1"].at(version)
-
-
-def test_histories_are_there_when_the_file_is_opened_again(tmp_path):
-    url = f"sqlite:///{tmp_path}/history.db"
-    with foldlog.open(url) as histories:
-        histories["c1"].append(messages("one"))
-    with foldlog.open(url) as histories:
-        assert [event.content for event in histories["c1"].view()] == ["one"]
 
 
 def test_all_histories_are_iterated_however_many(histories):

@@ -38,13 +38,6 @@ def test_a_backup_tells_programs_what_is_in_it(foldlog, five_messages, tmp_path)
     assert document == {"file": "copy.db", "bytes": size, "conversations": 1, "events": 6, "findings": []}
 
 
-def test_a_backup_does_not_replace_a_file(foldlog, five_messages):
-    foldlog("import", five_messages)
-    refused = foldlog("backup", "five.jsonl")
-    assert refused.status == 2
-    assert refused.err == "foldlog: five.jsonl exists already; give the backup a name of its own\n"
-
-
 def test_damage_in_a_backup_is_a_finding(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
     with closing(sqlite3.connect(tmp_path / "foldlog.db")) as decaying:
@@ -84,12 +77,6 @@ def test_vacuum_says_that_the_files_stay_large_while_a_reader_is_open(foldlog, f
     ran = foldlog("vacuum")
     assert (ran.status, ran.err) == (0, "")
     assert foldlog("vacuum", "--json").document["space_returned"]
-
-
-def test_a_mistyped_store_is_not_made(foldlog, tmp_path):
-    assert foldlog("backup", "copy.db", "--db", "sqlite:///mistyped.db").status == 2
-    assert foldlog("vacuum", "--db", "sqlite:///mistyped.db").status == 2
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messages, tmp_path):

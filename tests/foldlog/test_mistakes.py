@@ -75,12 +75,6 @@ def test_a_database_is_recognized_where_a_history_is_imported(foldlog, five_mess
     assert "theirs.db: is a SQLite database; docs/how-to/migrating.md says" in foldlog("import", "theirs.db").err
 
 
-def test_a_store_at_a_relative_path_that_was_meant_to_be_absolute_is_said(foldlog):
-    for command in (("list",), ("demo",)):
-        refused = foldlog(*command, "--db", "sqlite:///usr/x.db")
-        assert (refused.status, "or as a URL: sqlite:////usr/x.db" in refused.err) == (2, True)
-
-
 def test_a_folder_without_a_history_says_what_it_has(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
     (tmp_path / "others").mkdir()

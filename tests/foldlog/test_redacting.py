@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from contextlib import closing
@@ -13,7 +12,6 @@ import pytest
 import typer
 
 import foldlog as api
-from foldlog import aio
 from foldlog._cli.application import build
 from foldlog._maintenance import Maintenance
 from foldlog._reports.audit_database import update
@@ -47,16 +45,6 @@ def test_a_history_redacts_its_events(path: Path):
             history.redact(6, reason="asked to")
         with pytest.raises(InvalidArgument):
             history.redact(99, reason="asked to")
-    assert bytes_left(path.parent, ["marigold"]) == []
-
-
-def test_the_async_face_redacts(path: Path):
-    async def redact() -> None:
-        async with aio.open(path) as histories:
-            receipt = await histories["c"].redact(2, reason="asked to", by="me")
-            assert receipt.by == "me"
-
-    asyncio.run(redact())
     assert bytes_left(path.parent, ["marigold"]) == []
 
 

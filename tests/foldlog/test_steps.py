@@ -16,7 +16,6 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.compat import condensed_history, get_condensation_metadata
 from foldlog.eventstore import Annotation, CondensationRequest
-from foldlog.projections import NoSuchEvent, NoSuchVersion
 
 DIGEST = {"type": "digest", "max_size": 8, "keep_first": 1}
 
@@ -178,18 +177,6 @@ def test_a_request_that_cannot_be_met_is_an_error_once_and_the_next_step_goes_on
     assert history.version() == 3
 
 
-def test_the_references_condensed_history_leaves_the_appending_to_the_caller(opened):
-    histories = opened(condenser=DIGEST)
-    history = histories["c1"]
-    history.append(work(6))
-    answer = condensed_history(histories.condenser, history)
-    assert isinstance(answer, Condensation)
-    assert history.version() == 13
-    history.append(answer.action)
-    assert isinstance(condensed_history(histories.condenser, history), View)
-    assert len(history.view()) <= 8
-
-
 def test_what_the_references_condensed_history_masks_is_reported_in_the_history(opened):
     histories = opened(condenser={"type": "observation_masking", "attention_window": 1})
     history = histories["c1"]
@@ -198,40 +185,6 @@ def test_what_the_references_condensed_history_masks_is_reported_in_the_history(
     assert [event.content for event in view if isinstance(event, Observation)] == ["<MASKED>", "<MASKED>", "done"]
     assert kinds(history)[7:] == [Annotation]
     assert [batch["masked"] for batch in get_condensation_metadata(history)] == [2]
-
-
-def test_a_mask_is_seen_by_the_model_and_reported_once(opened):
-    history = opened(condenser={"type": "observation_masking", "attention_window": 1})["c1"]
-    history.append(work(3))
-    for _ in range(3):
-        assert str(history.step().to_messages()).count("<MASKED>") == 2
-    assert kinds(history)[7:] == [Annotation]
-
-
-def test_why_an_event_is_not_shown(opened):
-    history = opened(condenser=DIGEST)["c1"]
-    history.append(work(6))
-    match history.step():
-        case Condensation(action=action):
-            why = history.why(2)
-    assert (why.fate, why.by, why.forgotten_at) == ("forgotten", action, 14)
-    assert why.summary is not None
-    assert history.why(why.summary.id).fate == "shown"
-    assert history.why(12).fate == "shown"
-    with pytest.raises(NoSuchEvent):
-        history.why(99)
-
-
-def test_what_changed_between_two_versions(opened):
-    history = opened(condenser=DIGEST)["c1"]
-    history.append(work(6))
-    history.step()
-    difference = history.difference(13, 14)
-    assert ids(difference.entered) == [-15]
-    assert 2 in ids(difference.left)
-    assert ids(difference.left) == ids(difference.summarized[0].events)
-    with pytest.raises(NoSuchVersion):
-        history.difference(13, 15)
 
 
 def test_opening_and_appending_import_no_condenser_that_asks_a_model():

@@ -1,7 +1,6 @@
 """The commands that verify, publish heads, salvage, rekey and erase."""
 
 import json
-import shutil
 import sqlite3
 from contextlib import closing
 
@@ -177,14 +176,6 @@ def test_a_conversation_that_lost_a_condensation_goes_on_in_a_fork(foldlog, tmp_
     assert "upgrade" not in refused.err
     assert foldlog("fork", "my id", "NEW", "--at", 9, "--db", "new.db").status == 0
     assert foldlog("view", "NEW", "--db", "new.db", "--json").document["version"] == 9
-
-
-def test_salvage_reads_what_sqlite_gives_up_on(foldlog, store, tmp_path):
-    content = store.read_bytes()
-    store.write_bytes(content[: len(content) - 4_096 * 3])
-    assert foldlog("list").status == 2
-    document = foldlog("salvage", "foldlog.db", "new.db", "--json").document
-    assert {entry["conversation"] for entry in document["conversations"]} == {"one", "two", STEERS}
 
 
 def test_a_file_that_was_cut_off_gives_what_it_still_has(foldlog, tmp_path):
@@ -449,21 +440,6 @@ def test_a_damaged_history_does_not_keep_the_others_from_being_rebuilt(foldlog, 
     assert "conversation 'one', event 4:" in ran.err
     assert [each["conversation"] for each in ran.document["conversations"]] == [STEERS, "two"]
     assert "conversation 'one', event 4:" in ran.document["unread"][0]["problem"]
-
-
-def test_a_lost_write_ahead_log_is_noticed_against_a_published_head(foldlog, store, tmp_path):
-    crashed = tmp_path / "crashed"
-    crashed.mkdir()
-    with open_store(f"sqlite:///{store}") as opened:
-        opened.append("one", Message(source="user", content="newest"), expected_version=5)
-        (tmp_path / "heads.json").write_text(
-            json.dumps({"heads": [{"conversation": r.id, "version": r.version, "head": r.head}
-                                  for r in opened.conversations()]})
-        )  # fmt: skip
-        shutil.copy(store, crashed / "foldlog.db")
-    ran = foldlog("verify", "--db", f"sqlite:///{crashed / 'foldlog.db'}", "--heads", "heads.json")
-    assert ran.status == 1
-    assert "its end is cut off" in ran.err
 
 
 def test_erase_asks_for_yes_where_there_is_no_terminal(foldlog, store):
