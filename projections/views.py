@@ -77,7 +77,7 @@ class _Latest:
     folded: ViewFold
     found: Conversation
     view: View
-    moment: str | None = None
+    moment: int | None = None
 
     def is_at(self, reading: ReadTransaction, version: int) -> bool:
         """Return whether this is the View at a version of the conversation that is read."""
@@ -119,7 +119,7 @@ class Views:
             if found is not None and events is not None:
                 return self._grow(latest, found, events) if events else latest.view
             if database.last_version(conversation) == latest.folded.version:
-                moment = database.moment()
+                moment = None if database.recorder.on_server else database.data_version()
                 if moment is not None and moment == latest.moment:
                     return latest.view
         view = self._view(conversation, None)

@@ -14,10 +14,9 @@ from typing import TypeVar
 
 from foldlog.eventstore.arguments import to_microseconds
 from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
-from foldlog.eventstore.log.keys import DataKey, DataKeys, KeyRing
+from foldlog.eventstore.log.keys import DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.known import Known, KnownConversations
 from foldlog.eventstore.log.ledger import enter_restoring
-from foldlog.eventstore.log.past import KnownPasts
 from foldlog.eventstore.log.row import NotAsWritten, present
 from foldlog.eventstore.log.seal import (
     NOTHING_PENDING,
@@ -48,9 +47,7 @@ class Database:
         self.settings = settings or WriteSettings()
         self.writes_plain = self.settings.keys is None and self.settings.compression in (None, "none")
         """Whether the rows of a conversation that is not encrypted are stored as they are given."""
-        self._keys = DataKeys(self.settings.keys)
         self.known = KnownConversations()
-        self.pasts = KnownPasts()
 
     @property
     def uuid(self) -> str:
@@ -81,13 +78,6 @@ class Database:
             return self.recorder.query(work)
         except RecorderError as error:
             raise unavailable(error) from error
-
-    def moment(self) -> str | None:
-        """Return a text that stays the same while nothing is committed, where that is cheap to ask; else None."""
-        if self.recorder.on_server:
-            return None
-        with translated():
-            return self.recorder.value("data_version")
 
     def last_version(self, conversation: str) -> int | None:
         """Return the version of a conversation when this process found or left it last; None where it did not."""
@@ -137,11 +127,8 @@ class Database:
         return self._opened(reader.conversation(key), reader.era(self.known))
 
     def listed(self, reader: Reader, after: str | None, limit: int) -> Sequence[Conversation]:
-        """Return a page of conversations. One that is damaged has no time and no head."""
-        return [
-            found if self._is_sound(found) else found._replace(created_at=0, head=None, updated_at=None, erasure=None)
-            for found in reader.conversations(start_after(after), limit)
-        ]
+        """Return a page of conversations, as their rows say: nothing is checked before one is read."""
+        return reader.conversations(start_after(after), limit)
 
     # -- codecs -------------------------------------------------------------------------------------------------------
 
@@ -176,7 +163,11 @@ class Database:
 
     def data_key(self, found: Conversation) -> DataKey | None:
         """Return the key of a conversation; None where it is not encrypted. Raises ``KeyUnavailable``."""
-        return None if found.sealed_key is None else self._keys.of(found.id, found.key_id, found.sealed_key)
+        if found.sealed_key is None:
+            return None
+        if self.settings.keys is None:
+            raise key_missing(f"conversation {found.id!r} is encrypted", found.key_id, None)
+        return self.settings.keys.unwrap(found.id, found.key_id or "", found.sealed_key)
 
     def lasts(self, codec: RowCodec) -> bool:
         """Return whether a codec can be used in a later transaction than the one that found its conversation: where
@@ -197,15 +188,6 @@ class Database:
         plain = found if codec.data_key is None else found._replace(salt=codec.data_key.salt)
         self.known.note(Known(found, plain, codec, era, foreign))
         return plain
-
-    def _is_sound(self, found: Conversation) -> bool:
-        try:
-            self.codec_of(found)
-        except KeyUnavailable:
-            pass
-        except CorruptEvent:
-            return False
-        return True
 
 
 def start_after(conversation: str | None) -> str:

@@ -127,7 +127,7 @@ class Moment:
 
     def beginning_with(self, start: str) -> Iterator[Conversation]:
         """Yield the conversations whose ids are longer than ``start`` and begin with it, erased ones too, in the order
-        of their UTF-8 bytes. One that is damaged has no head.
+        of their UTF-8 bytes.
 
         Cost: these. If there is none, one entry of an index.
         """

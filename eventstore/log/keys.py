@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from pydantic import SecretStr
 
-__all__ = ["KEY_BYTES", "DataKey", "DataKeys", "KeyRing"]
+__all__ = ["KEY_BYTES", "DataKey", "KeyRing"]
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -34,7 +34,6 @@ _each_nonce = Struct(f"{NONCE_BYTES}s").iter_unpack
 _FORM = b"\1"
 """The first byte of an encrypted data key: the form of what follows."""
 _KEY_PLACE = b"data key\0"
-_OPENED_MAX = 10_000
 KEY, KEY_FILE = "FOLDLOG_KEY", "FOLDLOG_KEY_FILE"
 SET_A_KEY = f"set {KEY} or {KEY_FILE}"
 """The remedy where no key is given."""
@@ -172,30 +171,6 @@ class DataKey:
             raise NotAsWritten(
                 "the key of the conversation does not decrypt it: its text or another column was changed"
             ) from error
-
-
-class DataKeys:
-    """The data keys that this process has opened. Any number of threads may use it.
-
-    A wrapped key names its conversation in its encrypted part, so a remembered key stays right.
-    """
-
-    def __init__(self, keys: KeyRing | None) -> None:
-        self._keys = keys
-        self._opened: dict[tuple[str, bytes], DataKey] = {}
-
-    def of(self, conversation: str, key_id: str | None, wrapped: bytes) -> DataKey:
-        """Return the data key of a conversation. Raises ``KeyUnavailable``."""
-        known = self._opened.get((conversation, wrapped))
-        if known is not None:
-            return known
-        if self._keys is None:
-            raise key_missing(f"conversation {conversation!r} is encrypted", key_id, None)
-        opened = self._keys.unwrap(conversation, key_id or "", wrapped)
-        if len(self._opened) >= _OPENED_MAX:
-            self._opened.clear()
-        self._opened[conversation, wrapped] = opened
-        return opened
 
 
 def key_missing(what: str, key_id: str | None, keys: KeyRing | None) -> KeyUnavailable:

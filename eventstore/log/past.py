@@ -18,7 +18,7 @@ from foldlog.eventstore.log.row import NotAsWritten, border, seed
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Ancestor, Conversation
+from foldlog.eventstore.recorders.types import Conversation
 
 if TYPE_CHECKING:
     from foldlog.eventstore.log.database import Database
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _PLAIN: Final = b"\0"
 _ENCRYPTED: Final = b"\1"
 _PLACE: Final = b"past\0"
-_KNOWN_MAX: Final = 10_000
 
 
 class Segment(NamedTuple):
@@ -78,24 +77,6 @@ def follows(
     return border(name, its_salt, start, head) if event_id == start else head, its_salt
 
 
-class KnownPasts:
-    """The parts of the plain pasts that this process has met, for as long as the lineage of a fork is the same. The key
-    of an encrypted ancestor may change at any time.
-    """
-
-    def __init__(self) -> None:
-        self._by_key: dict[int, tuple[Sequence[Ancestor], tuple[Segment, ...]]] = {}
-
-    def get(self, found: Conversation) -> tuple[Segment, ...] | None:
-        lineage, past = self._by_key.get(found.key, (None, None))
-        return past if lineage == found.lineage else None
-
-    def note(self, found: Conversation, past: tuple[Segment, ...]) -> None:
-        if len(self._by_key) >= _KNOWN_MAX:
-            self._by_key.clear()
-        self._by_key[found.key] = found.lineage, past
-
-
 def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Segment, ...]:
     """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` where an ancestor is missing.
 
@@ -103,9 +84,6 @@ def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Se
     """
     if found.parent is None:
         return ()
-    known = database.pasts.get(found)
-    if known is not None:
-        return known
     lineage = found.lineage
     if not lineage or lineage[0].stop != found.begins or lineage[-1].parent is not None:
         raise CorruptEvent(found.id, 0, "the conversation that it was forked from is missing")
@@ -117,10 +95,7 @@ def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Se
             codec = database.codec_of(_ancestor(database, reader, each.key, each.id, 0))
         parts.append(Segment(each.key, each.id, codec, start, each.stop))
         start = each.stop
-    past = tuple(parts)
-    if not any(each.encrypted for each in lineage):
-        database.pasts.note(found, past)
-    return past
+    return tuple(parts)
 
 
 def links_of(database: Database, reader: Reader, found: Conversation) -> tuple[Link, ...]:

@@ -26,7 +26,6 @@ _FIRST_PAGE = 100
 _id_of, _stop_of = attrgetter("id"), attrgetter("stop")
 _shown, _structural = itemgetter(3), itemgetter(4)
 _shown_before, _structural_before = itemgetter(9), itemgetter(10)
-_ANY_VERSION = 2**62
 _DOCUMENTS = "document_changes"
 _MISSING = "it, or an event after it that is shown or structural, cannot be found"
 
@@ -36,8 +35,6 @@ class ReadTransaction:
 
     _begins = 0
     _past: tuple[Segment, ...] | None = ()
-    _without_records: frozenset[str] = frozenset()
-    """Projections that have no records of a fork's own events, as far as this transaction has asked."""
 
     def __init__(
         self, reader: Reader, conversation: Conversation, database: Database, codec: RowCodec | None = None
@@ -251,26 +248,16 @@ class ReadTransaction:
                     yield event
             stop = rows[-1].id
 
-    def record_at(self, projection: str, version: int | None = None) -> Record | None:
-        """Return the newest record of a projection at or before ``version``; without ``version``, the newest of all.
-
-        Raises ``CorruptEvent`` where the newest record is of a later version than the history has: then the end of the
-        history is missing.
-        """
-        asked = _ANY_VERSION if version is None else self._whole("version", version)
-        record = None
-        if projection not in self._without_records:
-            record = self._record_of(projection, self.found.key, self._codec(), asked)
-            if record is None and self.found.parent is not None and asked >= self.found.version:
-                self._without_records |= {projection}
+    def record_at(self, projection: str, version: int) -> Record | None:
+        """Return the newest record of a projection at or before ``version``."""
+        version = self._whole("version", version)
+        record = self._record_of(projection, self.found.key, self._codec(), version)
         for part in reversed(self.past):
             if record is not None and record.version > part.stop:
                 break
-            older = self._record_of(projection, part.key, part.codec, min(asked, part.stop))
+            older = self._record_of(projection, part.key, part.codec, min(version, part.stop))
             if older is not None and (record is None or older.version > record.version):
                 record = older
-        if version is None and record is not None and record.version > self.version:
-            raise CorruptEvent(self.conversation, self.version, f"it is missing: {projection!r} knows {record.version}")
         return record
 
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:

@@ -45,7 +45,6 @@ class WriteTransaction(ReadTransaction):
     def put_records(self, projection: str, records: Iterable[Record]) -> None:
         """Keep records; a record of the same version is replaced."""
         codec = self._codec_to_write()
-        self._without_records -= {projection}
         encoded = [codec.encoded_record(projection, record) for record in records]
         self._reader.change(self.found.key, changes.NewRecords(projection, encoded))
 

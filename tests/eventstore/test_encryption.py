@@ -163,7 +163,7 @@ def test_a_record_beside_a_sealed_conversation_is_sealed_too(path: Path):
         store.append("c1", CondensationRequest(), expected_version=0)
     assert not is_in_the_files(path)
     with open_store(f"sqlite:///{path}", keys=KeyRing([OLD])) as store, reading(store, "c1") as snapshot:
-        assert snapshot.record_at("keeper") == Record(1, 1, None, TEXT.encode())
+        assert snapshot.record_at("keeper", 9) == Record(1, 1, None, TEXT.encode())
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------

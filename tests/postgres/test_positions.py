@@ -224,7 +224,7 @@ class Holder:
 
     def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
         snapshot.put_records("holder", [Record(snapshot.version, 1, None, b"")])
-        assert snapshot.record_at("holder") is not None  # a question: what was written before is sent
+        assert snapshot.record_at("holder", 9) is not None  # a question: what was written before is sent
         self.held.set()
         self.release.wait()
 
