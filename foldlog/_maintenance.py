@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from foldlog._derived import derived_from
 from foldlog._search.index import remove_index
 from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance import backup, copy, redact, rekey, verify
@@ -36,11 +37,19 @@ class Maintenance:
     def rekey(self, *conversations: str, decrypt: bool = False) -> Iterator[Rekeyed]:
         """Re-encrypt and re-compress stored events with the settings of this store. See ``maintenance.rekey.rekey``.
 
-        With keys, the search index is removed first: it would keep the texts as plain text.
+        With keys, the search index is removed first: it would keep the texts as plain text. The last result names
+        what else does (``plain``).
         """
         if self._store.database.settings.keys is not None:
             remove_index(self._store)
-        return rekey.rekey(self._store, *conversations, decrypt=decrypt)
+        return self._rekeyed(rekey.rekey(self._store, *conversations, decrypt=decrypt), decrypt=decrypt)
+
+    def _rekeyed(self, done: Iterator[Rekeyed], *, decrypt: bool) -> Iterator[Rekeyed]:
+        """Yield the outcomes; the last one names what stays plain outside of the store."""
+        is_encrypted = self._store.database.settings.keys is not None and not decrypt
+        for each in done:
+            is_last = is_encrypted and each.bytes_pending is not None
+            yield each._replace(plain=tuple(one.name for one in derived_from(self._store))) if is_last else each
 
     def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
         """Copy the store to a new file and verify the copy. See ``maintenance.backup.back_up``."""

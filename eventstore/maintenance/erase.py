@@ -26,7 +26,7 @@ from foldlog.eventstore.log.importing import DETACH, ERASE, REST_S
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import links_of
 from foldlog.eventstore.log.results import ConversationRow, listed
-from foldlog.eventstore.log.row import checksum_seed, not_erased, sound, with_checksums
+from foldlog.eventstore.log.row import checksum_seed, sound, with_checksums
 from foldlog.eventstore.log.writing import WriteTransaction, forget_records
 from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
@@ -162,7 +162,7 @@ def _forks_of_key(reader: Reader, key: int) -> Iterator[Conversation]:
 def _detached(store: Store, conversation: str, fork: str) -> list[str]:
     """Detach a fork of a conversation. Return what the tombstone says of it."""
     found = store.database.query(lambda reader: store.database.find(reader, fork))
-    if found is None or found.parent is None:
+    if found is None or found.erasure is not None or found.parent is None:
         return []  # another process has done it
     origins.index_as(store.database, conversation, fork)
     detach(store.database, fork)
@@ -183,8 +183,8 @@ def detach(database: Database, fork: str) -> None:
 
 def _copy_on(transaction: Transaction, database: Database, fork: str) -> bool:
     """Copy the next events. Return False once the fork has left its parent."""
-    found = not_erased(database.find(transaction, fork))
-    if found is None or found.parent is None:
+    found = database.find(transaction, fork)
+    if found is None or found.erasure is not None or found.parent is None:
         return False
     left = transaction.unfinished(found.key)
     if left and left[0].operation != DETACH:

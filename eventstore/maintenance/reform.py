@@ -1,7 +1,7 @@
 """Change the form in which one conversation is stored: its key, its compression.
 
 Each transaction reads the state of the change, changes a part, and leaves the state (``maintenance.unfinished``): first
-the key, so that new events are encrypted, then the rows, then the idempotency keys. Until the end, the conversation's
+the key, so that new events are encrypted, then the idempotency keys, then the rows. Until the end, the conversation's
 mark says which rows may still be in the old form. Heads do not change. Projections make their records again.
 
 Before a row is changed, it is compared with its place in the hash chain, and its new form with its former one: a row
@@ -11,9 +11,10 @@ that would not read the same is never replaced.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from operator import itemgetter
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +22,7 @@ from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import CorruptEvent, StoreUnusable
 from foldlog.eventstore.events import KeyChanged
 from foldlog.eventstore.log.compression import Compression
-from foldlog.eventstore.log.database import Database, encrypted, start_after
+from foldlog.eventstore.log.database import Database, encrypted, paged, start_after
 from foldlog.eventstore.log.importing import REKEY, REST_S
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import decode_past, follows, past_under
@@ -31,7 +32,7 @@ from foldlog.eventstore.log.seal import DAMAGED, Mark, RowCodec, mark_of
 from foldlog.eventstore.log.writing import forget_records
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.changes import Finished, Left, NewForm, NewKey, NewMark, RememberedKey
-from foldlog.eventstore.recorders.types import Conversation, Row
+from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row
 
 _ROWS_FIRST, _ROWS_MAX = 16, 200
 _BYTES = 2 * 2**20
@@ -40,21 +41,20 @@ _KEYS = 500
 
 
 class _State(msgspec.Struct, frozen=True):
-    """How far the change is: in ``part`` up to the row ``next``, or the idempotency key ``name``. Rows are changed up
-    to ``until``. ``sound``: none of them was damaged.
+    """How far the change is: up to the idempotency key ``key`` or, if that is None, up to the row ``next``. Rows are
+    changed up to ``until``. ``sound``: none of them was damaged.
     """
 
     decrypt: bool
     compression: Compression | None
     until: int
-    part: Literal["rows", "keys", "end"] = "rows"
-    next: int = 0
-    name: str = ""
+    next: int
+    key: str | None
     sound: bool = True
 
 
 class _Done(NamedTuple):
-    """What one transaction did, and the state that it left; None at the end."""
+    """What one transaction did, and the state that it left; None at the end. ``size``: the bytes that it read."""
 
     state: _State | None
     rows: int = 0
@@ -103,7 +103,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     first = begins if all_rows else max(mark.pending_from, begins)
     until = found.version if all_rows else max(mark.pending_until, begins)
     if first < until or mark.pending_until:
-        _leave(transaction, key, _State(decrypt, compression, until, next=first))
+        _leave(transaction, key, _State(decrypt, compression, until, first, "" if mark.pending_until else None))
     return changed and not decrypt
 
 
@@ -137,8 +137,7 @@ def _step(transaction: Transaction, database: Database, key: int, size: int) -> 
     left = [each.state for each in transaction.unfinished(key) if each.operation == REKEY]
     if found is None or not left:  # another process has ended it, or the conversation is erased
         return _Done(None)
-    change = _Change(transaction, database, found, msgspec.json.decode(left[0], type=_State))
-    done = change.step(size)
+    done = _Change(transaction, database, found, msgspec.json.decode(left[0], type=_State)).step(size)
     if done.state is None:
         transaction.change(key, Finished())
     else:
@@ -157,30 +156,37 @@ class _Change:
         self._links = decode_past(found.past, codec.data_key)
 
     def step(self, size: int) -> _Done:
-        match self._state.part:
-            case "rows":
-                return self._rows(size)
-            case "keys":
-                return _Done(self._keys())
-            case "end":
-                return self._end()
+        mark = self._codec.mark
+        if self._state.decrypt:  # what is appended during the change becomes plain too
+            self._set_mark(mark._replace(pending_until=max(mark.pending_until, self._found.version)))
+        return self._rows(size) if self._state.key is None else self._keys(self._state.key)
 
-    def _at(self, part: Literal["rows", "keys", "end"], next: int = 0, name: str = "") -> _State:
-        return msgspec.structs.replace(self._state, part=part, next=next, name=name)
+    def _keys(self, start: str) -> _Done:
+        """Prove the next idempotency keys, or take their proofs away."""
+        page = self._transaction.recalled(self._found.key, start, _KEYS)
+        proved, mark = self._prove(page), self._codec.mark
+        if not self._state.decrypt:
+            self._set_mark(mark._replace(keys=mark.keys + proved))
+        return _Done(msgspec.structs.replace(self._state, key=start_after(page[-1][0]) if page else None))
 
-    def _set_mark(self, mark: Mark) -> None:
-        if self._target.data_key is not None:
-            self._transaction.change(self._found.key, NewMark(mark_of(self._target.data_key, self._found, mark)))
-
-    # -- rows ---------------------------------------------------------------------------------------------------------
+    def _prove(self, page: Iterable[tuple[str, RecalledKey]]) -> int:
+        """Give these idempotency keys the form of the target. Return how many had another one."""
+        proved = 0
+        for name, recalled in page:
+            if not self._codec.is_proved(name, recalled):
+                problem = "an idempotency key was changed without the key of the conversation"
+                raise CorruptEvent(self._found.id, recalled.first_id, problem)
+            if (recalled.proof is None) != (self._target.data_key is None):
+                again = RememberedKey(name, self._target.proved(name, recalled), again=True)
+                self._transaction.change(self._found.key, again)
+                proved += 1
+        return proved
 
     def _rows(self, size: int) -> _Done:
         found, state, mark = self._found, self._state, self._codec.mark
-        start, stop = state.next, min(state.next + size, state.until)
-        if start >= stop:
-            goes_on = self._codec.data_key is not None and mark.pending_until and state.sound
-            return _Done(self._at("keys") if goes_on else None)
-        rows = self._transaction.rows(found.key, start, stop, stop - start)
+        until = found.version if state.decrypt else state.until  # what was appended since is encrypted
+        start, stop = state.next, min(state.next + size, until)
+        rows = self._transaction.rows(found.key, start, stop, stop - start) if start < stop else ()
         head = self._head_before(start)
         changed: list[tuple[Row, Row]] = []
         damaged: list[int] = []
@@ -194,17 +200,40 @@ class _Change:
                 head = None
                 continue
             head = plain.head
-            new = self._encoded(stored, plain, state.compression)
+            new = self._target.encoded_again(stored, plain, self._codec, state.compression)
             if new is not stored:
                 changed.append((plain, new))
-        if there != stop:
+        if there < stop:
             raise CorruptEvent(found.id, there, "it is missing")
         self._replace(changed)
-        sound = state.sound and not damaged
-        if sound and mark.pending_from < stop <= mark.pending_until:
+        sound, size = state.sound and not damaged, sum(size_of(row.body) for row in rows)
+        if stop >= until:
+            removed = sound and bool(mark.pending_until) and self._end()
+            return _Done(None, len(changed), tuple(damaged), size, removed)
+        if sound and not state.decrypt and mark.pending_from < stop <= mark.pending_until:
             self._set_mark(mark._replace(pending_from=stop))
         after = msgspec.structs.replace(state, next=stop, sound=sound)
-        return _Done(after, len(changed), tuple(damaged), sum(size_of(row.body) for row in rows))
+        return _Done(after, len(changed), tuple(damaged), size)
+
+    def _end(self) -> bool:
+        """End the change: no row is in the old form any more. Return whether the key was removed."""
+        transaction, found, codec = self._transaction, self._found, self._codec
+        if not self._state.decrypt:
+            self._set_mark(Mark(codec.mark.keys))
+            return False
+        assert codec.data_key is not None  # otherwise nothing was pending
+        keys = partial(transaction.recalled, found.key, limit=_KEYS)
+        self._prove(paged(lambda after: keys(start_after(after)), itemgetter(0), _KEYS))  # those of appends since
+        past_under(transaction, found, codec.data_key, None)
+        transaction.change(found.key, NewKey(codec.data_key.salt, None, None))
+        transaction.change(found.key, NewMark(None))
+        forget_records(transaction, found.key)  # they are encrypted
+        enter(transaction, found._replace(key_id=None), KeyChanged(), self._database.now())
+        return True
+
+    def _set_mark(self, mark: Mark) -> None:
+        if self._codec.data_key is not None and mark != self._codec.mark:
+            self._transaction.change(self._found.key, NewMark(mark_of(self._codec.data_key, self._found, mark)))
 
     def _head_before(self, start: int) -> bytes | None:
         """Return the head before a row; None where it is unknown, as after a damaged row: then the next is trusted."""
@@ -223,9 +252,6 @@ class _Change:
         before, salt = follows(self._found.id, self._salt, self._links, row.id, head)
         return link_of(before, salt, row) == row.head
 
-    def _encoded(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
-        return self._target.encoded_again(stored, plain, self._codec, compression)
-
     def _replace(self, changed: Sequence[tuple[Row, Row]]) -> None:
         """Write rows in their new form. Raises ``StoreUnusable`` unless they read as before."""
         back = self._target.decoded([new for _, new in changed])
@@ -240,45 +266,3 @@ class _Change:
             )
         if changed:
             self._transaction.change(self._found.key, NewForm([new for _, new in changed]))
-
-    # -- keys beside them ---------------------------------------------------------------------------------------------
-
-    def _keys(self) -> _State:
-        found, mark = self._found, self._codec.mark
-        page = self._transaction.recalled(found.key, self._state.name, _KEYS)
-        proved = 0
-        for name, recalled in page:
-            if not self._codec.is_proved(name, recalled):
-                problem = f"idempotency key {name!r} was changed without the key of the conversation"
-                raise CorruptEvent(found.id, recalled.first_id, problem)
-            if (recalled.proof is None) != (self._target.data_key is None):
-                again = RememberedKey(name, self._target.proved(name, recalled), again=True)
-                self._transaction.change(found.key, again)
-                proved += 1
-        if proved:
-            self._set_mark(mark._replace(keys=mark.keys + proved))
-        return self._at("keys", name=start_after(page[-1][0])) if page else self._at("end")
-
-    # -- the end ------------------------------------------------------------------------------------------------------
-
-    def _end(self) -> _Done:
-        """End the change. Where many events were appended to a conversation that becomes plain, go on with these."""
-        transaction, found, codec, until = self._transaction, self._found, self._codec, self._state.until
-        if self._target.data_key is not None:
-            self._set_mark(Mark(codec.mark.keys))
-            return _Done(None)
-        assert codec.data_key is not None  # otherwise nothing was pending
-        if found.version - until > _ROWS_MAX:
-            mark = codec.mark._replace(pending_until=found.version)
-            transaction.change(found.key, NewMark(mark_of(codec.data_key, found, mark)))
-            return _Done(msgspec.structs.replace(self._at("rows", until), until=found.version))
-        some = transaction.rows(found.key, until, found.version, _ROWS_MAX)
-        plain = codec.decoded(some)
-        new = [(row, self._encoded(stored, row, None)) for stored, row in zip(some, plain, strict=True)]
-        self._replace(new)
-        past_under(transaction, found, codec.data_key, None)
-        transaction.change(found.key, NewKey(codec.data_key.salt, None, None))
-        transaction.change(found.key, NewMark(None))
-        forget_records(transaction, found.key)  # they are encrypted
-        enter(transaction, found._replace(key_id=None), KeyChanged(), self._database.now())
-        return _Done(None, len(new), key=True)

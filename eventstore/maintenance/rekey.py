@@ -29,7 +29,8 @@ class Rekeyed(NamedTuple):
     """The outcome for one conversation: whether its data key was encrypted again, how many rows were stored in another
     form, and which damaged rows were left as they are. ``problem``: why the conversation was not changed.
     ``bytes_pending``: whether bytes of an old form may still be in the file. The file is cleaned once, after the last
-    conversation, so only the last result says this; in all others it is None.
+    conversation, so only the last result says this; in all others it is None. So with ``plain``, the names of what is
+    derived from the store, lies outside of it, and holds its texts as plain text.
     """
 
     conversation: str
@@ -38,6 +39,7 @@ class Rekeyed(NamedTuple):
     damaged: tuple[int, ...]
     problem: str | None = None
     bytes_pending: bool | None = None
+    plain: tuple[str, ...] = ()
 
 
 def rekey(store: Store, *conversations: str, decrypt: bool = False, patience_s: float = 60.0) -> Iterator[Rekeyed]:
@@ -48,8 +50,7 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False, patience_s: 
     The last result says whether bytes of the old form may still be in the files (``bytes_pending``), as after an
     erasure; ``vacuum`` removes them. Raises ``ConversationNotFound``, and ``KeyUnavailable`` where a conversation is
     encrypted and its key is not given: then nothing is changed; ``StoreUnusable`` where the file cannot be read, for
-    ``salvage``. Cost: reading all rows that may change, and writing the
-    changed ones; memory for one transaction.
+    ``salvage``. Cost: reading all rows that may change, and writing the changed ones; memory for one transaction.
     """
     database = store.database
     with translated():

@@ -12,6 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from foldlog.eventstore import (
+    ANY_VERSION,
     Annotation,
     CondensationAction,
     CondensationRequest,
@@ -292,16 +293,17 @@ def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(open_rec
 
 
 class _Meeting:
-    """A recorder on which something else is done right before the second transaction."""
+    """A recorder on which something else is done right before the ``nth`` transaction."""
 
-    def __init__(self, recorder: Recorder, other: Callable[[], object]) -> None:
+    def __init__(self, recorder: Recorder, other: Callable[[], object], nth: int = 2) -> None:
         self._recorder = recorder
         self._other = other
+        self._nth = nth
         self._transactions = 0
 
     def transact(self, work: Callable[[Transaction], Any]) -> Any:
         self._transactions += 1
-        if self._transactions == 2:
+        if self._transactions == self._nth:
             self._other()
         return self._recorder.transact(work)
 
@@ -322,6 +324,22 @@ def test_what_is_redacted_while_it_runs_stays_redacted(
     assert (done.damaged, done.problem) == ((), None)
     after = store_on(recorder, None, target)
     assert next(after.events("c1", 1, 2)).redacted is not None
+    assert [verdict.findings for verdict in verify(after, "c1") if verdict.findings] == []
+
+
+@pytest.mark.parametrize("nth", [2, 3, 4])
+def test_an_idempotency_key_of_an_append_while_it_becomes_plain_has_no_proof(open_recorder: OpenRecorder, nth: int):
+    recorder = open_recorder()
+    fill(store_on(recorder, None, "one"))
+    other = store_on(recorder, None, "one")
+    append = partial(other.append, "c1", event(0), expected_version=ANY_VERSION, idempotency_key="late")
+    meeting: Any = _Meeting(recorder, append, nth)
+    (done,) = rekey(store_on(meeting, None, "one"), "c1", decrypt=True)
+    assert (done.key, done.problem) == (True, None)
+    assert [each.problem for each in rekey(store_on(recorder, None, "other", "one"), "c1")] == [None]
+    after = store_on(recorder, None, "other", "one")
+    after.append("c1", event(0), expected_version=ANY_VERSION, idempotency_key="late")
+    assert after.version("c1") == LENGTH + 1
     assert [verdict.findings for verdict in verify(after, "c1") if verdict.findings] == []
 
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 import foldlog
-from foldlog._derived import derived_from
 from foldlog._follower import Follower
 from foldlog._histories import Histories
 from foldlog._reports.audit_database import update
@@ -280,8 +279,8 @@ def test_rekeying_removes_it_and_names_what_else_holds_plain_text(url: str, tmp_
         assert len(histories.search("secret")) == 1
         update(histories.store, audit)
     with foldlog.open(url, keys=keys) as histories:
-        assert [each.problem for each in histories.maintenance.rekey()] == [None]
-        assert [each.name for each in derived_from(histories.store)] == [f"audit database {audit}"]
+        (done,) = histories.maintenance.rekey()
+        assert (done.problem, done.plain) == (None, (f"audit database {audit}",))
         assert bytes_beside(tmp_path / "history.db") == b""
         assert [each.problem for each in histories.maintenance.rekey(decrypt=True)] == [None]
     with foldlog.open(url) as histories:

@@ -172,7 +172,7 @@ MUTATIONS = {
     "rekey": Mutation(
         "idempotency keys are left out",
         "eventstore.maintenance.reform:_Change._keys",
-        lambda _: lambda self: self._at("end"),
+        lambda keys: lambda self, start: keys(self, "\U0010ffff"),
     ),
     "vacuum": Mutation(
         "the file stays as it is",

@@ -9,7 +9,6 @@ import typer
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
-from foldlog._derived import derived_from
 from foldlog._documents import RekeyDocument, RekeyedDocument
 from foldlog._maintenance import Maintenance, Rekeyed
 from foldlog._words.gist import count
@@ -44,7 +43,6 @@ def run(
             done.append(each)
         pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
         remedy = bytes_pending_words(store, "the old form")
-        plain = [] if decrypt or store.database.settings.keys is None else list(derived_from(store))
     if as_json:
         changed = tuple(map(RekeyedDocument.of, done))
         terminal.emit(RekeyDocument(db=db, conversations=changed, bytes_pending=pending))
@@ -59,9 +57,7 @@ def run(
             )
         if each.problem is not None:
             terminal.warn(f"conversation {each.conversation!r} was left as it is: {each.problem}")
-    for each_plain in plain:
-        terminal.note(
-            f"{each_plain.name} holds texts of the store as plain text; keep it as secret as the key, or delete it"
-        )
+    for name in done[-1].plain if done else ():
+        terminal.note(f"{name} holds texts of the store as plain text; keep it as secret as the key, or delete it")
     if pending:
         terminal.note(remedy)
