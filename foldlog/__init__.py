@@ -33,10 +33,10 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
                packages below: foldlog.eventstore, foldlog.projections, foldlog.condensers. help(foldlog.History)
                lists the methods.
 
-    _histories.py _history.py aio.py the face: _appends.py, _maintenance.py, _older_summaries.py, _threads.py
+    _histories.py _history.py aio.py the face: _appends.py, _maintenance.py, _threads.py
     _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON
     _page/ _web/                     pages for a browser, and their server
-    formats.py _formats/ adapters/   other agents: _importing.py, _recording.py, _replies.py, _reply_parts.py
+    formats.py _formats/ adapters/   other agents: _importing.py, _recording.py, _replies.py
     _reports/ _search/ _derived.py   figures, audits and search: what follows a store (_follower.py); _whole_file.py
 """
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import logging
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
-from foldlog._older_summaries import warn_of_older_summaries
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -33,6 +33,7 @@ from foldlog.eventstore import (
     Retraction,
     VersionConflict,
     prepare_append,
+    summary_id,
 )
 from foldlog.eventstore.arguments import whole
 from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
     from foldlog.projections import Lifetimes
 
 T = TypeVar("T")
+
+_log = logging.getLogger("foldlog")
+_warned_of_summaries = False
+"""Whether this process was warned of an older summary already."""
 
 ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
 Appended: TypeAlias = "Event | Mapping[str, Any] | Condensation | Iterable[Event | Mapping[str, Any]]"
@@ -182,7 +187,7 @@ class History:
     def _checked(self, recorded: tuple[Recorded, ...]) -> tuple[Recorded, ...]:
         for one in recorded:
             if isinstance(one.event, CondensationAction):
-                warn_of_older_summaries(self.id, recorded, self.view())
+                _warn_of_older_summaries(self.id, recorded, self.view())
                 break
         return recorded
 
@@ -551,6 +556,24 @@ def _of_chat(message: Mapping[str, Any]) -> tuple[Event, ...]:
     if not (events := from_openai(message)):
         raise InvalidEvent("a message has neither a text nor a tool call; nothing was appended")
     return events
+
+
+def _warn_of_older_summaries(conversation: str, recorded: Sequence[Recorded], view: View) -> None:
+    """Log a warning, once in a process, where a condensation has a summary and the View still shows an older one."""
+    global _warned_of_summaries
+    newest = max(one.id for one in recorded if isinstance(one.event, CondensationAction))
+    standing = [event.id for event in view if isinstance(event, CondensationSummary)]
+    older = [summary for summary in standing if summary != summary_id(newest)]
+    if _warned_of_summaries or summary_id(newest) not in standing or not older:
+        return
+    _warned_of_summaries = True
+    _log.warning(
+        "conversation %r: condensation %d has a summary, and the View still shows the older summary %d; to "
+        "replace it, name its id in forgotten_event_ids (docs/COMING_FROM_OPENHANDS.md)",
+        conversation,
+        newest,
+        older[-1],
+    )
 
 
 def _user() -> str:

@@ -7,19 +7,9 @@ as a reasoning item or a search by the provider, are annotations, so that no par
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from foldlog._reply_parts import (
-    Part,
-    blocks_of,
-    content_of,
-    dicts_of,
-    joined_contents,
-    not_a_reply,
-    plain,
-    text_or_none,
-)
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -32,6 +22,8 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
+
+Part = dict[str, Any]
 
 _REQUEST_TOOL = "request_condensation"
 _THINKING = ("thinking", "redacted_thinking")
@@ -58,7 +50,7 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     Empty for a reply without text and calls. Raises ``InvalidArgument`` for other objects, such as a stream: collect
     its chunks first.
     """
-    return tuple(_events(plain(message_or_response)))
+    return tuple(_events(_plain(message_or_response)))
 
 
 def events_of_reply(conversation: str, reply: Any) -> tuple[Event, ...]:
@@ -84,11 +76,11 @@ def _events(value: Any) -> Iterator[Event]:
     if isinstance(value, list):
         yield from _several(value)
     elif not isinstance(value, dict):
-        raise not_a_reply(value)
+        raise _not_a_reply(value)
     elif "choices" in value:
         yield from _completion(value)
     elif isinstance(value.get("output"), list):
-        yield from _response(value["output"], text_or_none(value.get("id")), _account(value, value.get("status")))
+        yield from _response(value["output"], _text_or_none(value.get("id")), _account(value, value.get("status")))
     elif "tool_calls" in value and "latency_s" in value:
         yield from _own_reply(value)
     elif _is_of_anthropic(value):
@@ -99,7 +91,7 @@ def _events(value: Any) -> Iterator[Event]:
         yield from _response([value], None, {})
     else:
         keys = ", ".join(sorted(map(str, value))) or "no keys"
-        raise not_a_reply(value, f"an object with {keys}")
+        raise _not_a_reply(value, f"an object with {keys}")
 
 
 def _several(values: list[Any]) -> Iterator[Event]:
@@ -137,7 +129,9 @@ def _completion(completion: Part) -> Iterator[Event]:
     message = choices[0].get("message") if isinstance(choices[0], dict) else None
     if not isinstance(message, dict):
         raise InvalidArgument("this is a chunk of a stream; collect the chunks into one completion, then give that")
-    yield from _chat(message, text_or_none(completion.get("id")), _account(completion, choices[0].get("finish_reason")))
+    yield from _chat(
+        message, _text_or_none(completion.get("id")), _account(completion, choices[0].get("finish_reason"))
+    )
 
 
 def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
@@ -146,14 +140,14 @@ def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Itera
         raise InvalidArgument(
             f"the content of a {message['role']} message is {given!r}; give a text or a list of parts"
         )
-    content = content_of(given)
+    content = _content_of(given)
     match message.get("role"):
         case "assistant":
             yield from _assistant(message, content, response_id, meta)
         case "system" | "developer":
             yield SystemMessage(content=content, meta=meta)
         case "tool" | "function":
-            call_id, tool = text_or_none(message.get("tool_call_id")), text_or_none(message.get("name"))
+            call_id, tool = _text_or_none(message.get("tool_call_id")), _text_or_none(message.get("name"))
             yield Observation(content=content, call_id=call_id, tool=tool or "", meta=meta)
         case "user":
             yield Message(source="user", content=content, meta=meta)
@@ -163,15 +157,15 @@ def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Itera
 
 def _assistant(message: Part, content: Content, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
     called = []
-    for call in dicts_of(message.get("tool_calls")):
+    for call in _dicts_of(message.get("tool_calls")):
         function = call.get("function") or call.get("custom") or {}
         called.append(_Call(function.get("name"), function.get("arguments", function.get("input")), call.get("id")))
     if not called and isinstance(function := message.get("function_call"), dict):
         called.append(_Call(function.get("name"), function.get("arguments"), None))
     if not content:
         spoken = (message.get("audio") or {}).get("transcript")
-        content = text_or_none(message.get("refusal")) or text_or_none(spoken) or ""
-    thinking = tuple(dicts_of(message.get("thinking_blocks")))
+        content = _text_or_none(message.get("refusal")) or _text_or_none(spoken) or ""
+    thinking = tuple(_dicts_of(message.get("thinking_blocks")))
     if reasoning := None if thinking else message.get("reasoning_content") or message.get("reasoning"):
         yield Annotation(name="reasoning", data=reasoning)
     if rest := {key: value for key, value in message.items() if key not in _FIELDS_OF_A_MESSAGE and value}:
@@ -196,14 +190,16 @@ def _response(items: Sequence[Part], response_id: str | None, meta: dict[str, An
         if kind in _CALL_ITEMS:
             called.append(_Call(item.get("name"), item.get(_CALL_ITEMS[kind]), item.get("call_id")))
         elif kind in _RESULT_ITEMS:
-            later.append(Observation(call_id=text_or_none(item.get("call_id")), content=content_of(item.get("output"))))
+            later.append(
+                Observation(call_id=_text_or_none(item.get("call_id")), content=_content_of(item.get("output")))
+            )
         elif "role" not in item:
-            yield Annotation(name=text_or_none(kind) or "reply", data=item)
+            yield Annotation(name=_text_or_none(kind) or "reply", data=item)
         elif item.get("role") == "assistant":
-            texts.append(content_of(item.get("content")))
+            texts.append(_content_of(item.get("content")))
         else:
             later += _chat(item, None, {})
-    yield from _said(joined_contents(texts), called, (), response_id, meta)
+    yield from _said(_joined_contents(texts), called, (), response_id, meta)
     yield from later
 
 
@@ -211,29 +207,29 @@ def _response(items: Sequence[Part], response_id: str | None, meta: dict[str, An
 
 
 def _is_of_anthropic(message: Part) -> bool:
-    kinds = {block.get("type") for block in dicts_of(message.get("content"))}
+    kinds = {block.get("type") for block in _dicts_of(message.get("content"))}
     return "role" in message and ("stop_reason" in message or not kinds.isdisjoint(_BLOCKS_OF_ANTHROPIC))
 
 
 def _anthropic(message: Part) -> Iterator[Event]:
     meta = _account(message, message.get("stop_reason"))
-    blocks = blocks_of(message.get("content"))
+    blocks = _blocks_of(message.get("content"))
     said = [block for block in blocks if block.get("type") in ("text", "image")]
     if message["role"] != "assistant":
         for block in blocks:
             if block.get("type") == "tool_result":
-                content, failed = content_of(block.get("content")), bool(block.get("is_error"))
-                yield Observation(call_id=text_or_none(block.get("tool_use_id")), content=content, is_error=failed)
+                content, failed = _content_of(block.get("content")), bool(block.get("is_error"))
+                yield Observation(call_id=_text_or_none(block.get("tool_use_id")), content=content, is_error=failed)
         if said:
-            yield Message(source="user", content=content_of(said), meta=meta)
+            yield Message(source="user", content=_content_of(said), meta=meta)
         return
     called = [_Call(block.get("name"), block.get("input"), block.get("id")) for block in _of(blocks, "tool_use")]
     thinking = tuple(_of(blocks, *_THINKING))
     known = ("text", "image", "tool_use", *_THINKING)
     for block in blocks:
         if block.get("type") not in known:
-            yield Annotation(name=text_or_none(block.get("type")) or "reply", data=block)
-    yield from _said(content_of(said), called, thinking, text_or_none(message.get("id")), meta)
+            yield Annotation(name=_text_or_none(block.get("type")) or "reply", data=block)
+    yield from _said(_content_of(said), called, thinking, _text_or_none(message.get("id")), meta)
 
 
 def _of(blocks: Iterable[Part], *kinds: str) -> list[Part]:
@@ -262,9 +258,9 @@ def _said(
         together = response_id or f"response-{actions[0].id}"
         for place, call in enumerate(actions):
             yield Action(
-                tool=text_or_none(call.tool) or "",
+                tool=_text_or_none(call.tool) or "",
                 arguments=_arguments(call.arguments),
-                call_id=text_or_none(call.id),
+                call_id=_text_or_none(call.id),
                 response_id=together,
                 thought="" if place else content,
                 thinking=() if place else thinking,
@@ -301,5 +297,88 @@ def _account(reply: Part, finish_reason: Any) -> dict[str, Any]:
     """Return model, finish reason and usage of a reply, as far as it tells them."""
     usage = reply.get("usage")
     counts = {key: count for key, count in usage.items() if type(count) is int} if isinstance(usage, dict) else {}
-    told = {"model": text_or_none(reply.get("model")), "finish_reason": text_or_none(finish_reason), "usage": counts}
+    told = {"model": _text_or_none(reply.get("model")), "finish_reason": _text_or_none(finish_reason), "usage": counts}
     return {key: value for key, value in told.items() if value}
+
+
+# --- values of SDKs ---
+
+
+def _content_of(value: Any) -> Content:
+    """Return a text, or parts in the shape of OpenAI's chat; a single text part becomes a text."""
+    if not isinstance(value, list):
+        return value if isinstance(value, str) else ""
+    parts = [_part(part) for part in _blocks_of(value)]
+    if len(parts) == 1 and parts[0].get("type") == "text":
+        return _text_or_none(parts[0].get("text")) or ""
+    return tuple(parts)
+
+
+def _part(part: Part) -> Part:
+    match part.get("type"):
+        case "input_text" | "output_text" | "text":
+            kept = {key: part[key] for key in ("cache_control",) if part.get(key)}
+            return {"type": "text", "text": _text_or_none(part.get("text")) or "", **kept}
+        case "refusal":
+            return {"type": "text", "text": _text_or_none(part.get("refusal")) or ""}
+        case "input_image" if isinstance(part.get("image_url"), str):
+            return {"type": "image_url", "image_url": {"url": part["image_url"]}}
+        case "image" if isinstance(source := part.get("source"), dict):
+            url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
+            return {"type": "image_url", "image_url": {"url": url}}
+    return part
+
+
+def _joined_contents(contents: Sequence[Content]) -> Content:
+    if all(isinstance(content, str) for content in contents):
+        return "\n\n".join(str(content) for content in contents if content)
+    parts: list[Part] = []
+    for content in contents:
+        parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return tuple(parts)
+
+
+def _blocks_of(content: Any) -> list[Part]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [
+        part if isinstance(part, dict) else {"type": "text", "text": str(part)}
+        for part in (content if isinstance(content, list) else ())
+    ]
+
+
+def _dicts_of(values: Any) -> list[Part]:
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+
+
+def _text_or_none(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as dicts, lists, texts and numbers. None in the objects of SDKs is left out.
+
+    Raises ``InvalidArgument`` for an object that holds no data, such as a stream.
+    """
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return [_plain(each) for each in value]
+    dump: Callable[..., Any] | None = getattr(value, "model_dump", None)
+    if callable(dump):
+        return _plain(dump(mode="json", warnings=False, exclude_none=True))
+    fields = getattr(value, "__dataclass_fields__", None) or getattr(value, "__dict__", None)
+    if not fields or isinstance(value, type | Iterator) or hasattr(value, "__aiter__"):
+        raise _not_a_reply(value)
+    return {name: _plain(getattr(value, name)) for name in fields if not name.startswith("_")}
+
+
+def _not_a_reply(value: object, found: str = "") -> InvalidArgument:
+    """Return the error for an object that is not the reply of a model."""
+    found = found or f"an object of type {type(value).__name__}"
+    return InvalidArgument(
+        f"{found} is not the reply of a model; give a chat completion or one of its messages, a response of OpenAI or "
+        f"its items, or an Anthropic message; of a stream, collect the chunks first"
+    )

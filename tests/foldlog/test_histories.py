@@ -133,7 +133,7 @@ def test_the_module_has_no_other_names():
 
 
 def test_an_older_summary_that_is_left_standing_is_warned_of_once(monkeypatch, caplog):
-    monkeypatch.setattr("foldlog._older_summaries._warned", False)
+    monkeypatch.setattr("foldlog._history._warned_of_summaries", False)
     with foldlog.open("memory:") as histories:
         history = histories["c1"]
         history.append([Message(source="user", content=word) for word in "abcdefg"])
