@@ -6,6 +6,7 @@ texts in ISO 8601. ``docs/json-schema.json`` is made of these classes by ``scrip
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import msgspec
@@ -49,6 +50,13 @@ class ConversationDocument(Document, frozen=True, kw_only=True):
     condensations: int | UnsetType | None = UNSET
     problem: str | UnsetType | None = UNSET
     needs_key: bool | UnsetType = UNSET
+
+
+class ListDocument(Document, frozen=True, kw_only=True):
+    """``foldlog list``."""
+
+    db: str
+    conversations: tuple[ConversationDocument, ...]
 
 
 class ServedConversationDocument(ConversationDocument, frozen=True, kw_only=True):
@@ -95,6 +103,13 @@ class HeadDocument(Document, frozen=True, kw_only=True):
     version: int
     head: str
     generation: int | UnsetType = UNSET
+
+
+class HeadsDocument(Document, frozen=True, kw_only=True):
+    """``foldlog verify --print-heads``, of the store with this uuid."""
+
+    store: str
+    heads: tuple[HeadDocument, ...]
 
 
 class AttributesDocument(Document, frozen=True, kw_only=True):
@@ -195,8 +210,8 @@ class SummaryDocument(Document, frozen=True, kw_only=True):
     """A summary in a View. ``position`` is its index there."""
 
     event: int
-    text: str
     position: int | UnsetType = UNSET
+    text: str
 
 
 class RequestDocument(Document, frozen=True, kw_only=True):
@@ -505,6 +520,38 @@ class ShownDocument(Document, frozen=True, kw_only=True):
     borders: tuple[BorderDocument, ...] | UnsetType = UNSET
 
 
+class LogDocument(Document, frozen=True, kw_only=True):
+    """``foldlog log``: events as they are stored, and what cannot be read of them."""
+
+    conversation: str
+    version: int
+    borders: tuple[BorderDocument, ...] | UnsetType = UNSET
+    events: tuple[dict[str, Any], ...]
+    findings: tuple[str, ...] = ()
+
+
+class ViewDocument(Document, frozen=True, kw_only=True):
+    """``foldlog view``: the ids of the View, and its events, each with the ``role`` of its message."""
+
+    conversation: str
+    version: int
+    ids: tuple[int, ...]
+    unhandled_condensation_request: bool
+    summaries: tuple[SummaryDocument, ...]
+    borders: tuple[BorderDocument, ...] | UnsetType = UNSET
+    events: tuple[dict[str, Any], ...]
+
+
+class RecordsDocument(Document, frozen=True, kw_only=True):
+    """``foldlog export``: the records, as their source wrote them."""
+
+    conversation: str
+    format: str
+    records: tuple[Any, ...]
+    findings: tuple[str, ...] = ()
+    notes: tuple[str, ...] | UnsetType = UNSET
+
+
 class HolderDocument(Document, frozen=True, kw_only=True):
     """The transaction of a PostgreSQL server that holds followers back."""
 
@@ -549,6 +596,38 @@ class LossDocument(Document, frozen=True, kw_only=True):
     first: int
     last: int
     problem: str
+
+
+class VerdictDocument(Document, frozen=True, kw_only=True):
+    """A conversation that was verified. ``status`` is sound, damaged, unchecked (a key is not given) or erased."""
+
+    conversation: str | None
+    version: int
+    head: str | None
+    status: str
+    findings: tuple[LossDocument, ...]
+    generation: int | UnsetType = UNSET
+    erased_at: str | UnsetType = UNSET
+    erased_reason: str | UnsetType | None = UNSET
+
+
+class CheckedDocument(Document, frozen=True, kw_only=True):
+    """How much was verified."""
+
+    conversations: int
+    events: int
+    erased: int
+
+
+class VerifiedDocument(Document, frozen=True, kw_only=True):
+    """``foldlog verify``. ``database`` are the findings that belong to no conversation."""
+
+    db: str
+    conversations: tuple[VerdictDocument, ...]
+    checked: CheckedDocument
+    unchecked: int
+    database: tuple[str, ...]
+    sound: bool
 
 
 class SalvagedDocument(Document, frozen=True, kw_only=True):
@@ -661,6 +740,11 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     days: dict[str, int]
     view_tokens: tuple[int, ...]
     findings: tuple[str, ...]
+
+
+def streamed(items: Iterable[Any]) -> Any:
+    """Return the value of a field of any length, for ``terminal.emit_list``."""
+    return iter(items)
 
 
 def schema() -> dict[str, Any]:

@@ -290,39 +290,42 @@ def emit(document: Document) -> None:
     sys.stdout.write(f"{well_formed(json_text(_plain(document), indent=2))}\n")
 
 
-def _plain(document: Any) -> Any:
-    """Return a document as maps and lists."""
-    if not hasattr(document, "__struct_fields__"):
-        return document
+def _plain(value: Any) -> Any:
+    """Return a value of a document as maps and lists."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if not hasattr(value, "__struct_fields__"):
+        return value
     from msgspec import to_builtins
 
-    return to_builtins(document)
+    return to_builtins(value)
 
 
-def emit_list(
-    head: Mapping[str, Any],
-    name: str,
-    items: Iterable[Any],
-    tail: Callable[[], Mapping[str, Any]] = dict,
-    *,
-    exact: bool = False,
-) -> None:
-    """Write the one document: ``head``, a list of any length under ``name`` whose items are written as they are read,
-    and the fields of ``tail``, which is called after them. Nothing is written if the first item cannot be read.
+def emit_list(document: Document, tail: Callable[[], Mapping[str, Any]] = dict, *, exact: bool = False) -> None:
+    """Write the one document, of which one field is ``streamed``: its items are written as they are read. ``tail``
+    returns fields after it, and is called when they were read. Nothing is written if the first item cannot be read.
     ``exact``: with lone surrogates, for a document that foldlog reads again.
     """
-    ahead = iter(items)
+    from msgspec import UNSET
+    from msgspec.structs import asdict, replace
+
+    fields = asdict(document)
+    name = next(name for name, value in fields.items() if isinstance(value, Iterator))
+    place, ahead = list(fields).index(name), fields[name]
     first = list(islice(ahead, 1))
 
     def write(text: str) -> None:
         sys.stdout.write(text if exact else well_formed(text))
 
-    write("{" + "".join(f"{json_text(key)}: {json_text(value)}, " for key, value in head.items()))
+    def told(each: str, value: Any) -> str:
+        return f"{json_text(each)}: {json_text(_plain(value))}"
+
+    write("{" + "".join(f"{told(*each)}, " for each in list(fields.items())[:place] if each[1] is not UNSET))
     write(f"{json_text(name)}: [")
     for number, item in enumerate(chain(first, ahead)):
         write(",\n" if number else "\n")
         write(json_text(_plain(item)))
     write("\n]")
-    for key, value in tail().items():
-        write(f", {json_text(key)}: {json_text(value)}")
+    for each in list(asdict(replace(document, **tail())).items())[place + 1 :]:
+        write(f", {told(*each)}" if each[1] is not UNSET else "")
     write("}\n")

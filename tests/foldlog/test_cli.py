@@ -46,7 +46,7 @@ def test_view_says_what_the_model_is_shown(foldlog, five_messages):
         "version": 6,
         "ids": [0, -7, 4],
         "unhandled_condensation_request": False,
-        "summaries": [{"id": -7, "position": 1, "text": "three messages"}],
+        "summaries": [{"event": -7, "position": 1, "text": "three messages"}],
     }
 
 

@@ -14,7 +14,7 @@ from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Force, completed, output_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._documents import ExportedDocument
+from foldlog._documents import ExportedDocument, RecordsDocument, streamed
 from foldlog._formats.conversion import format_of_history
 from foldlog._histories import Histories
 from foldlog._whole_file import whole_file
@@ -61,30 +61,33 @@ def run(
             records = Histories(store)[conversation].export(chosen, notes=notes.append)
         except UnknownFormat as error:
             raise Refused(str(error)) from error
-        head = {"conversation": conversation, "format": chosen}
         findings: list[str] = []
         if output is not None:
             with whole_file(output) as file:
                 number = _write(file, records)
             if as_json:
                 noted = tuple(notes) or UNSET
-                terminal.emit(ExportedDocument(**head, file=str(output), records=number, notes=noted))
+                terminal.emit(
+                    ExportedDocument(
+                        conversation=conversation, format=chosen, file=str(output), records=number, notes=noted
+                    )
+                )
             else:
                 told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
                 terminal.console().print(terminal.printable(told, one_line=True), soft_wrap=True)
         elif as_json:
-            readable = _readable(records, findings)
-            terminal.emit_list(head, "records", readable, lambda: {"findings": findings, **_noted(notes)}, exact=True)
+            document = RecordsDocument(
+                conversation=conversation, format=chosen, records=streamed(_readable(records, findings))
+            )
+            terminal.emit_list(
+                document, lambda: {"findings": tuple(findings), "notes": tuple(notes) or UNSET}, exact=True
+            )
         else:
             _to_stdout(records)
     for finding in findings:
         terminal.warn(finding)
     for note in notes:
         terminal.note(note)
-
-
-def _noted(notes: list[str]) -> dict[str, list[str]]:
-    return {"notes": notes} if notes else {}
 
 
 def _readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:

@@ -121,7 +121,9 @@ def run(
         with terminal.working("reading conversations") if sort == "activity" else nullcontext():
             lines = _chosen(rows, describe, sort, limit, reverse=reverse)
         if as_json:
-            terminal.emit_list({"db": db}, "conversations", map(_document, lines))
+            from foldlog._documents import ListDocument, streamed
+
+            terminal.emit_list(ListDocument(db=db, conversations=streamed(map(_document, lines))))
         elif page := list(islice(lines, _PAGE)):
             if sort == "id" and not reverse and len(page) < _PAGE:
                 page = _as_tree(page)

@@ -19,6 +19,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.selection import Kinds, NoNotes, Selection, Since, Until, selection
 from foldlog._cli.stores import open_existing, resolved
+from foldlog._documents import LogDocument, streamed
 from foldlog._kinds import label
 from foldlog._reports.unreadable import sound
 from foldlog._words.event_json import event_document
@@ -70,9 +71,11 @@ def run(
         if follow:
             events = chain(events, reading.coming(stop))
         if as_json:
-            head = {"conversation": conversation, "version": reading.version, **borders_document(borders)}
-            documents = (event_document(event, recorded_at) for recorded_at, event in events)
-            terminal.emit_list(head, "events", documents, lambda: {"findings": reading.findings})
+            documents = streamed(event_document(event, recorded_at) for recorded_at, event in events)
+            document = LogDocument(
+                conversation=conversation, version=reading.version, **borders_document(borders), events=documents
+            )
+            terminal.emit_list(document, lambda: {"findings": tuple(reading.findings)})
         else:
             with paged(enabled=not follow), suppress(*([KeyboardInterrupt] if follow else [])):
                 _show(events, Borders(borders, start), lambda: reading.end(stop), full=full)

@@ -15,6 +15,7 @@ from foldlog._cli.events import LABEL_COLUMNS, STYLES, summary_at, summary_text
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
+from foldlog._documents import SummaryDocument, ViewDocument, streamed
 from foldlog._kinds import label
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import events_and_summaries, gist
@@ -57,9 +58,8 @@ def run(
         borders = _until(lineage, view.version)
         if as_json:
             last = view.events if tail is None else view.tail(tail)
-            head = {**_head(conversation, view), **borders_document(borders)}
             documents = _event_documents(view, len(last), _recorded(store, conversation, last))
-            terminal.emit_list(head, "events", documents)
+            terminal.emit_list(_document(conversation, view, borders, documents))
         else:
             asked = "; a condensation is asked for" if view.unhandled_condensation_request else ""
             title = f"{name} at version {view.version:,}: the model is shown {_amount(view.events)}{asked}"
@@ -70,19 +70,20 @@ def _until(borders: Sequence[Border], version: int) -> list[Border]:
     return [border for border in borders if border.version <= version]
 
 
-def _head(conversation: str, view: View) -> dict[str, Any]:
-    """Return the View for programs, without its events."""
-    return {
-        "conversation": conversation,
-        "version": view.version,
-        "ids": [event.id for event in view],
-        "unhandled_condensation_request": view.unhandled_condensation_request,
-        "summaries": [
-            {"id": event.id, "position": position, "text": event.content}
+def _document(conversation: str, view: View, borders: list[Border], events: Iterator[dict[str, Any]]) -> ViewDocument:
+    return ViewDocument(
+        conversation=conversation,
+        version=view.version,
+        ids=tuple(event.id for event in view),
+        unhandled_condensation_request=view.unhandled_condensation_request,
+        summaries=tuple(
+            SummaryDocument(event=event.id, position=position, text=event.content)
             for position, event in enumerate(view)
             if isinstance(event, CondensationSummary)
-        ],
-    }
+        ),
+        **borders_document(borders),
+        events=streamed(events),
+    )
 
 
 def _recorded(store: Store, conversation: str, events: Sequence[Event]) -> dict[int, datetime]:

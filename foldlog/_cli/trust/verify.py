@@ -15,7 +15,15 @@ from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, listed, open_existing, resolved
-from foldlog._documents import HeadDocument
+from foldlog._documents import (
+    CheckedDocument,
+    HeadDocument,
+    HeadsDocument,
+    LossDocument,
+    VerdictDocument,
+    VerifiedDocument,
+    streamed,
+)
 from foldlog._maintenance import Maintenance, Published, Verdict
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationRow, from_microseconds
@@ -53,7 +61,8 @@ def run(
         checked = (each for name in dict.fromkeys(names) or (None,) for each in care.verify(name, published))
         verdicts = found.counted(checked, lambda events: bars.advance(bar, events))
         if as_json:
-            terminal.emit_list({"db": db}, "conversations", map(_document, verdicts), found.summary)
+            document = VerifiedDocument(db=db, conversations=streamed(map(_document, verdicts)), **found.summary())
+            terminal.emit_list(document, found.summary)
         else:
             for verdict in verdicts:
                 _show_erased(verdict)
@@ -72,7 +81,8 @@ def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> 
     with open_existing(db) as store:
         rows = (store.conversation(resolved(store, name)) for name in conversations) if conversations else listed(store)
         if as_json:
-            terminal.emit_list({"store": store.database.uuid}, "heads", map(_head, rows), exact=True)
+            heads = HeadsDocument(store=store.database.uuid, heads=streamed(map(_head, rows)))
+            terminal.emit_list(heads, exact=True)
         else:
             for row in rows:
                 line = f"{row.head}  {row.version}  {terminal.printable(row.id, one_line=True)}"
@@ -112,9 +122,9 @@ class _Found:
 
     def summary(self) -> dict[str, Any]:
         return {
-            "checked": {"conversations": self.conversations, "events": self.events, "erased": self.erased},
+            "checked": CheckedDocument.of(self),
             "unchecked": self.unchecked,
-            "database": [finding for name, finding in self.findings if name is None],
+            "database": tuple(finding for name, finding in self.findings if name is None),
             "sound": not self.findings,
         }
 
@@ -127,20 +137,18 @@ def _status(verdict: Verdict) -> str:
     return "sound" if verdict.erasure is None else "erased"
 
 
-def _document(verdict: Verdict) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "conversation": verdict.conversation,
-        "version": verdict.version,
-        "head": None if verdict.head is None else verdict.head.hex(),
-        "status": _status(verdict),
-        "findings": [{"first": f.first, "last": f.last, "problem": f.problem} for f in verdict.findings],
-    }
-    if verdict.generation:
-        document["generation"] = verdict.generation
-    if verdict.erasure is not None:
-        document["erased_at"] = from_microseconds(verdict.erasure.erased_at).isoformat()
-        document["erased_reason"] = verdict.erasure.reason
-    return document
+def _document(verdict: Verdict) -> VerdictDocument:
+    erasure = verdict.erasure
+    return VerdictDocument(
+        conversation=verdict.conversation,
+        version=verdict.version,
+        head=None if verdict.head is None else verdict.head.hex(),
+        status=_status(verdict),
+        findings=tuple(map(LossDocument.of, verdict.findings)),
+        generation=verdict.generation or msgspec.UNSET,
+        erased_at=msgspec.UNSET if erasure is None else from_microseconds(erasure.erased_at).isoformat(),
+        erased_reason=msgspec.UNSET if erasure is None else erasure.reason,
+    )
 
 
 def _show_erased(verdict: Verdict) -> None:
