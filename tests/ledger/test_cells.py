@@ -231,7 +231,9 @@ def fill(store: Store) -> None:
 
 @pytest.fixture(params=RECORDERS)
 def open_at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[int], Callable[[], Recorder]]]:
-    """Return for a number how to open the recorder of a store of its own; a store in memory has one recorder."""
+    """Return for a number how to open the recorder of a store of its own. A store in memory has one recorder, and so
+    has one on a server: it is the stores that remember.
+    """
     from foldlog.eventstore.opening import recorder_and_settings
     from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
     from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
@@ -240,17 +242,17 @@ def open_at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable
 
     def of(number: int) -> Callable[[], Recorder]:
         close(opened)
+        if request.param == "sqlite":
+            return lambda: opening(SQLiteRecorder(str(tmp_path / f"{number}.db")))
         if request.param == "memory":
             memory = MemoryRecorder()
             return lambda: memory
-        url = request.getfixturevalue("postgres_url")() if request.param == "postgresql" else ""
+        on_server = opening(recorder_and_settings(request.getfixturevalue("postgres_url")())[0])
+        return lambda: on_server
 
-        def open_one() -> Recorder:
-            path = str(tmp_path / f"{number}.db")
-            opened.append(recorder_and_settings(url)[0] if url else SQLiteRecorder(path))
-            return opened[-1]
-
-        return open_one
+    def opening(recorder: Any) -> Any:
+        opened.append(recorder)
+        return recorder
 
     yield of
     close(opened)
