@@ -6,14 +6,19 @@ which. Of those that take several transactions, what is left is asked for, and m
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import foldlog.eventstore as es
 from foldlog import History
+from foldlog._appends import PendingAppend, append_all
+from foldlog._threads import ThreadPool
+from foldlog.aio import AsyncHistories
 from foldlog.condensers import Condensation, NoCondensationAvailable
 from foldlog.eventstore.opening import restore_store
 from tests.simulation import checks, model, plain
@@ -345,6 +350,63 @@ class Steps:
         if self.both(process, "append", product, told, self.recorded, name=name) is not None:
             self.hold(process, name, history)
         self.look(rng, process, name)
+
+    def together(self, rng: random.Random, site: Site, process: Process) -> None:
+        """Make appends that share transactions, as those of many tasks do."""
+        pending, told = [], []
+        for _ in range(rng.randrange(2, 5)):
+            name = self.name(rng, site, living=False)
+            found = site.model.living.get(name)
+            version = 0 if found is None else found.version
+            options: dict[str, Any] = {}
+            if rng.random() < 0.4:
+                options["expected"] = version + rng.choice((0, 0, 1))
+            if rng.random() < 0.3:
+                options["key"] = f"k{rng.randrange(3)}"
+            events = self.turn(rng, None, version)
+            self.tell(f"  {name} {options} {[_brief(each) for each in events]}")
+            given = {"idempotency_key": options.get("key")}
+            if "expected" in options:
+                given["expected_version"] = options["expected"]
+            pending.append(PendingAppend(process.histories[name], [built(each) for each in events], **given))
+            told.append(partial(site.model.append, name, events, self.world.at, **options))
+        for outcome, tell in zip(append_all(process.store, pending), told, strict=True):
+            error = None if outcome.error is None else type(outcome.error).__name__
+            self._agree("together", outcome.value, error, tell, self.recorded)
+        self.look(rng, process, self.name(rng, site, living=False))
+
+    def wait(self, rng: random.Random, site: Site, process: Process) -> None:
+        """Append and read in a loop of asyncio; the append may be cancelled."""
+        found = self.growing(rng, site)
+        if found is None:
+            return
+        name, cancelled = found.name, rng.choice((-1, -1, 0, 1, 2))
+        events = self.turn(rng, found, found.version)
+
+        async def in_a_loop() -> tuple[Any, list[Any], Any]:
+            face = AsyncHistories(process.histories, ThreadPool("simulation", 1))
+            try:
+                appending = asyncio.ensure_future(face[name].append([built(each) for each in events]))
+                for _ in range(cancelled):
+                    await asyncio.sleep(0)
+                if cancelled >= 0:
+                    appending.cancel()
+                try:
+                    got = await appending
+                except asyncio.CancelledError as error:
+                    outcome = getattr(error, "outcome", None)
+                    got = None if outcome is None else outcome.unwrap()
+                return got, [event.id async for event in face[name].events()], await face[name].view()
+            finally:
+                for pool in {face.stepping, face.appending, face.pool}:
+                    pool.close()
+
+        self.tell(f"  {name} {[_brief(each) for each in events]}, cancelled at {cancelled}")
+        got, ids, view = asyncio.run(in_a_loop())
+        if got is not None:
+            self.recorded(got, site.model.append(name, events, self.world.at))
+        same("events in a loop", ids, list(range(found.version)), name)
+        same("View in a loop", [event.id for event in view], list(found.shown().ids), name)
 
     def recorded(self, got: Any, want: Sequence[model.Event]) -> None:
         same("recorded", [said(each.event) for each in got], [expected(each) for each in want])
@@ -1058,10 +1120,11 @@ def _is_gone(store: model.Store, name: str, each: model.Conversation) -> bool:
 
 
 WEIGHTS = {
-    "append": 34, "forget": 8, "request": 2, "retract": 3, "pop": 2, "document": 5, "attributes": 4, "create": 3,
-    "step": 3, "interrupt": 2, "fork": 6, "redact": 4, "erase": 3, "ingest": 4, "copy": 0.7, "back_up": 0.7,
-    "restore": 0.7, "lose_power": 0.5, "rekey": 0.4, "vacuum": 0.5, "rebuild": 0.5, "search": 1, "recent": 2,
-    "follow": 2, "audit": 1, "serve": 0.3, "report": 0.1, "verify": 0.5, "read": 2, "reopen": 2, "jump": 2,
+    "append": 34, "together": 2, "wait": 0.2, "forget": 8, "request": 2, "retract": 3, "pop": 2, "document": 5,
+    "attributes": 4, "create": 3, "step": 3, "interrupt": 2, "fork": 6, "redact": 4, "erase": 3, "ingest": 4,
+    "copy": 0.7, "back_up": 0.7, "restore": 0.7, "lose_power": 0.5, "rekey": 0.4, "vacuum": 0.5, "rebuild": 0.5,
+    "search": 1, "recent": 2, "follow": 2, "audit": 1, "serve": 0.3, "report": 0.1, "verify": 0.5, "read": 2,
+    "reopen": 2, "jump": 2,
 }  # fmt: skip
 _FAULTY = {
     *("append", "forget", "request", "retract", "pop", "document", "attributes", "create", "step", "interrupt"),
