@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from claude_agent_sdk import (
     SessionKey,
@@ -30,7 +30,7 @@ from foldlog._formats.json_text import UnreadableJson, parse_object
 from foldlog._formats.live import Encoder
 from foldlog._history import History
 from foldlog.adapters._without_sdk.names import quoted, unquoted
-from foldlog.adapters._without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
+from foldlog.adapters._without_sdk.opening import HistoriesGiven, OpenHistories, append_or_begin
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
@@ -50,6 +50,14 @@ _TOGETHER = 1_000
 """The number of lines that are imported in one transaction."""
 _SESSION = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 """The name that Claude Code gives the file of a session."""
+
+
+class ImportedSessions(NamedTuple):
+    """The outcome of an import: sessions found, new entries, and lines that were left out."""
+
+    sessions: int
+    items: int
+    findings: tuple[str, ...]
 
 
 class FoldlogSessionStore(OpenHistories):

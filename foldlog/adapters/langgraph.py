@@ -2,7 +2,7 @@
 
     with FoldlogSaver("sqlite:///history.db") as saver:
         graph = builder.compile(checkpointer=saver)
-        import_checkpoints("checkpoints.sqlite", saver)         # the file of a SqliteSaver, or any open saver
+        saver.copy_from(other)          # the threads of any open saver, such as a SqliteSaver
 
 The messages of a thread are a conversation of the format ``langchain``: ``saver.history(config)``. The other parts of a
 checkpoint are its documents: ``checkpoint``, with small values of channels, and ``channel:NAME`` for each other
@@ -13,12 +13,11 @@ earlier checkpoint begin a fork.
 from __future__ import annotations
 
 import copy
-import os
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict, messages_from_dict
@@ -31,12 +30,9 @@ from foldlog._history import History
 from foldlog.adapters._without_sdk.channels import ChannelValues, is_json, next_version, pending_writes
 from foldlog.adapters._without_sdk.checkpoint_branches import Checkpoint
 from foldlog.adapters._without_sdk.checkpoint_reading import WholeCheckpoint
-from foldlog.adapters._without_sdk.graph_import import ImportedCheckpoints, add_missing, checkpoints_in, checkpoints_of
 from foldlog.adapters._without_sdk.graph_threads import GraphThreads, config_of
 from foldlog.adapters._without_sdk.model_input import model_input
 from foldlog.adapters._without_sdk.opening import HistoriesGiven, WithHistories, in_thread
-
-__all__ = ["FoldlogSaver", "ImportedCheckpoints", "import_checkpoints"]
 
 _PAGE = 20
 _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
@@ -126,11 +122,13 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Add writes of a task to a checkpoint, which may be put later. Durability: on disk when it returns."""
-        rows = [[base.WRITES_IDX_MAP.get(name, place), name, value] for place, (name, value) in enumerate(writes)]
-        self.put_rows(config, task_id, task_path, rows)
+        rows = [(base.WRITES_IDX_MAP.get(name, place), name, value) for place, (name, value) in enumerate(writes)]
+        self._put_rows(config, task_id, task_path, rows)
 
-    def put_rows(self, config: RunnableConfig, task_id: str, task_path: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Add writes whose index is known: each is an index, a channel and a value. See ``put_writes``."""
+    def _put_rows(
+        self, config: RunnableConfig, task_id: str, task_path: str, rows: Sequence[tuple[int, str, Any]]
+    ) -> None:
+        """Add writes, each with its index."""
         conf = config["configurable"]
         data = {
             "task": task_id,
@@ -152,6 +150,31 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread to another one, with their writes. Copying again adds only new ones."""
         self.threads.copy_thread(source_thread_id, target_thread_id)
+
+    def copy_from(self, other: base.BaseCheckpointSaver[Any]) -> int:
+        """Copy all threads of another open saver, with their writes. Return the number of new checkpoints.
+
+        Copying again adds only what is new. Cost: all checkpoints.
+        """
+        added = 0
+        for found in sorted(other.list(None), key=lambda each: str(each.checkpoint["id"])):
+            conf, checkpoint_id = found.config["configurable"], found.checkpoint["id"]
+            thread_id, namespace = conf["thread_id"], conf.get("checkpoint_ns", "")
+            thread = self.threads.named(thread_id, namespace)
+            if self.threads.find(thread, checkpoint_id, hidden=True) is None:
+                parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+                config = config_of(thread_id, namespace, parent)
+                self.put(config, found.checkpoint, found.metadata, found.checkpoint["channel_versions"])
+                added += 1
+            notes = self.threads.notes(thread, checkpoint_id) if found.pending_writes else ()
+            known = {(note["task"], place) for note in notes for place, _, _ in note["writes"]}
+            tasks: dict[str, list[tuple[int, str, Any]]] = defaultdict(list)
+            for task, name, value in found.pending_writes or ():
+                tasks[task].append((base.WRITES_IDX_MAP.get(name, len(tasks[task])), name, value))
+            for number, (task, rows) in enumerate(tasks.items()):  # a saver does not tell the paths of tasks
+                if new := [row for row in rows if (task, row[0]) not in known]:
+                    self._put_rows(config_of(thread_id, namespace, checkpoint_id), task, f"{number:08}", new)
+        return added
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Hide all checkpoints but the newest of each namespace, or with the strategy ``delete`` erase threads.
@@ -272,24 +295,6 @@ class _Values(ChannelValues):
     def message(self, record: Mapping[str, Any]) -> BaseMessage:
         message: BaseMessage = self.unpacked(record["typed"]) if "typed" in record else messages_from_dict([record])[0]
         return message
-
-
-def import_checkpoints(
-    source: str | os.PathLike[str] | base.BaseCheckpointSaver[Any],
-    saver: FoldlogSaver,
-    *,
-    serde: SerializerProtocol | None = None,
-) -> ImportedCheckpoints:
-    """Import all threads of ``source``, the path of a ``SqliteSaver``'s file or an open saver. Return what was added.
-
-    A file is opened for reading only, with ``serde``, by default that of ``saver``. The same source again adds only
-    what is new. Raises ``InvalidArgument`` if the file is not that of a ``SqliteSaver``. Cost: all checkpoints.
-    """
-    if isinstance(source, str | os.PathLike):
-        found = checkpoints_in(Path(source), serde or saver.serde)
-    else:
-        found = checkpoints_of(source, base.WRITES_IDX_MAP)
-    return add_missing(found, saver.threads, saver.put, saver.put_rows)
 
 
 def _is_message(value: Any) -> bool:

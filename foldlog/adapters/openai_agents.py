@@ -11,26 +11,19 @@ within a run needs the filter.
 
 from __future__ import annotations
 
-import os
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal
 
-from agents import SessionSettings, TResponseInputItem
+from agents import Session, SessionSettings, TResponseInputItem
 from agents.run import CallModelData, ModelInputData
-from msgspec import structs
 
-from foldlog._formats.json_text import UnreadableJson, parse_object
-from foldlog._histories import Histories
 from foldlog._history import History
-from foldlog.adapters._without_sdk.opening import HistoriesGiven, ImportedSessions, OpenHistories, append_or_begin
+from foldlog.adapters._without_sdk.opening import HistoriesGiven, OpenHistories, append_or_begin
 from foldlog.condensers import Condensation
 from foldlog.eventstore import ConversationErased, ConversationNotFound, Event, Recorded, VersionConflict
-from foldlog.formats import Decoder, Encoder
+from foldlog.formats import Encoder
 from foldlog.projections import View, well_formed
 
 _FORMAT = "openai-responses"
@@ -108,6 +101,21 @@ class FoldlogSession(OpenHistories):
         """Take all items back, or erase them: see ``clear``."""
         await self.histories.pool.run(self._cleared, finish=True)
 
+    async def copy_from(self, other: Session) -> int:
+        """Copy the items of another session, such as a ``SQLiteSession``. Return the number of new ones.
+
+        Copying again adds only new items. Raises ``ValueError`` if the items of this session are not the first ones of
+        the other: it was condensed, or went on by itself.
+        """
+        there, here = await other.get_items(), await self.get_items()
+        if there[: len(here)] != here:
+            raise ValueError(
+                f"session {self.session_id!r} has {len(here)} items, which are not the first of the {len(there)} to "
+                f"copy; nothing was added; copy into another session"
+            )
+        await self.add_items(there[len(here) :])
+        return len(there) - len(here)
+
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the model's input with the condensed items replaced by their summary, for ``RunConfig``.
 
@@ -151,70 +159,6 @@ class FoldlogSession(OpenHistories):
             while view := history.view():
                 with suppress(VersionConflict):  # other writers appended
                     history.retract(0, "the session was cleared", expected_version=view.version)
-
-
-async def import_sessions(
-    path: str | os.PathLike[str], histories: HistoriesGiven, *, messages_table: str = "agent_messages"
-) -> ImportedSessions:
-    """Import the sessions of a file that the SDK's ``SQLiteSession`` keeps, each as the conversation with its id.
-
-    Importing again adds only new items. A session that has different new items in both places is left as it is and is a
-    finding. An item that is not JSON, which the SDK leaves out too, is a finding. ``messages_table`` is that of the
-    ``SQLiteSession``. Raises ``ValueError`` if the file is absent or of another kind. Cost: all items.
-    """
-    async with OpenHistories(histories) as given:
-        faces = given.histories
-        return await faces.pool.run(lambda: _imported(Path(path), faces.sync, messages_table), finish=True)
-
-
-def _imported(path: Path, histories: Histories, table: str) -> ImportedSessions:
-    if not path.is_file():
-        raise ValueError(f"{path} is not a file; give the file of a SQLiteSession")
-    findings: list[str] = []
-    sessions = items = 0
-    name = '"' + table.replace('"', '""') + '"'
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            for (session,) in database.execute(f"SELECT DISTINCT session_id FROM {name} ORDER BY 1").fetchall():
-                query = f"SELECT id, message_data, created_at FROM {name} WHERE session_id = ? ORDER BY id"
-                there = list(_there(database.execute(query, (session,)), session, findings))
-                sessions += 1
-                items += _continued(histories[session], there, findings)
-    except sqlite3.Error as error:
-        raise ValueError(f"{path}: this is not a file of a SQLiteSession: {error}; give another file") from error
-    return ImportedSessions(sessions, items, tuple(findings))
-
-
-def _there(rows: Iterator[Any], session: str, findings: list[str]) -> Iterator[tuple[Any, datetime | None]]:
-    for number, text, created in rows:
-        try:
-            item = parse_object(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text))
-        except UnreadableJson as problem:
-            findings.append(f"session {session!r}, row {number}: {problem}; it was left out")
-            continue
-        try:
-            time = datetime.fromisoformat(created).replace(tzinfo=UTC)  # SQLite's CURRENT_TIMESTAMP
-        except (TypeError, ValueError):
-            time = None
-        yield item, time
-
-
-def _continued(history: History, there: list[tuple[Any, datetime | None]], findings: list[str]) -> int:
-    """Add the items that a history does not have. Return how many."""
-    while True:
-        decoder = Decoder(_FORMAT, history)
-        known = _items([event for event in history.events() if event.origin and event.origin.format == _FORMAT])
-        items = [item for item, _ in there]
-        if known[: len(items)] != items[: len(known)]:
-            findings.append(f"session {history.id!r} has different new items in both places; nothing was added")
-            return 0
-        events = list[Event]()
-        for item, time in there[len(known) :]:
-            events += (structs.replace(event, timestamp=time) for event in decoder.events(item))
-        try:
-            return len(history.append(events, expected_version=decoder.version - len(events))) if events else 0
-        except VersionConflict:
-            continue
 
 
 def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:

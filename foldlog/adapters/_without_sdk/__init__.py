@@ -8,7 +8,7 @@ linked          entries that name the entry before them: a tree of messages (pyd
 shared_state    states that several sessions share (Google ADK)
 checkpoints     checkpoints as versions of conversations (LangGraph): put, hide, copy and erase them;
                 checkpoint_reading finds and reads them, checkpoint_branches are the branches of a thread
-graph_threads   the threads of a graph with their namespaces; graph_import reads those of another saver
+graph_threads   the threads of a graph with their namespaces
 channels        the values of a graph's channels, as JSON and as documents
 record_lists    a list of records that changes from checkpoint to checkpoint, as events
 model_input     the messages for a model, with the summaries of a View in their places

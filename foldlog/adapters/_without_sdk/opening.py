@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import cached_property, partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from foldlog import aio
 from foldlog._histories import Histories
@@ -17,14 +17,6 @@ T = TypeVar("T")
 
 HistoriesGiven = aio.AsyncHistories | Histories | str
 """The argument of an adapter: open histories of either face, or a URL such as ``sqlite:///history.db``."""
-
-
-class ImportedSessions(NamedTuple):
-    """The outcome of an import from an SDK's own store: sessions found, new items, and items left out."""
-
-    sessions: int
-    items: int
-    findings: tuple[str, ...]
 
 
 def append_or_begin(histories: Histories, history: History, append: Callable[[History], T]) -> tuple[History, T]:

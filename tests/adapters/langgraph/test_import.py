@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from foldlog.adapters.langgraph import FoldlogSaver, import_checkpoints
-from foldlog.eventstore import InvalidArgument
+from foldlog.adapters.langgraph import FoldlogSaver
 from tests.adapters.langgraph.scripted import ScriptedModel, agent, steps
 
 THREADS = [{"configurable": {"thread_id": name}} for name in ("one", "tw o/2")]
@@ -56,18 +54,12 @@ def told(saver):
     ]
 
 
-def test_the_file_of_a_sqlite_saver_is_imported_without_loss(tmp_path):
-    path = tmp_path / "checkpoints.sqlite"
-    with SqliteSaver.from_conn_string(str(path)) as theirs, FoldlogSaver("memory:") as ours:
+def test_the_threads_of_a_sqlite_saver_are_copied_without_loss(tmp_path):
+    with SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.sqlite")) as theirs, FoldlogSaver("memory:") as ours:
         run(theirs)
-        added = import_checkpoints(path, ours)
+        assert ours.copy_from(theirs) == len(told(theirs))
         assert told(ours) == told(theirs)
-        assert added.checkpoints == len(told(theirs))
-        assert added.writes == sum(len(row[-1]) for row in told(theirs))
-        newest = ours.get_tuple(THREADS[1])
-        if theirs.conn.execute("SELECT 1 FROM pragma_table_info('writes') WHERE name = 'task_path'").fetchone():
-            assert newest.pending_writes == theirs.get_tuple(THREADS[1]).pending_writes
-        assert import_checkpoints(path, ours) == (0, 0)
+        assert ours.copy_from(theirs) == 0
         graph = agent(ScriptedModel(script=steps(0), prompts=[]), [measure], ours)
         ended = graph.invoke({"messages": [HumanMessage("more")]}, THREADS[0], durability="sync")
         assert ended["messages"][-1].content == "finished", "a thread with the versions of the other saver goes on"
@@ -76,25 +68,25 @@ def test_the_file_of_a_sqlite_saver_is_imported_without_loss(tmp_path):
         assert len(history.view()) == len(ended["messages"])
 
 
-def test_an_open_saver_is_imported_with_its_writes_in_their_order():
+def test_a_saver_in_memory_is_copied_with_its_writes_in_their_order():
     theirs = InMemorySaver()
     run(theirs)
     with FoldlogSaver("memory:") as ours:
-        import_checkpoints(theirs, ours)
+        ours.copy_from(theirs)
         assert told(ours) == told(theirs)
-        assert import_checkpoints(theirs, ours) == (0, 0)
+        assert ours.copy_from(theirs) == 0
         for config in THREADS:
             ours.delete_thread(config["configurable"]["thread_id"])
         assert told(ours) == []
-        import_checkpoints(theirs, ours)
+        ours.copy_from(theirs)
         assert told(ours) == told(theirs), "with the fork"
 
 
-def test_an_import_that_was_interrupted_goes_on(tmp_path, monkeypatch):
+def test_a_copy_that_was_interrupted_goes_on(tmp_path, monkeypatch):
     path = tmp_path / "checkpoints.sqlite"
     with SqliteSaver.from_conn_string(str(path)) as theirs, FoldlogSaver("memory:") as ours:
         run(theirs)
-        put_rows, left = FoldlogSaver.put_rows, [5]
+        put_rows, left = FoldlogSaver._put_rows, [5]
 
         def failing(*args):
             left[0] -= 1
@@ -103,22 +95,11 @@ def test_an_import_that_was_interrupted_goes_on(tmp_path, monkeypatch):
             put_rows(*args)
 
         with monkeypatch.context() as patch:
-            patch.setattr(FoldlogSaver, "put_rows", failing)
+            patch.setattr(FoldlogSaver, "_put_rows", failing)
             with pytest.raises(KeyboardInterrupt):
-                import_checkpoints(path, ours)
-        import_checkpoints(path, ours)
+                ours.copy_from(theirs)
+        ours.copy_from(theirs)
         assert told(ours) == told(theirs)
-
-
-def test_another_file_is_refused(tmp_path):
-    with FoldlogSaver("memory:") as ours:
-        with pytest.raises(InvalidArgument, match=r"nothing.db.* is not a file; give the path"):
-            import_checkpoints(tmp_path / "nothing.db", ours)
-        sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE t (x)").connection.close()
-        (tmp_path / "text.db").write_text("no database " * 100)
-        for name in ("other.db", "text.db"):
-            with pytest.raises(InvalidArgument, match="is not the file of a SqliteSaver"):
-                import_checkpoints(tmp_path / name, ours)
 
 
 def test_the_example_runs(tmp_path, monkeypatch, capsys):

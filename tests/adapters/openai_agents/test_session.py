@@ -7,10 +7,8 @@ import json
 import os
 import random
 import runpy
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,7 @@ from agents import Agent, RunConfig, Runner, SessionSettings, SQLiteSession, fun
 from agents.memory import Session
 
 import foldlog
-from foldlog.adapters.openai_agents import FoldlogSession, import_sessions
+from foldlog.adapters.openai_agents import FoldlogSession
 from foldlog.eventstore import ConversationErased, Retraction
 from tests.adapters.openai_agents.scripted import ScriptedModel, call, problem_of, reasoning, said
 
@@ -158,39 +156,25 @@ async def test_a_session_that_was_erased_is_empty(histories):
     assert [item["content"] for item in await one.get_items()] == ["a new session"]
 
 
-async def test_sessions_of_the_sdks_file_are_imported(histories, tmp_path):
+async def test_a_session_of_the_sdk_is_copied_and_copied_on(histories, tmp_path):
     choice, path = random.Random(4), tmp_path / "theirs.db"
-    theirs = {name: SQLiteSession(name, path) for name in ("a", "b/c", "é \x01", "empty")}
-    for name, session in theirs.items():
+    for name in ("a", "b/c", "é \x01", "empty"):
+        theirs, ours = SQLiteSession(name, path), FoldlogSession(name, histories)
         if name != "empty":
-            await session.add_items([any_item(choice) for _ in range(30)])
-    assert await import_sessions(path, histories) == (3, 90, ())
-    for name, session in theirs.items():
-        ours = FoldlogSession(name, histories)
-        assert repr(await ours.get_items()) == repr(await session.get_items())
-        assert repr(await ours.get_items(7)) == repr(await session.get_items(7))
-    assert {event.timestamp.tzname() for event in histories["a"].events()} == {"UTC"}
-
-    assert await import_sessions(path, histories) == (3, 0, ())
-    await theirs["a"].add_items([{"role": "user", "content": "more"}])
-    await FoldlogSession("b/c", histories).add_items([{"role": "user", "content": "here"}])
-    assert await import_sessions(path, histories) == (3, 1, ())
-    assert repr(await FoldlogSession("a", histories).get_items()) == repr(await theirs["a"].get_items())
-    await theirs["b/c"].add_items([{"role": "user", "content": "there"}])
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("INSERT INTO agent_messages (session_id, message_data) VALUES ('a', '{half')")
-        database.commit()
-    imported = await import_sessions(path, histories)
-    assert imported[:2] == (3, 0)
-    assert "'a', row" in imported.findings[0]
-    assert "'b/c' has different new items in both places" in imported.findings[1]
-    assert repr(await FoldlogSession("a", histories).get_items()) == repr(await theirs["a"].get_items())
-    for session in theirs.values():
-        session.close()
-    (tmp_path / "other").write_text("x" * 2_000)
-    for wrong, problem in (("other", "not a file of a SQLiteSession"), ("none", "is not a file")):
-        with pytest.raises(ValueError, match=problem):
-            await import_sessions(tmp_path / wrong, histories)
+            await theirs.add_items([any_item(choice) for _ in range(30)])
+        assert await ours.copy_from(theirs) == (0 if name == "empty" else 30)
+        assert repr(await ours.get_items()) == repr(await theirs.get_items())
+        assert repr(await ours.get_items(7)) == repr(await theirs.get_items(7))
+        assert await ours.copy_from(theirs) == 0
+        await theirs.add_items([{"role": "user", "content": "more"}])
+        assert await ours.copy_from(theirs) == 1
+        await ours.add_items([{"role": "user", "content": "here"}])
+        await theirs.add_items([{"role": "user", "content": "there"}])
+        items = await ours.get_items()
+        with pytest.raises(ValueError, match="which are not the first of the"):
+            await ours.copy_from(theirs)
+        assert await ours.get_items() == items
+        theirs.close()
 
 
 async def test_a_cancelled_mutation_is_whole_or_absent_and_over(histories):
