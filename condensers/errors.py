@@ -20,6 +20,10 @@ Failure = Literal["timeout", "rate_limited", "context_window", "refused", "rejec
 ``bad_reply`` where there was one and it was empty, cut off or malformed."""
 
 
+OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
+"""Failures that say nothing of the prompt: the same model would not answer another one either."""
+
+
 class CondenserError(EventStoreError):
     """Base of everything that ``condensers`` raises on purpose."""
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report
-from foldlog.condensers.errors import CondenserError, Failure, ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.errors import OUT_OF_REACH, CondenserError, ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.budget import tokens_of
 from foldlog.condensers.models.estimate import counting
 from foldlog.condensers.reports import Usage, reports_of
@@ -27,11 +27,6 @@ from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
 
 _CONDENSATIONS_MAX_A_TURN = 10
-
-_OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
-"""Failures that say nothing about the strategy. An unusable reply says something: it is counted, and the replay goes
-on.
-"""
 
 
 class Turn(NamedTuple):
@@ -201,7 +196,7 @@ class Replaying:
 
     def _report(self, reports: Iterable[Report]) -> None:
         for report in reports:
-            if report.get("failure") in _OUT_OF_REACH:
+            if report.get("failure") in OUT_OF_REACH:  # which says nothing of the strategy; an unusable reply does
                 raise ModelCallFailed(report["model"], report["failure"], report["problem"], report)
             self._reports.append(report)
 

@@ -12,15 +12,14 @@ from typing import Any, NamedTuple
 
 from foldlog.eventstore import (
     Action,
-    Annotation,
     CondensationAction,
     CondensationSummary,
     Event,
     Observation,
     SystemMessage,
-    UnknownEvent,
 )
 from foldlog.projections import View
+from foldlog.projections.units import is_unseen
 
 
 class IndexSpan(NamedTuple):
@@ -111,7 +110,7 @@ def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
     for event in view.events:
         if isinstance(event, Action | Observation):
             in_a_loop = in_a_loop or event.id not in going
-        elif not isinstance(event, Annotation | UnknownEvent) and event.id not in view.left_behind:
+        elif not is_unseen(event) and event.id not in view.left_behind:
             if in_a_loop:
                 going.pop(event.id, None)
             in_a_loop = False

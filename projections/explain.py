@@ -19,7 +19,7 @@ from foldlog.eventstore import (
 from foldlog.projections.fold import summary_event
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept, target
-from foldlog.projections.units import UNSEEN, units
+from foldlog.projections.units import is_unseen, units
 from foldlog.projections.v0_dialect import entomb, is_buried, is_from_v0
 from foldlog.projections.view import View
 
@@ -158,7 +158,7 @@ def forgetting(structural: Event) -> Callable[[Event], bool]:
 
 
 def _explain_shown(event: Event, view: View, position: int) -> Why:
-    sent = position in view.fit_positions and type(event) not in UNSEEN
+    sent = position in view.fit_positions and not is_unseen(event)
     reason = f"the View shows it at index {position}"
     if not sent:
         reason += f", but no model is sent it: {_unfit_because(event, view, position)}"
@@ -166,7 +166,7 @@ def _explain_shown(event: Event, view: View, position: int) -> Why:
 
 
 def _unfit_because(event: Event, view: View, position: int) -> str:
-    if type(event) in UNSEEN:
+    if is_unseen(event):
         return "it has no form as a message"
     if event.id in view.left_behind:
         return "a condensation forgot another of its parallel calls, or another part of its tool loop"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 
 from foldlog.eventstore import Action, Event, Observation
-from foldlog.projections.units import UNSEEN, units
+from foldlog.projections.units import is_unseen, units
 
 
 def left_behind_after(
@@ -70,13 +70,13 @@ def _all_are_answered(events: Sequence[Event], elsewhere: Set[str | None]) -> bo
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
     """Return whether a tool loop may cross this border. To be safe, orphans count as observations here."""
-    following = next((event for event in after if type(event) not in UNSEEN), None)
+    following = next((event for event in after if not is_unseen(event)), None)
     if not isinstance(following, Action | Observation) or (isinstance(following, Action) and following.thinking):
         return False
     for event in reversed(before):
         if type(event) is Action:
             if event.thinking:
                 return True
-        elif not isinstance(event, Observation) and type(event) not in UNSEEN:
+        elif not isinstance(event, Observation) and not is_unseen(event):
             return False
     return False

@@ -29,8 +29,14 @@ from typing import NamedTuple
 
 from foldlog.eventstore import Action, Annotation, Event, Observation, UnknownEvent
 
-UNSEEN = frozenset({Annotation, UnknownEvent})
-"""Kinds that a View may hold, where their writer said so, but that have no form as chat messages."""
+_MAY_BE_UNSEEN = frozenset({Annotation, UnknownEvent})
+
+
+def is_unseen(event: Event) -> bool:
+    """Return whether an event has no form as a chat message, though its writer said that a View shows it: one of an
+    unknown kind, or a part of another runtime's history that only its own format knows. An annotation of one's own has.
+    """
+    return type(event) in _MAY_BE_UNSEEN and (event.origin is not None or type(event) is UnknownEvent)
 
 
 class ParallelCalls:
@@ -100,7 +106,7 @@ class UnitsSoFar:
         for position, event in enumerate(events, self.count):
             if event.id in self.left_behind:
                 continue
-            if type(event) in UNSEEN:
+            if type(event) in _MAY_BE_UNSEEN and is_unseen(event):
                 self._unseen.append(position)
                 continue
             self._seen.append(position)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from foldlog.condensers.base import AgentModel, Condenser, Reply, Summarizer
+from foldlog.condensers.base import AgentModel, Condenser, Reply, Step, Summarizer
 from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.models.deadline import STEP_S, within_s
 from foldlog.condensers.rolling import RollingCondenser
+from foldlog.projections import View
 
 _NAME_ONE = (
     "name a model in one of three places: a table 'llm_config' of the condenser, a table [llm] of the TOML file, "
@@ -37,6 +39,10 @@ class AskingCondenser(RollingCondenser):
     asks_a_model = True
 
     llm: Summarizer = field(kw_only=False)
+
+    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        with within_s(getattr(self.llm, "timeout_s", STEP_S)):
+            return super().step(view, agent_llm)
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
         if not isinstance(self.llm, AgentsModel):

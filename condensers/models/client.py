@@ -15,12 +15,13 @@ from copy import copy
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from importlib.util import find_spec
+from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from foldlog.condensers.base import Reply
 from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed, TokensUnknown
-from foldlog.condensers.models.deadline import within
+from foldlog.condensers.models.deadline import abandoned_after, seconds_left, within_s
 from foldlog.condensers.models.failures import (
     STUMBLES,
     asked_to_wait,
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 
 _GRACE_S = 1.0
 """A call may take this many seconds longer than its timeout: the HTTP client, which times each read, reports first."""
-
-_RETRY_WAIT_MAX_S = 60.0
-"""The longest wait between two attempts, even if a server asks for more."""
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
 """Parts of the names of models whose tokenizers litellm downloads from the Hugging Face Hub."""
@@ -116,6 +114,10 @@ class LLM:
         return self.config.model
 
     @property
+    def timeout_s(self) -> float:
+        return self.config.timeout_s
+
+    @property
     def supports_function_calling(self) -> bool:
         if self.config.function_calling is not None:
             return self.config.function_calling
@@ -138,41 +140,55 @@ class LLM:
         """Return one usable reply to ``messages``, from this model or else from its fallbacks, each with its retries.
 
         ``usage``, ``cost``, ``latency_s`` and ``attempts`` are those of all attempts. Raises ``ModelCallFailed``, of
-        the first model, if no model gave a reply, or only truncated, filtered or empty ones.
+        the first model, if no model gave a reply, or only truncated, filtered or empty ones, within ``timeout_s`` and
+        what is left of the step. No wait is begun that would take longer; a fallback has its share of the time.
 
         litellm's own retries and fallbacks are not used: they take an unusable reply for a good one, and do not tell
         what the failed attempts cost.
         """
         request = request_for(messages, tools, tool_choice, response_schema)
-        spent, failures = Usage(), dict[LLM, ModelCallFailed]()
-        for llm in (self, *self._fallbacks):
-            for retry in range(llm.config.retries + 1):
-                if retry:
-                    if not may_pass(failures[llm]):
-                        break
-                    wait_s = max(llm.config.retry_wait_s * 2 ** (retry - 1), asked_to_wait(failures[llm]))
-                    self._sleep(min(wait_s, _RETRY_WAIT_MAX_S))
+        spent, failures = Usage(), list[ModelCallFailed]()
+        models = (self, *self._fallbacks)
+        with within_s(self.timeout_s):
+            for place, llm in enumerate(models):
                 try:
-                    reply = llm._attempt(request)
+                    with within_s(seconds_left() / (len(models) - place)):
+                        reply = llm._reply(request, spent)
                 except ModelCallFailed as error:
-                    failures[llm] = error
-                    spent.add(error.report["metrics"])
+                    failures.append(error)
                 else:
-                    spent.add(report_on(reply)["metrics"])
                     return replace(reply, **spent.metrics())
-        own = failures[self]
+        own = failures[0]
         report = {**own.report, "model": self.model, "metrics": spent.metrics()}
         raise ModelCallFailed(self.model, own.failure, own.problem, report) from own.__cause__
+
+    def _reply(self, request: Mapping[str, Any], spent: Usage) -> Reply:
+        """Return this model's reply, after retries if need be, and add to ``spent`` what each attempt took."""
+        for retry in count():
+            try:
+                reply = self._attempt(request)
+            except ModelCallFailed as error:
+                spent.add(error.report["metrics"])
+                wait_s = max(self.config.retry_wait_s * 2**retry, asked_to_wait(error))
+                if retry == self.config.retries or not may_pass(error) or wait_s >= seconds_left():
+                    raise
+                self._sleep(wait_s)
+            else:
+                spent.add(report_on(reply)["metrics"])
+                return reply
+        raise AssertionError("there is always a next time")
 
     def _attempt(self, request: Mapping[str, Any]) -> Reply:
         """Return the reply of one request, or raise ``ModelCallFailed``."""
         completion = _litellm().completion
         config = self.config
         self._refuse_what_cannot_fit(request)
-        begun = time.perf_counter()
+        begun, limit_s = time.perf_counter(), min(config.timeout_s, seconds_left())
+        if limit_s <= 0:
+            raise self._failed("timeout", "no time is left for this call", attempts=0)
         try:
-            arguments = self._arguments(request)
-            response = within(config.timeout_s + _GRACE_S, lambda: completion(**arguments))
+            arguments = self._arguments(request, limit_s)
+            response = abandoned_after(limit_s + _GRACE_S, lambda: completion(**arguments))
             conceal = partial(without_keys, config=config, key=self._key)
             reply = reply_of(response, config.model, time.perf_counter() - begun, conceal)
         except Exception as error:  # noqa: BLE001  litellm raises some fifty kinds, and by mistake any other
@@ -204,7 +220,7 @@ class LLM:
             problem = f"the prompt has {tokens} tokens, and the model takes {limit}"
             raise self._failed("context_window", problem, attempts=0)
 
-    def _arguments(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _arguments(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         config = self.config
         sent: dict[str, Any] = sendable(request)  # a copy: litellm rewrites messages in place for some servers
         if self._marks_prompts and any(maker in config.model.lower() for maker in _MARKED):
@@ -216,7 +232,7 @@ class LLM:
             api_version=config.api_version,
             temperature=config.temperature,
             max_tokens=config.max_output_tokens,
-            timeout=config.timeout_s,
+            timeout=limit_s,
             num_retries=0,  # litellm's own retries would hide their cost
             stream=False,
             caching=False,

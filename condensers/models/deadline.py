@@ -1,4 +1,4 @@
-"""Abandon a call after some time, whatever it is doing.
+"""One deadline for the model calls of a step, and calls that are abandoned when their time is over.
 
 The timeout of an HTTP client is for each read. A server may send a blank now and then to keep the connection open while
 a request waits in its queue. It never exceeds that timeout, and can hold a call for half an hour.
@@ -7,15 +7,38 @@ a request waits in its queue. It never exceeds that timeout, and can hold a call
 from __future__ import annotations
 
 import contextvars
+import math
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
 
+STEP_S = 60.0
+"""The default of the seconds that the models of one step may take."""
 
-def within(seconds: float, act: Callable[[], T]) -> T:
+_end = contextvars.ContextVar("end of the step", default=math.inf)
+
+
+@contextmanager
+def within_s(seconds: float) -> Iterator[None]:
+    """Give the calls in this block these seconds together, and no more than an outer block leaves them."""
+    token = _end.set(min(_end.get(), time.monotonic() + seconds))
+    try:
+        yield
+    finally:
+        _end.reset(token)
+
+
+def seconds_left() -> float:
+    """Return the seconds that are left to the innermost block; infinite outside of all."""
+    return _end.get() - time.monotonic()
+
+
+def abandoned_after(seconds: float, act: Callable[[], T]) -> T:
     """Return or raise what ``act`` does. Raises ``TimeoutError`` if it takes longer than ``seconds``; it then continues
     in its own thread, which does not keep the program from ending, and its outcome is ignored.
     """
@@ -34,4 +57,4 @@ def within(seconds: float, act: Callable[[], T]) -> T:
     except TimeoutError:
         if outcome.done():
             raise
-        raise TimeoutError(f"no whole reply within {seconds:g} s") from None
+        raise TimeoutError(f"no whole reply within {seconds:.3g} s") from None

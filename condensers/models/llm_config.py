@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.models.deadline import STEP_S
 from foldlog.condensers.tables import StrictTable, refused, told
 
 SAID_WITH_EVERY_CALL = frozenset(
@@ -60,10 +61,10 @@ class LLMConfig(StrictTable):
     )
     temperature: float | None = Field(default=None, ge=0, description="temperature; by default the server's")
     timeout_s: float = Field(
-        default=120.0,
+        default=STEP_S,
         gt=0,
         validation_alias=AliasChoices("timeout_s", "timeout"),
-        description="time limit of one attempt, in seconds",
+        description="time limit of the model in one step, with retries, waits and fallbacks, in seconds",
     )
     retries: int = Field(
         default=2,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foldlog.condensers.base import Reply, Report, Summarizer, ToolCall
-from foldlog.condensers.errors import Failure, ModelCallFailed
+from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed
+from foldlog.condensers.models.estimate import estimated, event_tokens
+from foldlog.condensers.models.failures import failure_of, problem_of
 from foldlog.condensers.prompts import Prompt
+from foldlog.eventstore import CondensationSummary, Event
 
 _LENGTH_MAX = 1_000_000
 """The most characters of a reply. A longer one could be too large for an event."""
@@ -17,9 +21,17 @@ _LENGTH_MAX = 1_000_000
 def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
     """Return a whole reply to ``messages``; ``how`` are the other arguments of ``Summarizer.complete``.
 
-    Raises ``ModelCallFailed`` if there is no reply, or none that ``checked`` accepts.
+    Raises ``ModelCallFailed`` if there is no reply, or none that ``checked`` accepts; a model that raises another error
+    gave none.
     """
-    return checked(llm.complete(messages, **how))
+    try:
+        return checked(llm.complete(messages, **how))
+    except (ModelCallFailed, InvalidCondenser):
+        raise
+    except Exception as error:
+        failure, problem = failure_of(error), problem_of(f"{type(error).__name__}: {error}")
+        report = {"model": llm.model, "failure": failure, "problem": problem, "metrics": {}}
+        raise ModelCallFailed(llm.model, failure, problem, report) from error
 
 
 def checked(reply: Reply) -> Reply:
@@ -41,6 +53,41 @@ def usable_text(reply: Reply) -> str:
     if not reply.text or not any(map(str.isalnum, reply.text)):
         raise useless(reply, "the reply has no text")
     return reply.text
+
+
+_REFUSAL = re.compile(
+    r"\W*(i['’]?m|i am|we['’]re) (very |so |really )?(sorry|afraid|unable|not able)\b"
+    r"|\W*(sorry|unfortunately|apologies|as an ai)\b"
+    r"|\W*(i|we) (apologi[sz]e|can['’]?t|cannot|can not|won['’]?t|will not|must decline|do not feel comfortable)\b",
+    re.IGNORECASE,
+)
+_REFUSAL_LENGTH_MAX = 300
+"""A text that begins like a refusal is one if it has no more characters: a summary may begin with such words, too."""
+
+_SAYS_NOTHING = re.compile(
+    r"\W*(ok|okay|sure|done|yes|no|none|n/a|understood|noted|got it|thanks|thank you|(the )?summary)?\W*", re.IGNORECASE
+)
+_RATIO_MAX, _LEAST = 2_000, 16
+"""The most tokens that one token of a summary stands for, and the tokens that are always enough."""
+
+
+_SMALL = 512
+"""A summary of up to these tokens may be larger than what it stands for: a few short events."""
+
+
+def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
+    """Return the text of a reply that is to stand for these events. Tokens are estimated.
+
+    Raises ``ModelCallFailed`` if it refuses in words, is too short to say what they said, or longer than they are.
+    """
+    if len(text) <= _REFUSAL_LENGTH_MAX and _REFUSAL.match(text):
+        raise useless(reply, f"the model refused: {problem_of(text)}", "refused")
+    tokens, replaced = event_tokens(CondensationSummary(content=text)), sum(map(event_tokens, events))
+    if estimated(text) < min(_LEAST, replaced // _RATIO_MAX) or _SAYS_NOTHING.fullmatch(text):
+        raise useless(reply, f"{problem_of(text)!r} cannot stand for {len(events)} events of about {replaced} tokens")
+    if tokens > max(replaced, _SMALL):
+        raise useless(reply, f"a summary of about {tokens} tokens is larger than what it stands for, {replaced}")
+    return text
 
 
 def read_json(reply: Reply, text: str, what: str) -> Any:
@@ -112,25 +159,29 @@ def sendable(value: Any) -> Any:
 
 
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
-    """Return the reply in a response of litellm's, its texts as ``conceal`` leaves them.
-
-    Raises LookupError, as litellm does, where the response holds no choice.
+    """Return the reply in a response of litellm's, its texts as ``conceal`` leaves them. One without a choice or with
+    content of another shape has no text, and its cost.
     """
-    choice = response.choices[0]
-    refusal = (choice.message.get("provider_specific_fields") or {}).get("refusal")
-    calls = choice.message.tool_calls or ()
+    message = response.choices[0].message if response.choices else {}
+    content, calls = message.get("content"), message.get("tool_calls") or ()
+    if isinstance(content, list):
+        content = "".join(part["text"] for part in content if isinstance(part, dict) and part.get("type") == "text")
+    refusal = (message.get("provider_specific_fields") or {}).get("refusal")
     counts = {name: count for name, count in response.usage.model_dump().items() if isinstance(count, int)}
+    cost = response._hidden_params.get("response_cost")
     told = any(counts.values())  # if a server sends no counts, litellm counts and prices an empty reply
+    if any(count < 0 for count in counts.values()):  # what a server counts below zero is not known
+        counts, cost = {name: count for name, count in counts.items() if count > 0}, None
     return Reply(
-        text=choice.message.content and conceal(choice.message.content),
+        text=conceal(content) if isinstance(content, str) else None,
         model=conceal(response.model or model),
         tool_calls=tuple(
             ToolCall(conceal(call.function.name or ""), conceal(call.function.arguments or ""), call.id)
             for call in calls
         ),
         response_id=response.id and conceal(response.id),
-        finish_reason="content_filter" if refusal else choice.finish_reason,
+        finish_reason="content_filter" if refusal else response.choices[0].finish_reason if response.choices else None,
         usage=counts if told else {},
-        cost=response._hidden_params.get("response_cost") if told else None,
+        cost=cost if told else None,
         latency_s=latency_s,
     )

@@ -21,7 +21,7 @@ from foldlog.condensers.strategies.digest_words import (
     of_user,
     unwrapped,
 )
-from foldlog.eventstore import Action, Event, Message, Observation
+from foldlog.eventstore import Action, Annotation, Event, Message, Observation
 
 
 class Section(StrEnum):
@@ -80,6 +80,8 @@ def facts(events: Iterable[Event]) -> Iterator[Fact]:
                     yield from _note(Section.SHOWN, shown, _SHOWN_MAX)
             case Message():
                 yield from _note(Section.SAID, plain_text(event.content))
+            case Annotation(origin=None):
+                yield from _note(Section.SHOWN, f"{event.name}: {as_json(event.data)}", _SHOWN_MAX)
             case Action(source="user" | "environment", thought=""):
                 pass  # no model was sent it
             case Action():

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from foldlog.condensers.base import Reply
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.agents_model import AskingCondenser
-from foldlog.condensers.models.replies import ask, made_by, read_json, report_on, useless
+from foldlog.condensers.models.replies import ask, fit_to_replace, made_by, read_json, report_on, useless
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import event_blocks, previous_summary
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
@@ -86,7 +86,7 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
         )
         reply = ask(self.llm, messages, tools=(state_summary_tool(),), tool_choice=TOOL_NAME)
         state = _state(reply)
-        return Summary(_rendered(state), made_by(reply, prompt), (report_on(reply),))
+        return Summary(fit_to_replace(reply, _rendered(state), events), made_by(reply, prompt), (report_on(reply),))
 
 
 def state_summary_tool() -> dict[str, Any]:

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
-from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.errors import OUT_OF_REACH, InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.budget import TokenBudget, overrun, tokens_of
 from foldlog.condensers.models.estimate import ESTIMATE
-from foldlog.condensers.models.failures import is_connection_refused
 from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
@@ -132,8 +131,8 @@ class SummarizingCondenser(RollingCondenser):
                 summary = _summarize_in_pieces(self.summarize, view[span.start : span.stop], limit)
             except ModelCallFailed as error:
                 failures.append(error)
-                if error.failure == "rejected" or is_connection_refused(error):
-                    break  # shorter events would not help
+                if error.failure in OUT_OF_REACH:
+                    break
             else:
                 summary = replace(summary, reports=(*_reports(failures), *summary.reports))
                 return self._condensation(view, span, summary, agent_llm, "reset")
@@ -142,6 +141,12 @@ class SummarizingCondenser(RollingCondenser):
             f"{failures[-1].problem}",
             _reports(failures),
         ) from failures[-1]
+
+    def _reset(self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable) -> Condensation:
+        cause = unavailable.__cause__
+        if isinstance(cause, ModelCallFailed) and cause.failure in OUT_OF_REACH:
+            raise unavailable
+        return super()._reset(view, agent_llm, unavailable)
 
     @property
     def _size(self) -> int:

@@ -25,7 +25,7 @@ from foldlog.eventstore import (
 from foldlog.projections.fold import EMPTY, ViewState, resume
 from foldlog.projections.lifetimes import Departure, Lifetime, Lifetimes, Span, Standing
 from foldlog.projections.retractions import target
-from foldlog.projections.units import UNSEEN, UnitsSoFar, fit_positions, units
+from foldlog.projections.units import UnitsSoFar, fit_positions, is_unseen, units
 from foldlog.projections.v0_dialect import insert_register
 
 Count = Callable[[Event], int]
@@ -121,7 +121,7 @@ class LifetimesFold:
             return None
         calls = self._units.calls_of(place)
         if calls is None:
-            return () if type(event) is Observation or type(event) in UNSEEN else (place,)
+            return () if type(event) is Observation or is_unseen(event) else (place,)
         members, is_action = calls.members, type(event) is Action
         if (calls.unanswered != 1 or len(members) == 1) if is_action else calls.unanswered:
             return ()  # they were not sent before, and are not sent now
@@ -201,7 +201,7 @@ class LifetimesFold:
         """Update which of ``events``, a whole View, a model is sent."""
         fit = {events[place].id for place in fit_positions(units(events, self._state.left_behind))}
         for event in events:
-            self._open[event.id].send(version, sent=event.id in fit and type(event) not in UNSEEN)
+            self._open[event.id].send(version, sent=event.id in fit and not is_unseen(event))
 
 
 def _departure(event: Event) -> Departure:

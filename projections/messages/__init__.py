@@ -7,7 +7,8 @@
     Observation            tool, right after the message that made the call, where servers insist on it
     Action that is not the agent's, and its Observation   user: the thought, if there is one, and the content
     CondensationSummary    user
-    Annotation, unknown    not sent to a model
+    Annotation             user, if its writer marked it as shown: its name, then its data
+    unknown                not sent to a model
 
 Neighbouring user messages become one. A message without text, image or call is left out, because servers refuse it. A
 *dialect* is the form that one kind of server accepts:

@@ -10,6 +10,7 @@ import msgspec
 
 from foldlog.eventstore import (
     Action,
+    Annotation,
     CondensationSummary,
     Content,
     Event,
@@ -88,6 +89,9 @@ def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Message
                 yield MessageTurn("user", (content,), where)
             case CondensationSummary(content=content):
                 yield MessageTurn("user", (content,), where)
+            case Annotation(name=name, data=data, origin=None):
+                text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=said)
+                yield MessageTurn("user", (f"{name}:\n{text}",), where)
             case Action(thought=thought):
                 yield MessageTurn("user", (thought,), where)
             case Observation(content=content) if group[0] in told:

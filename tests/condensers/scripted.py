@@ -26,7 +26,7 @@ def called(arguments: Any, tool: str = TOOL_NAME) -> Reply:
     return said(None, tool_calls=(ToolCall(tool, text),), finish_reason="tool_calls")
 
 
-def failed(failure: str = "unavailable", problem: str = "boom") -> ModelCallFailed:
+def failed(failure: str = "refused", problem: str = "boom") -> ModelCallFailed:
     return ModelCallFailed("scripted", failure, problem, {"model": "scripted", "failure": failure, "problem": problem})
 
 

@@ -106,7 +106,7 @@ def test_an_error_carries_what_was_gathered_before_it():
 def test_the_calls_of_a_failed_condensation_are_kept():
     history = Kept(messages(11))
     condensed_history(LLMSummarizingCondenser(Scripted(failed()), max_size=10), history)
-    assert [report["failure"] for report in get_condensation_metadata(history)] == ["unavailable"]
+    assert [report["failure"] for report in get_condensation_metadata(history)] == ["refused"]
     history.append(REQUEST)
     with pytest.raises(NoCondensationAvailable):
         condensed_history(LLMSummarizingCondenser(Scripted(failed()), max_size=10), history)

@@ -111,7 +111,7 @@ def test_a_failed_model_call_is_reported_and_costs_nothing_else(store, views):
     view = CondenseHandler(store, views, llm(failed())).handle("c1")
     assert len(view) == 11
     assert view.version == store.version("c1") == 12, "the View is of after the report"
-    assert [reports_of(note)[0]["failure"] for note in stored(store, Annotation)] == ["unavailable"]
+    assert [reports_of(note)[0]["failure"] for note in stored(store, Annotation)] == ["refused"]
 
 
 # --- what it does not do again at every step ---
@@ -302,7 +302,7 @@ def test_a_request_that_another_condensation_answered_is_not_declined(store, vie
     assert isinstance(handler.handle("c1"), View)
     assert len(stored(store, CondensationAction)) == 1
     (paid,) = stored(store, Annotation)
-    assert [report.get("failure") for report in reports_of(paid)] == ["rejected", "rejected", None]
+    assert [report.get("failure") for report in reports_of(paid)] == ["rejected", None]
     assert reports_of(paid)[-1]["outcome"] == "dropped"
 
 

@@ -15,6 +15,7 @@ from foldlog.condensers.base import AgentModel, Reply, Summarizer, ToolCall
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed
 from foldlog.condensers.models.client import LLM, LLMConfig
+from foldlog.condensers.models.deadline import within_s
 from foldlog.condensers.models.llm_config import SAID_WITH_EVERY_CALL
 from foldlog.condensers.reports import Usage
 from tests.condensers import openai_server as server_says
@@ -216,9 +217,22 @@ def test_a_prompt_that_is_no_json_is_a_failure_like_any_other(server):
 
 def test_a_servers_wish_to_wait_is_heard(server):
     waits = Waits()
-    server.script(server_says.Failure(429, "slow", headers={"Retry-After": "7"}), server_says.Text("ok"))
+    server.script(server_says.Failure(429, "slow", headers={"Retry-After": "3"}), server_says.Text("ok"))
     model_at(server, waits).complete(QUESTION)
-    assert waits == [7]
+    assert waits == [3]
+
+
+def test_no_wait_is_begun_that_the_step_has_no_time_for(server):
+    waits = Waits()
+    server.script(server_says.Failure(429, "slow", headers={"Retry-After": "3600"}), server_says.Text("ok"))
+    assert failure_of(model_at(server, waits, retries=5)).failure == "rate_limited"
+    assert (waits, len(server.requests)) == ([], 1)
+
+
+def test_the_calls_of_one_step_share_its_time(server):
+    with within_s(0):
+        error = failure_of(model_at(server))
+    assert (error.failure, error.report["metrics"]["attempts"], server.requests) == ("timeout", 0, [])
 
 
 @pytest.mark.parametrize(

@@ -231,11 +231,11 @@ SAID = [
 def test_the_agents_prompts_are_marked_for_providers_that_want_it_and_a_condensers_never(table, marked):
     llm = LLM(LLMConfig(**table, api_key="k"))
     request = request_for(SAID, (), None, None)
-    assert ("cache_control_injection_points" in llm._arguments(request)) is marked
-    assert "cache_control" not in repr(llm.without_prompt_caching()._arguments(request))
+    assert ("cache_control_injection_points" in llm._arguments(request, 1)) is marked
+    assert "cache_control" not in repr(llm.without_prompt_caching()._arguments(request, 1))
     asked = condenser_from_config({"type": "llm", "llm_config": table}).llm
-    assert "cache_control" not in repr(asked._arguments(request))
-    assert "cache_control" not in repr(condenser_from_config({"type": "llm"}).for_agent(llm).llm._arguments(request))
+    assert "cache_control" not in repr(asked._arguments(request, 1))
+    assert "cache_control" not in repr(condenser_from_config({"type": "llm"}).for_agent(llm).llm._arguments(request, 1))
 
 
 def test_litellm_marks_the_system_prompt_and_the_newest_text_for_a_provider_that_wants_it(monkeypatch):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from foldlog.condensers.base import Reason, Requirement
-from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
+from foldlog.condensers.errors import OUT_OF_REACH, InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.models.estimate import counting
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import truncated
@@ -244,7 +244,7 @@ def test_a_summary_that_is_larger_than_what_it_stands_for_is_not_made():
     condenser = llm("x" * 5000, max_size=1000, keep_first=1, max_tokens=100)
     with pytest.raises(NoCondensationAvailable, match="larger than what it stands for") as caught:  # K2
         condenser.condense(viewed(messages(20)), agent)
-    assert len(caught.value.reports) == 2, "both calls were paid for, and are reported"
+    assert len(caught.value.reports) == 6, "all calls were paid for, and are reported"
 
 
 @pytest.mark.parametrize("agent", [Characters(), Characters(10_000)])
@@ -384,7 +384,8 @@ def test_a_useless_reply_costs_no_memory_where_condensing_cannot_wait(name):
     condenser = llm(FAILURES[name], max_size=10)
     with pytest.raises(NoCondensationAvailable) as caught:
         condenser.condense(viewed(messages(11), REQUEST))
-    assert len(caught.value.reports) == len(condenser.llm.calls) == 6, "one call, then five resets"
+    calls = 1 if name == "no reply" else 6
+    assert len(caught.value.reports) == len(condenser.llm.calls) == calls, "one call, then five resets"
 
 
 def test_a_failed_call_is_followed_by_a_hard_reset_that_summarizes_everything():
@@ -394,7 +395,7 @@ def test_a_failed_call_is_followed_by_a_hard_reset_that_summarizes_everything():
     assert plan(result).summary_offset == 1
     assert plan(result).metadata["outcome"] == "reset"
     reports = plan(result).metadata[CONDENSER_METADATA_KEY]
-    assert [report.get("failure") for report in reports] == ["unavailable", "unavailable", None]
+    assert [report.get("failure") for report in reports] == ["refused", "refused", None]
 
 
 def test_the_reason_of_a_failed_call_is_told():
@@ -415,7 +416,7 @@ def test_resets_that_failed_are_told_of_where_the_last_ones_summary_is_too_large
     view = viewed(SYSTEM, message("x"), REQUEST)
     with pytest.raises(NoCondensationAvailable, match="larger than what it stands for") as caught:
         llm(failed(), "a long text " * 9, max_size=100).condense(view, Characters())
-    assert [report.get("failure") for report in caught.value.reports] == ["unavailable", None]
+    assert [report.get("failure") for report in caught.value.reports] == ["refused", None]
 
 
 def test_a_text_is_never_shown_in_full_because_its_limit_came_down_to_nothing():
@@ -427,11 +428,12 @@ def test_a_text_is_never_shown_in_full_because_its_limit_came_down_to_nothing():
     assert last == "U"
 
 
-def test_a_server_that_rejects_the_call_is_not_asked_again():
-    condenser = llm(failed("rejected", "bad key"), max_size=10)
-    with pytest.raises(NoCondensationAvailable, match="bad key"):
+@pytest.mark.parametrize("failure", sorted(OUT_OF_REACH))
+def test_a_model_that_is_out_of_reach_is_not_asked_again_by_the_hard_reset(failure):
+    condenser = llm(failed(failure, "no answer"), max_size=10)
+    with pytest.raises(NoCondensationAvailable, match="no answer"):
         condenser.condense(viewed(messages(11), REQUEST))
-    assert len(condenser.llm.calls) == 2
+    assert len(condenser.llm.calls) == 1
 
 
 @pytest.mark.parametrize("events", [[], [SYSTEM]], ids=["empty", "a system prompt"])
@@ -516,3 +518,38 @@ def test_an_orphan_answer_is_summarized_like_anything_else():
 def test_a_soft_failure_gives_the_view_back():
     view = viewed(pair(1), pair(2), message())
     assert shown(llm(failed(), max_size=4, keep_first=0).condense(view)) is view
+
+
+# --- a reply is judged before it replaces anything ---
+
+
+@pytest.mark.parametrize(
+    "reply, problem",
+    [
+        ("I'm sorry, but I can't help with that.", "refused"),
+        ("As an AI, I cannot summarize this conversation.", "refused"),
+        ("ok", "cannot stand for 41 events"),
+        ("It is done", "cannot stand for 41 events"),
+        ("word " * 60_000, "larger than what it stands for"),
+    ],
+)
+def test_a_reply_that_cannot_stand_for_the_events_costs_no_memory(reply, problem):
+    view = viewed([message(f"fact {n} {'xyz ' * 400}") for n in range(60)])
+    result, (report,) = llm(reply, max_size=40, keep_first=1).step(view)
+    assert result is view
+    assert problem in report["problem"]
+    assert report["metrics"]["cost"] == 0.01
+
+
+class Broken(Scripted):
+    """A model of the user's own whose code fails."""
+
+    def complete(self, messages, **how):
+        raise KeyError("choices")
+
+
+def test_a_model_that_raises_is_one_that_fails():
+    view = viewed(messages(11))
+    result, (report,) = LLMSummarizingCondenser(Broken(), max_size=10).step(view)
+    assert result is view
+    assert (report["failure"], report["problem"]) == ("bad_reply", "KeyError: 'choices'")

@@ -52,7 +52,7 @@ def test_as_much_tail_as_fits_stays_and_the_prompt_fits(limit):
     view, model = many(200), Characters(limit)
     kept = {}
     for rule in ("half", "fits"):
-        action = plan(LLMSummarizingCondenser(Scripted("short"), tail=rule).condense(view, model))
+        action = plan(LLMSummarizingCondenser(Scripted("a short summary " * 9), tail=rule).condense(view, model))
         after = view.then([action])
         kept[rule] = model.token_sums(after)[-1]
         assert kept[rule] <= limit * 0.9
@@ -62,7 +62,7 @@ def test_as_much_tail_as_fits_stays_and_the_prompt_fits(limit):
 
 def test_where_a_summary_does_not_fit_beside_the_tail_the_next_step_forgets_more_of_the_tail():
     view, model = many(200), Characters(20_000)
-    condenser = LLMSummarizingCondenser(Scripted(said("y" * 9_000), said("short")), tail="fits")
+    condenser = LLMSummarizingCondenser(Scripted(said("y" * 9_000), said("a short summary " * 9)), tail="fits")
     view = view.then([plan(condenser.condense(view, model))])
     last = view[-1]
     view = view.then([plan(condenser.condense(view, model))])

@@ -94,7 +94,7 @@ class Script:
         fields: Json = {"model": self.model, "response_id": "scripted-response", "finish_reason": "stop"}
         match scripted:
             case {"error": problem}:
-                raise ModelCallFailed(self.model, "unavailable", problem, {"problem": problem})
+                raise ModelCallFailed(self.model, "refused", problem, {"problem": problem})
             case {"ids": ids}:
                 named = how.get("response_schema") is not None  # the model was shown our ids
                 ours = [self.source_ids.get(source_id, source_id + 10**6) for source_id in ids] if named else ids

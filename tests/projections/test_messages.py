@@ -13,6 +13,7 @@ from foldlog.eventstore.events import (
     Event,
     Message,
     Observation,
+    Origin,
     SystemMessage,
 )
 from foldlog.projections import View
@@ -44,13 +45,17 @@ def test_each_kind_has_its_role():
         Message(source="user", content="hi"),
         Message(source="agent", content="hello"),
         Message(source="environment", content="it is noon"),
-        Annotation(name="noon", shown=True),
+        Annotation(name="bell", data={"rang": 12}, shown=True),
+        Annotation(name="noon", shown=True, origin=Origin(format="openai-responses")),
     ) == [
         {"role": "system", "content": "be brief"},
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": "hello"},
-        {"role": "user", "content": "it is noon"},
-    ]
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "it is noon"}, {"type": "text", "text": 'bell:\n{"rang": 12}'}],
+        },
+    ], "what another runtime's format alone knows is not sent"
 
 
 def test_a_call_is_answered_right_behind_it():

@@ -13,7 +13,7 @@ from foldlog.eventstore import open_store
 from foldlog.eventstore.events import CondensationAction, Event
 from foldlog.formats import open_sources
 from foldlog.projections import View, Views, audit
-from foldlog.projections.units import UNSEEN
+from foldlog.projections.units import is_unseen
 
 SHIPPED = Path(__file__).parents[2] / "foldlog" / "sample"
 SAMPLES = Path(__file__).parents[3] / "shared" / "data"
@@ -37,7 +37,7 @@ def check(events: list[Event]) -> None:
         for version in range(len(events) + 1):
             assert reader.at("c", version) == slowly
             assert lives.ids_at(version) == [event.id for event in slowly]
-            sent = {slowly[place].id for place in slowly.fit_positions if type(slowly[place]) not in UNSEEN}
+            sent = {slowly[place].id for place in slowly.fit_positions if not is_unseen(slowly[place])}
             assert {event.id for event in slowly if lives.of(event.id).at(version) == "sent"} == sent
             slowly = slowly.then(events[version : version + 1])
         assert writer.current("c") == View.from_events(events)

@@ -9,7 +9,7 @@ from foldlog.projections import View
 from foldlog.projections.explain import explain_event
 from foldlog.projections.lifetimes.fold import LifetimesFold
 from foldlog.projections.retractions import target
-from foldlog.projections.units import UNSEEN
+from foldlog.projections.units import is_unseen
 from tests.how_many import examples
 from tests.properties.histories import histories
 
@@ -25,7 +25,7 @@ def test_lifetimes_agree_with_the_view_of_each_version(events: list[Event]) -> N
     for version in range(len(events) + 1):
         view = View.from_events(events[:version])
         assert lives.ids_at(version) == [event.id for event in view], version
-        sent = {view[place].id for place in view.fit_positions if type(view[place]) not in UNSEEN}
+        sent = {view[place].id for place in view.fit_positions if not is_unseen(view[place])}
         assert {one.id for one in lives if one.at(version) == "sent"} == sent, version
         shown = {one.id for one in lives if one.at(version) in ("sent", "pending")}
         assert shown == {event.id for event in view}, version

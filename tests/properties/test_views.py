@@ -16,6 +16,7 @@ from foldlog.eventstore.events import (
     CondensationSummary,
     Event,
     Observation,
+    Origin,
     summary_id,
 )
 from foldlog.projections import View, cut_points, well_formed
@@ -229,7 +230,11 @@ def test_parallel_calls_wait_until_each_has_its_observation_whatever_is_delivere
     calls = [Action(tool="run", call_id=f"new {n}", response_id="new") for n in range(count)]
     observed = data.draw(st.lists(st.integers(0, count - 2), unique=True)) if count > 1 else []
     deliveries = [Observation(content="done", call_id=f"new {n}") for n in observed]
-    others = [*deliveries, Observation(content="?", call_id="unknown"), Annotation(name="state", shown=True)]
+    others = [
+        *deliveries,
+        Observation(content="?", call_id="unknown"),
+        Annotation(name="state", shown=True, origin=Origin(format="openai-responses")),
+    ]
     arriving = [*deliveries, *data.draw(st.lists(st.sampled_from(others), max_size=4))]
     before = View.from_events(events)
     assert cut_points(before.then([*calls, *arriving]))[-1] <= len(before)
