@@ -37,7 +37,7 @@ from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Re
 from foldlog.eventstore.log.row import dense_events, from_microseconds
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
-from foldlog.eventstore.recorders.base import Recorder, Transaction
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.types import Conversation
 
@@ -284,31 +284,18 @@ class Store:
                 raise InvalidEvent(f"event {place} of the history: {error}") from None
 
     def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:
-        pending = any(found.erasure is not None for found in page) and self.database.bytes_pending
-        earlier: dict[int, int] = {}
-        if any(found.replaces is not None for found in page):
-            earlier = self.database.query(
-                lambda reader: {each.key: len(tombstones_before(reader, each)) for each in page if each.replaces}
-            )
-        behind = self._unconfirmed(page)
-        return tuple(
-            [
-                listed(
-                    found,
-                    bytes_pending=pending,
-                    generation=earlier.get(found.key, 0),
-                    unconfirmed=behind.get(found.key, ()),
-                )
-                for found in page
-            ]
-        )
+        if all(found.erasure is None and found.replaces is None for found in page):
+            return tuple(map(listed, page))
 
-    def _unconfirmed(self, page: Sequence[Conversation]) -> dict[int, Sequence[str]]:
-        """Return the read models that have not come to the erasures of these conversations."""
-        at = {found.key: found.erasure.position or 0 for found in page if found.erasure is not None}
-        if not at:
-            return {}
-        return self.database.query(lambda reader: {key: behind(reader, each) for key, each in at.items()})
+        def read(reader: Reader) -> tuple[ConversationRow, ...]:
+            pending = reader.value("bytes_pending") != ""
+            unconfirmed = [
+                () if found.erasure is None else behind(reader, found.erasure.position or 0) for found in page
+            ]
+            generations = [len(tombstones_before(reader, found)) for found in page]
+            return tuple(map(partial(listed, bytes_pending=pending), page, generations, unconfirmed))
+
+        return self.database.query(read)
 
     def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         if self._projections and any(map(is_structural, events)):

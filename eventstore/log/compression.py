@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import zlib
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 from foldlog.eventstore.errors import InvalidOption, install_command
 from foldlog.eventstore.log.row import NotAsWritten
@@ -31,12 +31,11 @@ _ZSTD_LEVEL = 1
 
 def checked(name: str) -> Compression:
     """Return the compression of this name. Raises ``InvalidOption`` for another one, and if its package is missing."""
-    for known in get_args(Compression):
-        if name == known:
-            if known == "zstd":
-                _zstd()
-            return known  # type: ignore[no-any-return]
-    raise InvalidOption(f"unknown compression {name!r}; choose {', '.join(get_args(Compression))}")
+    if name not in get_args(Compression):
+        raise InvalidOption(f"unknown compression {name!r}; choose {', '.join(get_args(Compression))}")
+    if name == "zstd":
+        _zstd()
+    return cast(Compression, name)
 
 
 def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:

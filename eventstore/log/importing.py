@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
+from foldlog.eventstore.conversation import numbered
 from foldlog.eventstore.errors import CorruptEvent, HistoryDiverged, VersionConflict
 from foldlog.eventstore.events import (
     NOT_RECORDED,
@@ -41,8 +42,8 @@ from foldlog.eventstore.log.row import (
     from_microseconds,
     new_salt,
     not_erased,
-    numbered,
     stored_event_of,
+    with_times,
 )
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
@@ -81,12 +82,8 @@ class _HasBody(Protocol):
 T = TypeVar("T")
 B = TypeVar("B", bound=_HasBody)
 Beside = Callable[[WriteTransaction], object]
-
-
-class Project(Protocol):
-    """Tell the inline projections about events that a transaction has just written."""
-
-    def __call__(self, writing: WriteTransaction, events: Sequence[Event]) -> None: ...
+Project = Callable[[WriteTransaction, Sequence[Event]], None]
+"""Tells the inline projections about events that a transaction has just written."""
 
 
 class StagedWriter:
@@ -287,7 +284,7 @@ def _project(writing: WriteTransaction, chunk: Sequence[Encoded], row: Row, proj
     """Tell the projections of a chunk whose first row this is, unless a redacted event comes back with it."""
     if writing.redactions:
         _refuse_redacted(writing, row.id, map(_event, chunk))
-    project(writing, numbered(chunk, row.id, from_microseconds(row.recorded_at)))
+    project(writing, with_times(numbered(map(_event, chunk), row.id), from_microseconds(row.recorded_at)))
 
 
 def _refuse_redacted(writing: WriteTransaction, version: int, events: Iterable[Event]) -> None:

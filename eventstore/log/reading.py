@@ -285,10 +285,7 @@ class ReadTransaction:
 
     def page(self, start: int, stop: int) -> Iterable[Event]:
         """Return the events ``start`` to ``stop``, read in one question. Iterating raises what ``events`` raises."""
-        if start < self._begins:
-            return dense_events(self.conversation, self.rows(start, stop, stop - start), start, stop)
-        rows = self._reader.rows(self.found.key, start, stop, stop - start)
-        return dense_events(self.conversation, self._decoded(rows), start, stop)
+        return dense_events(self.conversation, self.rows(start, stop, stop - start), start, stop)
 
     def rows(self, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
         """Return rows with ``start <= id < stop``, plain; damaged ones are marked. ``only``: all or structural rows."""

@@ -10,8 +10,6 @@ from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.types import Conversation
 
-__all__ = ["Border", "ConversationRow", "Ingested", "Logged", "Recorded", "listed"]
-
 
 class Recorded(NamedTuple):
     """An event with its place in the whole store.
@@ -93,7 +91,7 @@ class Ingested(NamedTuple):
 
 
 def listed(
-    found: Conversation, *, bytes_pending: bool = False, generation: int = 0, unconfirmed: Sequence[str] = ()
+    found: Conversation, generation: int = 0, unconfirmed: Sequence[str] = (), *, bytes_pending: bool = False
 ) -> ConversationRow:
     """Return a conversation as a list shows it. ``bytes_pending`` counts only for an erased one."""
     erasure, (version, head) = found.erasure, found.end

@@ -8,11 +8,9 @@ these records; each has the number of a version.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 from typing import Protocol
 
 from foldlog.eventstore.codec import Encoded
-from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import Event, KeyChanged
 from foldlog.eventstore.log.database import Database, encrypted
@@ -22,12 +20,11 @@ from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import Link, encode_past, past_under
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import chained, new_salt
-from foldlog.eventstore.log.seal import RowCodec, mark_of
+from foldlog.eventstore.log.seal import RowCodec, have_bytes, mark_of
 from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Beginning, Conversation, Fork, Place, RecalledKey, Record, Row
 
-_body = attrgetter("body")
 _PROJECTIONS_MAX = 1_000
 
 
@@ -85,7 +82,7 @@ class WriteTransaction(ReadTransaction):
         found, database, codec = self.found, self._database, self._codec()
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, changes.Grown())
-        has_bytes = Body in map(type, map(_body, rows))  # as ``seal.have_bytes``
+        has_bytes = have_bytes(rows)
         if not has_bytes:
             database.known.tell(found, left, rows)
         if has_bytes or codec.data_key is not None or not database.writes_plain:
