@@ -6,13 +6,15 @@ after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, Self, TypeVar
 
-from eventsourcing.persistence import Tracking
+from eventsourcing.persistence import InfrastructureFactory, Tracking, TrackingRecorder
+from eventsourcing.projection import BaseProjectionRunner, Projection
+from eventsourcing.utils import Environment
 
 from foldlog.eventstore import CorruptEvent, Recorded, Store
-from foldlog.eventstore.integrations.batches import BatchFollower, BatchView, RecordedBatch
+from foldlog.eventstore.integrations.eventsourcing import ConversationBatches, Conversations, Factory, RecordedBatch
 
 
 class FollowsStore(Protocol):
@@ -39,8 +41,8 @@ class FollowsStore(Protocol):
 D = TypeVar("D", bound=FollowsStore)
 
 
-class DerivedView(BatchView, Generic[D]):
-    """What follows a store, as the library needs it."""
+class DerivedView(TrackingRecorder, Generic[D]):
+    """What follows a store, as the library needs it. ``events`` is how many it has added since it was opened."""
 
     def __init__(self, derived: D) -> None:
         self.derived = derived
@@ -59,17 +61,54 @@ class DerivedView(BatchView, Generic[D]):
     def max_tracking_id(self, application_name: str) -> int | None:
         return self.derived.position or None
 
-    def refresh(self) -> Any:
-        return self.derived.refresh()
-
     def close(self) -> None:
         self.derived.close()
 
 
-class Follower(BatchFollower[DerivedView[D]]):
+class _DerivedProjection(Projection[DerivedView[D]]):
+    def process_event(self, domain_event: RecordedBatch, tracking: Tracking) -> None:
+        self.view.add(domain_event, tracking)
+
+
+class Follower(Generic[D]):
     """Keeps the search index or an audit database up to date in a thread of its own. A context manager, which closes
-    it. Other processes may change it at the same time. Cost: the events that are new.
+    it and leaves the store open. Other processes may change it at the same time. Cost: the events that are new.
     """
 
     def __init__(self, store: Store, derived: D) -> None:
-        super().__init__(store.database, DerivedView(derived))
+        class OfStore(ConversationBatches):
+            name = Conversations.name  # else the library takes that of the class
+
+            def construct_factory(self, env: Environment) -> InfrastructureFactory[Any]:
+                return Factory(env, store.database)
+
+        self.view = view = DerivedView(derived)
+        try:
+            self._runner = BaseProjectionRunner(
+                projection=_DerivedProjection(view), application_class=OfStore, tracking_recorder=view, topics=()
+            )
+        except BaseException:
+            view.close()
+            raise
+
+    def catch_up(self, timeout_s: float) -> None:
+        """Wait until every event that is in the store now is in the view. Raises ``TimeoutError``."""
+        self._runner.wait(self._runner.app.recorder.max_notification_id(), timeout=timeout_s)
+
+    def run(self, every_s: float, on_events: Callable[[int], object]) -> None:
+        """Follow until Ctrl-C or an error. Every ``every_s`` seconds, refresh the view and report the added events."""
+        while not self._runner.is_interrupted.is_set():
+            self._runner.run_forever(timeout=every_s)
+            self.view.derived.refresh()
+            on_events(self.view.events)
+
+    def __enter__(self) -> Self:
+        self._runner.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        try:
+            self._runner.__exit__(*error)
+            self.view.derived.refresh()
+        finally:
+            self.view.close()

@@ -76,13 +76,13 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url: str, tmp_
         say(store, "c2", 3)
         with Follower(store, AuditTables(store, path)) as follower:
             follower.catch_up(PATIENCE_S)
-            follower.view.refresh()
+            follower.view.derived.refresh()
             name = f"audit database {path}"
             assert redact(store, "c1", 1, reason="asked for", by="ann").unconfirmed == (name,)
             assert erase(store, "c2", reason="asked for").unconfirmed == (name,)
-            follower.view.refresh()  # it has not come to the entries, or only just
+            follower.view.derived.refresh()  # it has not come to the entries, or only just
             follower.catch_up(PATIENCE_S)
-            follower.view.refresh()
+            follower.view.derived.refresh()
             assert store.conversation("c2").unconfirmed == ()
         assert asked(path, "SELECT id, text FROM events WHERE id < 3 ORDER BY id") == [
             (0, "word 0"),
