@@ -37,10 +37,10 @@ from foldlog.projections import View
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of", "open"]
 
-C = TypeVar("C", bound=Callable[..., Any])
-P = ParamSpec("P")
-S = TypeVar("S")
-T = TypeVar("T")
+_C = TypeVar("_C", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_S = TypeVar("_S")
+_T = TypeVar("_T")
 
 _PAGE = 500
 _THREADS = 32
@@ -50,7 +50,7 @@ _POLL_S, _POLL_MAX_S = 0.005, 0.1
 _faces_lock = Lock()
 
 
-class Opening:
+class _Opening:
     """A store that is being opened: await it, or enter it."""
 
     def __init__(self, opened: Callable[[], sync.Histories]) -> None:
@@ -81,46 +81,46 @@ class Opening:
 
 
 def _method(
-    method: Callable[Concatenate[S, P], T], *, writes: bool = False, steps: bool = False
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    method: Callable[Concatenate[_S, _P], _T], *, writes: bool = False, steps: bool = False
+) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
     """Return the async form of a method of a history, or of histories, with the same arguments and docstring."""
 
-    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+    def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T]:
         histories: AsyncHistories = self._histories
-        pool = histories.stepping if steps else histories.pool
+        pool = histories._stepping if steps else histories.pool
         return pool.run(partial(method, self.sync, *args, **kwargs), finish=writes)
 
     return _described(call, method)
 
 
 def _append(
-    method: Callable[Concatenate[History, P], T],
-) -> Callable[Concatenate[AsyncHistory, P], Coroutine[Any, Any, T]]:
+    method: Callable[Concatenate[History, _P], _T],
+) -> Callable[Concatenate[AsyncHistory, _P], Coroutine[Any, Any, _T]]:
     """Return the async form of ``History.append``, in which appends that wait at the same time share a commit."""
 
-    def call(self: AsyncHistory, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, Any]:
+    def call(self: AsyncHistory, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, Any]:
         arguments: Mapping[str, Any] = kwargs
         append = PendingAppend(self.sync, *args, **arguments)
-        pool = self._histories.appending if append.is_short else self._histories.pool
+        pool = self._histories._appending if append.is_short else self._histories.pool
         return pool.run(append, finish=True)
 
     return _described(call, method)
 
 
-def _described(call: C, method: Callable[..., Any]) -> C:
+def _described(call: _C, method: Callable[..., Any]) -> _C:
     update_wrapper(call, method, assigned=("__name__", "__doc__"))
     call.__qualname__ = f"Async{method.__qualname__}" if "." in method.__qualname__ else method.__qualname__
     return call
 
 
-def _opening(opened: Callable[P, sync.Histories]) -> Callable[P, Opening]:
+def _opening(opened: Callable[_P, sync.Histories]) -> Callable[_P, _Opening]:
     """Return the async form of ``foldlog.open``, with the same arguments."""
 
     given = signature(opened)
 
-    def call(*args: P.args, **kwargs: P.kwargs) -> Opening:
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _Opening:
         given.bind(*args, **kwargs)  # a wrong name is refused here, before it is awaited
-        return Opening(partial(opened, *args, **kwargs))
+        return _Opening(partial(opened, *args, **kwargs))
 
     return _described(call, opened)
 
@@ -131,25 +131,25 @@ foldlog.aio.open(url)`` and ``await histories.close()`` at the end. Arguments an
 """
 
 
-class _Pages(Generic[T]):
+class _Pages(Generic[_T]):
     """An async iterator over what a blocking iterator yields, read a page at a time.
 
     A page, or the error of reading it, is kept until a step takes it: a step that is cancelled loses nothing. It is a
     class because an async generator that a loop leaves early must be closed in the loop that ran it.
     """
 
-    def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[T]]) -> None:
+    def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[_T]]) -> None:
         self._pool = pool
         self._iterate = iterate
-        self._iterator: Iterator[T] | None = None
-        self._page: Iterator[T] = iter(())
-        self._read_ahead: Outcome[list[T]] | None = None
+        self._iterator: Iterator[_T] | None = None
+        self._page: Iterator[_T] = iter(())
+        self._read_ahead: Outcome[list[_T]] | None = None
         self._reading = Lock()
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> T:
+    async def __anext__(self) -> _T:
         for item in self._page:
             return item
         outcome = await self._pool.run(self._read, finish=False)
@@ -159,13 +159,13 @@ class _Pages(Generic[T]):
             return item
         raise StopAsyncIteration
 
-    def _read(self) -> Outcome[list[T]]:
+    def _read(self) -> Outcome[list[_T]]:
         with self._reading:  # a step that was cancelled may read still
             if self._read_ahead is None:
                 self._read_ahead = Outcome.of(self._next_page)
             return self._read_ahead
 
-    def _next_page(self) -> list[T]:
+    def _next_page(self) -> list[_T]:
         if self._iterator is None:
             self._iterator = self._iterate()
         return list(islice(self._iterator, _PAGE))
@@ -203,7 +203,7 @@ class _Following:
         return page
 
 
-class AsyncView(Coroutine[Any, Any, View]):
+class _AsyncView(Coroutine[Any, Any, View]):
     """The View that the model is shown now: await it, or await its ``tail``."""
 
     def __init__(self, pool: ThreadPool, history: History) -> None:
@@ -264,9 +264,9 @@ class AsyncHistories:
     def __init__(self, histories: sync.Histories, pool: ThreadPool) -> None:
         self.sync = histories
         self.pool = pool
-        self.stepping = ThreadPool("foldlog-steps", _STEPPING_THREADS)
+        self._stepping = ThreadPool("foldlog-steps", _STEPPING_THREADS)
         store = histories.store
-        self.appending = (
+        self._appending = (
             ThreadPool("foldlog-appends", 1, partial(append_all, store)) if can_append_all(store.database) else pool
         )
 
@@ -329,7 +329,7 @@ class AsyncHistories:
         closing.close()
 
     def _close(self) -> None:
-        for pool in {self.stepping, self.appending, self.pool}:
+        for pool in {self._stepping, self._appending, self.pool}:
             pool.close()
         self.sync.close()
 
@@ -376,8 +376,8 @@ class AsyncHistory:
     stats = _method(History.stats)
     lifetimes = _method(History.lifetimes)
 
-    def view(self) -> AsyncView:
-        return AsyncView(self._histories.pool, self.sync)
+    def view(self) -> _AsyncView:
+        return _AsyncView(self._histories.pool, self.sync)
 
     view.__doc__ = History.view.__doc__
 

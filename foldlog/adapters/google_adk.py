@@ -34,9 +34,9 @@ from foldlog.adapters._without_sdk.shared_state import SharedStates
 from foldlog.eventstore import NOT_RECORDED, ConversationErased, ConversationNotFound, Event, VersionConflict
 from foldlog.formats import Encoder, decode
 
-T = TypeVar("T")
-Values = dict[str, Any]
-Names = tuple[str, str, str]
+_T = TypeVar("_T")
+_Values = dict[str, Any]
+_Names = tuple[str, str, str]
 
 _FORMAT = "google-adk"
 
@@ -48,8 +48,8 @@ class _Stored(NamedTuple):
 
     history: History
     version: int
-    state: Values
-    about: Values
+    state: _Values
+    about: _Values
 
 
 class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[misc]
@@ -73,7 +73,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return "/".join((self._prefix, *map(quoted, (app_name, *names))))
 
     async def create_session(
-        self, *, app_name: str, user_id: str, state: Values | None = None, session_id: str | None = None
+        self, *, app_name: str, user_id: str, state: _Values | None = None, session_id: str | None = None
     ) -> Session:
         """Begin a session. Raises ``AlreadyExistsError``."""
         create = partial(self._create, app_name, user_id, session_id or "", state or {}, platform_time.get_time())
@@ -93,7 +93,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Erase a session; the states of its user and its app stay."""
         await self._run(partial(self._delete, app_name, user_id, session_id), finish=True)
 
-    async def get_user_state(self, *, app_name: str, user_id: str) -> Values:
+    async def get_user_state(self, *, app_name: str, user_id: str) -> _Values:
         """Return the state of a user."""
         return await self._run(partial(self._shared_state, app_name, user_id))
 
@@ -125,12 +125,12 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 copied += 1
         return copied
 
-    async def _run(self, work: Callable[[], T], *, finish: bool = False) -> T:
+    async def _run(self, work: Callable[[], _T], *, finish: bool = False) -> _T:
         return await self.histories.pool.run(work, finish=finish)
 
     # -- reading, in threads ------------------------------------------------------------------------------------------
 
-    def _stored(self, names: Names) -> _Stored | None:
+    def _stored(self, names: _Names) -> _Stored | None:
         """Return a session; None if it does not exist or is incomplete."""
         history = self.histories.sync[self.conversation(*names)]
         try:
@@ -144,7 +144,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self._shared.write(history.id, about.get("pending"))
         return _Stored(history, version, state, about)
 
-    def _named(self, app_name: str, user_id: str, session_id: str) -> Names:
+    def _named(self, app_name: str, user_id: str, session_id: str) -> _Names:
         """Return the names of a session. Blanks around an id are removed, unless a session has such an id."""
         names, stripped = (app_name, user_id, session_id), (app_name, user_id, session_id.strip())
         return names if names == stripped or self._stored(names) is not None else stripped
@@ -161,7 +161,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         events = [AdkEvent.model_validate(from_plain(record)) for record in self._records(stored, config)]
         return self._session(names, stored, self._shared_states(*names[:2]), events)
 
-    def _records(self, stored: _Stored, config: GetSessionConfig | None) -> list[Values]:
+    def _records(self, stored: _Stored, config: GetSessionConfig | None) -> list[_Values]:
         """Return the requested events, in the order of their times."""
         count = None if config is None else config.num_recent_events
         after = None if config is None else config.after_timestamp
@@ -173,23 +173,23 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             newest = iter(sorted(records, key=lambda record: float(record["timestamp"]))[::-1])
         else:
             newest = newest_records(stored.history, stored.version, _FORMAT)
-        taken: list[Values] = []
+        taken: list[_Values] = []
         for record in islice(newest, count):
             if after and record["timestamp"] < after:
                 break
             taken.append(record)
         return taken[::-1]
 
-    def _session(self, names: Names, stored: _Stored, shared: Values, events: list[Any]) -> Session:
+    def _session(self, names: _Names, stored: _Stored, shared: _Values, events: list[Any]) -> Session:
         state = {**_values(stored.state), **shared}
         about = {"app_name": names[0], "user_id": names[1], "id": names[2], "last_update_time": self._updated(stored)}
         return Session(state=state, events=events, **about)
 
-    def _shared_state(self, app_name: str, *user: str) -> Values:
+    def _shared_state(self, app_name: str, *user: str) -> _Values:
         """Return the state of a user, or of an app."""
         return _values(self._shared.read(self.conversation(app_name, *user)))
 
-    def _shared_states(self, app_name: str, user_id: str) -> Values:
+    def _shared_states(self, app_name: str, user_id: str) -> _Values:
         """Return the states that a session of a user shares, with their prefixes."""
         app = {State.APP_PREFIX + key: value for key, value in self._shared_state(app_name).items()}
         user = {State.USER_PREFIX + key: value for key, value in self._shared_state(app_name, user_id).items()}
@@ -197,7 +197,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     def _listed(self, app_name: str, user_id: str | None) -> list[Session]:
         attributes = {"runtime": _FORMAT, "app": app_name, **({} if user_id is None else {"user": user_id})}
-        shared: dict[str, Values] = {}
+        shared: dict[str, _Values] = {}
         found, start = list[Session](), f"{self.conversation(app_name)}/"
         for row in recent(self.histories.sync, attributes):
             if row.id.startswith(start):
@@ -210,15 +210,15 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     # -- writing, in threads ------------------------------------------------------------------------------------------
 
-    def _create(self, app_name: str, user_id: str, session_id: str, state: Values, now: float) -> Session:
+    def _create(self, app_name: str, user_id: str, session_id: str, state: _Values, now: float) -> Session:
         names = self._named(app_name, user_id, session_id)
         names = names if names[2] else (app_name, user_id, platform_uuid.new_uuid())
         stored = self._begin(now, [], names, state)
         return self._session(names, stored, self._shared_states(app_name, user_id), [])
 
-    def _begin(self, created: float, events: list[AdkEvent], names: Names, state: Values) -> _Stored:
+    def _begin(self, created: float, events: list[AdkEvent], names: _Names, state: _Values) -> _Stored:
         own, pending = self._by_scope(names, state)
-        about: Values = {"created": created, "pending": pending}
+        about: _Values = {"created": created, "pending": pending}
         attributes = {"runtime": _FORMAT, "app": names[0], "user": names[1]}
         records = [event for each in events for event in _events_of(each)]
         while self._stored(names) is None:
@@ -249,18 +249,18 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 )
             about = {**stored.about, **({"unordered": True} if event.timestamp < updated else {})}
             about |= {"pending": pending} if pending else {}
-            documents: Values = {"session": about} if about != stored.about else {}
+            documents: _Values = {"session": about} if about != stored.about else {}
             documents |= {"state": {**stored.state, **own}} if own else {}
             with suppress(VersionConflict, ConversationErased):
                 stored.history.append(events, expected_version=stored.version, documents=documents or None)
                 self._shared.write(stored.history.id, pending)
                 return
 
-    def _by_scope(self, names: Names, state: Values) -> tuple[Values, Values | None]:
+    def _by_scope(self, names: _Names, state: _Values) -> tuple[_Values, _Values | None]:
         """Return the session's own part of a state, and the changes of shared states, as JSON, without temporary
         values.
         """
-        scopes: dict[str, Values] = {State.APP_PREFIX: {}, State.USER_PREFIX: {}, State.TEMP_PREFIX: {}, "": {}}
+        scopes: dict[str, _Values] = {State.APP_PREFIX: {}, State.USER_PREFIX: {}, State.TEMP_PREFIX: {}, "": {}}
         for key, value in state.items():
             scope = next(each for each in scopes if key.startswith(each))
             scopes[scope][key.removeprefix(scope)] = to_plain(value, unknown=True)
@@ -274,7 +274,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             self.histories.sync.erase(conversation, reason="the session was deleted", detach_forks=True)
 
 
-def _values(plain: Values) -> Values:
+def _values(plain: _Values) -> _Values:
     return {key: from_plain(value) for key, value in plain.items()}
 
 

@@ -38,7 +38,7 @@ from foldlog.adapters._without_sdk.opening import HistoriesGiven, OpenHistories
 from foldlog.adapters._without_sdk.plain import from_plain, time_from, to_plain
 from foldlog.eventstore import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _FORMAT, _RECORD = "pydantic-ai", "record"
 _records = TypeAdapter(ConversationRecord)
@@ -105,7 +105,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
                 copied += 1
         return copied
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def _run(self, work: Callable[[], _T]) -> _T:
         return await self.histories.pool.run(work, finish=False)
 
     # -- reading, in threads ------------------------------------------------------------------------------------------

@@ -146,11 +146,11 @@ class Groups:
         return append_all(database, works)
 
     async def hold(self) -> None:
-        await self._histories.appending.run(self.gate.pass_through, finish=True)
+        await self._histories._appending.run(self.gate.pass_through, finish=True)
 
     async def wait(self, count: int) -> None:
         """Wait until so many calls wait for the thread, which is held."""
-        await until(lambda: self._histories.appending._calls.qsize() == count)
+        await until(lambda: self._histories._appending._calls.qsize() == count)
 
 
 @pytest.fixture
