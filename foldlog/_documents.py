@@ -76,6 +76,59 @@ class ServedPageDocument(Document, frozen=True, kw_only=True):
     counted: int
 
 
+class SavingsDocument(Document, frozen=True, kw_only=True):
+    """What condensations saved and cost; None where no figure of any is known."""
+
+    condensations: int
+    tokens_saved: int | None
+    cost: float | None
+    costs_recorded: int
+
+
+class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
+    """The condensations for one reason."""
+
+    reason: str
+
+
+class SlowDocument(Document, frozen=True, kw_only=True):
+    """A conversation whose View opens slowly."""
+
+    conversation: str
+    title: str | UnsetType | None
+    open_ms: float | UnsetType
+    version: int
+
+
+class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
+    """``/api/fleet``: the figures over all conversations, of which ``counted`` are counted up to their last event."""
+
+    conversations: int
+    counted: int
+    events: int
+    bytes: int | None
+    view_tokens: int
+    tokens_are: str
+    counted_as: str | None
+    reasons: tuple[ReasonDocument, ...]
+    slow_ms: float
+    slowest: tuple[SlowDocument, ...]
+    import_command: str
+
+
+class GistsDocument(Document, frozen=True, kw_only=True):
+    """``/api/gists``: an event in a line, from the event ``start`` on."""
+
+    start: int
+    gists: tuple[str, ...]
+
+
+class RefusedDocument(Document, frozen=True, kw_only=True):
+    """Why a request to the server failed."""
+
+    error: str
+
+
 class HitDocument(Document, frozen=True, kw_only=True):
     """An event that a search found. ``timestamp`` is when it happened, None where the event does not say."""
 

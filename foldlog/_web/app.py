@@ -89,7 +89,7 @@ def application(
         Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
         Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
         _api("conversations", listed),
-        _api("fleet", lambda request: {**conversations.fleet(), "import_command": completed(_IMPORT)[1:-1]}),
+        _api("fleet", lambda request: conversations.fleet(completed(_IMPORT)[1:-1])),
         _api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
         _api("gists", lambda request: _gists(pages, request)),
         _api("event", lambda request: _event(pages, request)),
@@ -106,12 +106,12 @@ def application(
 
 
 def _no_such_path(request: Request, error: Exception) -> Response:
-    return _json({"error": f"there is no path {request.url.path!r}; docs/PAGE.md lists those below /api/"}, 404)
+    return _refused(f"there is no path {request.url.path!r}; docs/PAGE.md lists those below /api/", 404)
 
 
 def _failed(request: Request, error: Exception) -> Response:
     """Answer a request after an unexpected error; the server's log has its traceback."""
-    return _json({"error": f"the server failed: {type(error).__name__}"}, 500)
+    return _refused(f"the server failed: {type(error).__name__}", 500)
 
 
 def _page(request: Request) -> Response:
@@ -128,9 +128,9 @@ def _api(name: str, document: Document) -> Route:
         try:
             found = await to_thread.run_sync(document, request)
         except EventStoreError as error:
-            return _json({"error": str(error)}, _status(error))
+            return _refused(str(error), _status(error))
         except ValueError as error:
-            return _json({"error": str(error)}, 400)
+            return _refused(str(error), 400)
         return found if isinstance(found, Response) else _json(found)
 
     return Route(f"/api/{name}", answered)
@@ -143,6 +143,10 @@ def _status(error: EventStoreError) -> int:
 def _json(document: Any, status: int = 200) -> Response:
     plain = msgspec.to_builtins(document) if isinstance(document, documents.Document) else document
     return Response(json_text(plain), status, media_type="application/json")
+
+
+def _refused(problem: str, status: int) -> Response:
+    return _json(documents.RefusedDocument(error=problem), status)
 
 
 def _id(request: Request) -> str:
@@ -170,15 +174,16 @@ def _words(request: Request) -> str:
     return given
 
 
-def _gists(pages: Pages, request: Request) -> dict[str, Any]:
+def _gists(pages: Pages, request: Request) -> documents.GistsDocument:
     start = _number(request, "start", 0)
-    return {"start": start, "gists": pages.gists(_id(request), start, _number(request, "stop", start + 500))}
+    gists = pages.gists(_id(request), start, _number(request, "stop", start + 500))
+    return documents.GistsDocument(start=start, gists=tuple(gists))
 
 
 def _event(pages: Pages, request: Request) -> Any:
     found = pages.event(_id(request), _number(request, "event"))
     if found is None:
-        return _json({"error": f"conversation {_id(request)!r} has no event {_number(request, 'event')}"}, 404)
+        return _refused(f"conversation {_id(request)!r} has no event {_number(request, 'event')}", 404)
     return found
 
 

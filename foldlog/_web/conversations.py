@@ -14,7 +14,13 @@ from typing import Any
 
 from msgspec import UNSET
 
-from foldlog._documents import ServedConversationDocument, ServedPageDocument
+from foldlog._documents import (
+    FleetDocument,
+    ReasonDocument,
+    ServedConversationDocument,
+    ServedPageDocument,
+    SlowDocument,
+)
 from foldlog._reports.overview import overview_of, row_fields
 from foldlog._reports.savings import Saving, is_declined, saving_of, total_of
 from foldlog._words.reasons import because
@@ -69,7 +75,7 @@ class ServedConversations:
             page = tuple(self._document(row) for row in rows[start : start + min(limit, LIMIT_MAX)])
             return ServedPageDocument(conversations=page, total=len(rows), counted=counted)
 
-    def fleet(self) -> dict[str, Any]:
+    def fleet(self, import_command: str) -> FleetDocument:
         """Return the figures over all conversations that are counted by now. ``counted`` of them are counted up to
         their last event.
         """
@@ -89,22 +95,20 @@ class ServedConversations:
         everything = [saving for some in savings.values() for saving in some]
         slow = [one for one in documents if one.open_ms is not UNSET and one.open_ms >= _SLOW_MS]
         slowest = sorted(slow, key=lambda one: -(one.open_ms or 0))[:_SLOWEST]
-        return {
-            "conversations": len(documents),
-            "counted": counted,
-            "events": sum(one.version for one in documents),
-            "bytes": None if self._path is None else os.path.getsize(self._path),
-            "view_tokens": sum(one["tokens"] or 0 for one in figures),
-            "tokens_are": "estimated" if self._model is None else "counted",
-            "counted_as": self._model,
-            **total_of(everything)._asdict(),
-            "reasons": [{"reason": reason, **total._asdict()} for reason, total in reasons if total.condensations],
-            "slow_ms": _SLOW_MS,
-            "slowest": [
-                {"conversation": one.conversation, "title": one.title, "open_ms": one.open_ms, "version": one.version}
-                for one in slowest
-            ],
-        }
+        return FleetDocument.of(
+            total_of(everything),
+            conversations=len(documents),
+            counted=counted,
+            events=sum(one.version for one in documents),
+            bytes=None if self._path is None else os.path.getsize(self._path),
+            view_tokens=sum(one["tokens"] or 0 for one in figures),
+            tokens_are="estimated" if self._model is None else "counted",
+            counted_as=self._model,
+            reasons=tuple(ReasonDocument.of(total, reason=reason) for reason, total in reasons if total.condensations),
+            slow_ms=_SLOW_MS,
+            slowest=tuple(map(SlowDocument.of, slowest)),
+            import_command=import_command,
+        )
 
     def _refresh(self) -> None:
         version = self._store.database.data_version()
