@@ -9,7 +9,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -137,42 +137,26 @@ class PrintedLines:
     """
 
     def __init__(self) -> None:
+        from rich.console import COLOR_SYSTEMS
+
         self._console = console()
         self.width = self._console.width if has_edge() else UNLIMITED
-        self._codes: dict[str, tuple[str, str]] | None = None if self._console.color_system is None else {}
+        self._colours = None if self._console.color_system is None else COLOR_SYSTEMS[self._console.color_system]
 
     def write(self, *spans: tuple[str, str]) -> None:
         """Write one line of spans, each a text without line breaks and its style."""
+        from rich.style import Style
+
         text = "".join([text for text, _ in spans])
         room = self.width
         if len(text) > room or (room != UNLIMITED and not text.isascii()):
             text = cut(text, room)
-        if self._codes is not None:
-            text = self._styled(text, spans)
+        if self._colours is not None:
+            shown, text = text, ""
+            for span, style in spans:
+                text += Style.parse(style).render(shown[: len(span)], color_system=self._colours)
+                shown = shown[len(span) :]
         sys.stdout.write(f"{text}\n")
-
-    def _styled(self, text: str, spans: Iterable[tuple[str, str]]) -> str:
-        """Return the cut text with the codes of the spans that it begins with."""
-        styled: list[str] = []
-        start = 0
-        for span, style in spans:
-            if shown := text[start : start + len(span)]:
-                before, after = self._code(style)
-                styled += (before, shown, after)
-            start += len(span)
-        return "".join(styled)
-
-    def _code(self, style: str) -> tuple[str, str]:
-        """Return the codes for a terminal before and after a span of this style."""
-        assert self._codes is not None
-        if style not in self._codes:
-            from rich.text import Text
-
-            with self._console.capture() as captured:
-                self._console.print(Text("x", style=style), end="")
-            before, _, after = captured.get().partition("x")
-            self._codes[style] = before, after
-        return self._codes[style]
 
 
 def print_values(values: Mapping[str, str]) -> None:

@@ -7,7 +7,6 @@ from contextlib import closing
 import pytest
 
 from foldlog._cli import terminal
-from foldlog._cli.trust import erase
 from foldlog.eventstore import CondensationAction, Message, open_store
 from foldlog.projections import Views
 
@@ -449,9 +448,3 @@ def test_erase_asks_for_yes_where_there_is_no_terminal(foldlog, store):
     assert foldlog("log", "one").status == 0
     assert foldlog("erase", "one", "--reason", "asked to", "--yes").status == 0
     assert foldlog("erase", "one", "--reason", "asked to").status == 0  # it is finished without a question
-
-
-def test_a_history_whose_first_words_cannot_be_read_can_be_erased(store):
-    spoil(store, 0)
-    with open_store(f"sqlite:///{store}") as opened:
-        assert erase._first_words(opened, "one").startswith("its first message cannot be read: ")

@@ -19,7 +19,7 @@ from foldlog._formats.conversion import format_of_history
 from foldlog._histories import Histories
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
-from foldlog._words.safe_text import json_lines, json_text
+from foldlog._words.safe_text import json_lines
 from foldlog.eventstore import EventStoreError
 from foldlog.formats import FORMATS, UnknownFormat
 
@@ -83,7 +83,8 @@ def run(
                 document, lambda: {"findings": tuple(findings), "notes": tuple(notes) or UNSET}, exact=True
             )
         else:
-            _to_stdout(records)
+            sys.stdout.flush()
+            _write(sys.stdout.buffer, records)  # UTF-8 as it is: most records are never made a text
     for finding in findings:
         terminal.warn(finding)
     for note in notes:
@@ -112,13 +113,3 @@ def _write(file: BinaryIO, records: Iterable[Any]) -> int:
     finally:
         file.writelines(json_lines(waiting))
     return count + len(waiting)
-
-
-def _to_stdout(records: Iterable[Any]) -> None:
-    file: BinaryIO | None = getattr(sys.stdout, "buffer", None)
-    if file is not None:  # UTF-8 as it is: most records are never made a text
-        sys.stdout.flush()
-        _write(file, records)
-        return
-    for record in records:
-        sys.stdout.write(f"{json_text(record)}\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from itertools import islice
 from typing import Annotated
 
 import typer
@@ -16,13 +15,14 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, NoVacuu
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._documents import ErasedDocument
+from foldlog._reports.overview import overview_of
 from foldlog._search import erase_from_index
-from foldlog._words.gist import count, gist
-from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Message, Store
+from foldlog._words.gist import count
+from foldlog.eventstore import ConversationHasForks, ConversationRow, EventStoreError, Store
 from foldlog.eventstore.arguments import reason_text
 from foldlog.eventstore.maintenance import erase as erasure
+from foldlog.projections import Views
 
-_LOOKED_AT_MAX = 1_000
 WORDS_MAX = 200
 
 
@@ -59,7 +59,6 @@ def run(
         whole(store, conversation)
         if not yes:
             _ask(store, conversation)
-        forks = list(erasure.forks_of(store, conversation)) if with_forks else []
         try:
             tombstone = erasure.erase(store, conversation, reason=reason, with_forks=with_forks, detach_forks=detach)
         except ConversationHasForks as error:
@@ -71,11 +70,20 @@ def run(
         )
         tombstone = tombstone._replace(bytes_pending=is_pending)
     if as_json:
-        terminal.emit(_document(tombstone))
+        terminal.emit(
+            ErasedDocument(
+                conversation=tombstone.id,
+                version=tombstone.version,
+                head=tombstone.head,
+                erased_at=_moment(tombstone),
+                reason=tombstone.erased_reason,
+                bytes_pending=tombstone.bytes_pending,
+                unconfirmed=tuple(tombstone.unconfirmed),
+            )
+        )
     else:
         name = terminal.typed_id(tombstone.id)
         said = f"{name}: erased at {_moment(tombstone)}, {count(tombstone.version, 'event')}, head {tombstone.head}"
-        said += f"; its {count(len(forks), 'fork')} {'is' if len(forks) == 1 else 'are'} erased" if forks else ""
         terminal.console().print(said, soft_wrap=True)
     if tombstone.bytes_pending:
         terminal.note(f"bytes pending: {pending}")
@@ -99,18 +107,6 @@ def warn_of_unconfirmed(unconfirmed: Sequence[str], removal: str) -> None:
         )
 
 
-def _document(tombstone: ConversationRow) -> ErasedDocument:
-    return ErasedDocument(
-        conversation=tombstone.id,
-        version=tombstone.version,
-        head=tombstone.head,
-        erased_at=_moment(tombstone),
-        reason=tombstone.erased_reason,
-        bytes_pending=tombstone.bytes_pending,
-        unconfirmed=tuple(tombstone.unconfirmed),
-    )
-
-
 def _moment(tombstone: ConversationRow) -> str:
     return "" if tombstone.erased_at is None else tombstone.erased_at.isoformat()
 
@@ -121,7 +117,9 @@ def _ask(store: Store, conversation: str) -> None:
     if row.erased_at is None:
         name = terminal.typed_id(row.id)
         begun = row.created_at.isoformat(sep=" ", timespec="seconds")
-        shown = f"{name}: {count(row.version, 'event')}, begun {begun}\n{_first_words(store, row.id)}"
+        more = overview_of(store, Views(store), row)
+        about = terminal.printable((more.title or more.problem or "without words of a user")[:WORDS_MAX], one_line=True)
+        shown = f"{name}: {count(row.version, 'event')}, begun {begun}\n{about}"
         confirm("erase", "erased", shown, "Erase it", f"conversation {conversation!r}")
 
 
@@ -136,17 +134,6 @@ def confirm(act: str, done: str, shown: str, question: str, of: str) -> None:
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Refused(f"{of} stays as it is; nothing was {done}")
-
-
-def _first_words(store: Store, conversation: str) -> str:
-    """Return the user's first message, by which a person recognizes the history. Cost: the events before it."""
-    try:
-        for event in islice(store.events(conversation), _LOOKED_AT_MAX):
-            if isinstance(event, Message) and event.source == "user":
-                return f"first message of the user: {gist(event, WORDS_MAX)}"
-    except EventStoreError as error:  # damaged, or encrypted under a missing key: it can still be erased
-        return f"its first message cannot be read: {error}"
-    return f"no message of the user among its first {_LOOKED_AT_MAX} events"
 
 
 def _erase_from_search(store: Store) -> str | None:
