@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from foldlog._derived import derived_from
-from foldlog._search.index import remove_index
+from foldlog._search.index import erase_from_index, remove_index
 from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance import backup, copy, redact, rekey, verify
 
@@ -56,8 +56,12 @@ class Maintenance:
         return backup.back_up(self._store, path, on_progress)
 
     def vacuum(self) -> Vacuumed:
-        """Reclaim disk space, and remove the remains of interrupted imports. See ``maintenance.backup.vacuum``."""
-        return backup.vacuum(self._store)
+        """Reclaim disk space, and remove the remains of interrupted operations, in the search index too. See
+        ``maintenance.backup.vacuum``.
+        """
+        vacuumed = backup.vacuum(self._store)
+        erase_from_index(self._store)
+        return vacuumed
 
     def copy_from(self, source: Store, *conversations: str, jobs: int = 4) -> Iterator[Moved]:
         """Copy every history of another store into this one, or those named. See ``maintenance.copy.copy_store``."""
