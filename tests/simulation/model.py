@@ -399,8 +399,8 @@ class Store:
         if self.tombs.get(name) and not replace:
             raise Refused("ConversationErased")
 
-    def ingest(self, name: str, source: Sequence[Event], now: int) -> int:
-        """Import a history as it is; return how many events it added. Receipts between its events are passed over."""
+    def places(self, name: str, source: Sequence[Event]) -> list[int]:
+        """Return where the first events of a history to import are. Receipts between them are passed over."""
         found = self.get(name) if self.version(name) else Conversation(name)
         places = [event["id"] for event in found.events if event["kind"] != "redaction"]
         for there, event in zip(places, source, strict=False):
@@ -410,16 +410,18 @@ class Store:
             if given != stored:
                 raise Refused("HistoryDiverged")
         hidden = {event["was"] for event in found.events if event["redacted"]} - {None}
-        tail = source[len(places) :]
-        if any(event["origin"] in hidden for event in tail):
+        if any(event["origin"] in hidden for event in source[len(places) :]):
             raise Refused("HistoryDiverged")
+        return places
+
+    def ingest(self, name: str, source: Sequence[Event], now: int) -> None:
+        """Import a history as it is."""
+        places = self.places(name, source)
+        found = self.living.setdefault(name, Conversation(name))
         at = max(now, found.events[-1]["at"] if found.events else 0)
-        for event in tail:
+        for event in source[len(places) :]:
             places.append(found.version)
             found.events.append(moved(event, places) | {"id": found.version, "at": at, "tag": next(_tags)})
-        if found.events:
-            self.living[name] = found
-        return len(tail)
 
     def redact(self, name: str, ids: Sequence[int], now: int, by: str, reason: str) -> None:
         """Erase the content of events. The receipt is the next event."""

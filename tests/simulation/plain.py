@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import foldlog.eventstore as es
+from tests.foldlog import records
 from tests.simulation import model
 
 _WORDS = "redacted"
@@ -48,6 +49,17 @@ def condensation(
     start, end = between or (None, None)
     given = {"forgotten_event_ids": ids, "forgotten_events_start_id": start, "forgotten_events_end_id": end}
     return model.event_of("condensation", "agent", shown=False, summary=summary, summary_offset=offset, **given)
+
+
+def record(event: model.Event, form: str) -> dict[str, Any]:
+    """Return an event as OpenHands writes it, in its version 0 or 1."""
+    _, number = event["origin"]
+    if form == "openhands-v0":
+        return {"id": number, "source": event["source"], "action": "message", "args": {"content": event["content"]}}
+    number = int(number.removeprefix("event-"))
+    if event["kind"] == "condensation":
+        return records.condensed(number, event["forgotten_event_ids"], event["summary"], event["summary_offset"])
+    return records.said(number, event["content"], event["source"])
 
 
 def built(event: model.Event) -> es.Event:

@@ -7,6 +7,7 @@ which. Of those that take several transactions, what is left is asked for, and m
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -772,78 +773,82 @@ class Steps:
     # ---------------------------------------------------------------- imports, other stores
 
     def ingest(self, rng: random.Random, site: Site, process: Process) -> None:
+        """Import a history that grows: events, or a file of OpenHands, V0 or V1."""
         sources = self.world.sources
         if not sources or rng.random() < 0.2:
-            sources.append([])
+            sources.append((rng.choice(("", "", "openhands-v0", "openhands-v1")), []))
         number = rng.randrange(len(sources))
-        source = sources[number]
+        form, source = sources[number]
         if not source or (len(source) < 30 and rng.random() < 0.5):
-            self._grow(rng, number, source)
-        name = rng.choice(NAMES) if rng.random() < 0.3 else NAMES[number % len(NAMES)]
+            self._grow(rng, form, number, source)
+        name = self.about = rng.choice(NAMES) if rng.random() < 0.3 else NAMES[number % len(NAMES)]
         given = list(source)
         if rng.random() < 0.1:
             given = given[: rng.randrange(1, len(given) + 1)]
         if rng.random() < 0.08:
             place = rng.randrange(len(given))
-            given[place] = given[place] | (
-                {"content": self.text(rng)} if "content" in given[place] else {"meta": {"x": 1}}
-            )
+            name_of = {"message": "content", "observation": "content", "condensation": "summary"}
+            changed = name_of.get(given[place]["kind"])
+            given[place] = given[place] | ({"meta": {"x": 1}} if changed is None else {changed: self.text(rng)})
         stored = site.model.living[name].events if name in site.model.living else []
         hidden = [event for event in given if any(event["origin"] == each.get("was", 0) for each in stored)]
-        if hidden and rng.random() < 0.3:
+        if hidden and not form and rng.random() < 0.3:
             given.append(rng.choice(hidden) | {"cause": None})
-        self.tell(f"  {name} {len(given)} events of source {number}")
-        self.about = name
-        self._ingested(process, name, given, lambda: process.store.ingest(name, [built(each) for each in given]))
-        self.look(rng, process, name)
-
-    def _ingested(self, process: Process, name: str, given: Sequence[model.Event], call: Callable[[], Any]) -> None:
-        site, whole = process.site, len(given)
-        refusals = {self.refused(lambda: site.model.snapshot().ingest(name, given, self.world.at))}
-        had = _version_of(site.model, name) or 0
+        self.tell(f"  {name} {len(given)} events of source {number} {form}")
+        refusal = lambda: self.refused(lambda: site.model.places(name, given))  # noqa: E731
+        refusals, whole = {refusal()}, len(given)
 
         def settle() -> None:
             """Take over what is there by now: nothing of a new history, a beginning of one that grows."""
             version, was = self._version(site, name), _version_of(site.model, name)
-            for count in range(1, whole + 1) if version != was and version is not None else ():
-                trial = site.model.snapshot()
-                if self.refused(lambda: trial.ingest(name, given[:count], self.world.at)):  # noqa: B023
-                    break
-                if trial.version(name) == version and (was or count == whole):
-                    site.model.ingest(name, given[:count], self.world.at)
-                    return
+            if version is not None and was is not None and version > was:
+                events = site.model.living[name].events if was else []
+                count = sum(event["kind"] != "redaction" for event in events) + version - was
+                if not self.refused(lambda: site.model.ingest(name, given[:count], self.world.at)):
+                    was = site.model.version(name) if count == whole or was else None
             if version != was:
                 raise Finding("half an import", f"{name} has {version} events; {was}, and some of {whole}")
-            if self.met:
-                refusals.add(self.refused(lambda: site.model.snapshot().ingest(name, given, self.world.at)))
+            refusals.add(refusal())
 
-        got, error = self.through(process, call, settle)
-        if error in _STOPPED:
-            return
+        path = self.world.folder / f"source{number}.jsonl"
+        if form:
+            path.write_text("".join(json.dumps(plain.record(each, form)) + "\n" for each in given))
+        call = (
+            partial(process.histories.import_, path, conversation=name, format=form)
+            if form
+            else partial(process.store.ingest, name, [built(each) for each in given])
+        )
+        _, error = self.through(process, call, settle)
+        if error in ("ReadOtherwise", "VersionConflict") and (form or self.met):
+            error = "HistoryDiverged"
         if self.met:
-            refusals.update(("VersionConflict", "HistoryDiverged"))
-        if error not in refusals:
+            refusals.add("HistoryDiverged")
+        if error not in _STOPPED and error not in refusals:
             raise Finding("ingest: error", f"{name}: got {error}, expected {refusals}")
-        if error is None and not self.met:
-            now = site.model.version(name)
-            same("ingest", (got.added, got.version), (now - had, now), name)
+        if error is None and not self.met and (site.model.version(name) < whole or None not in refusals):
+            raise Finding("ingest", f"{name} has {site.model.version(name)} events of {whole}")
+        self.look(rng, process, name)
 
-    def _grow(self, rng: random.Random, number: int, source: list[model.Event]) -> None:
+    def _grow(self, rng: random.Random, form: str, number: int, source: list[model.Event]) -> None:
         for _ in range(rng.randrange(1, 6)):
             place = len(source)
-            origin = (f"import{number}", place if place % 2 else f"e{place}")
             draw = rng.random()
-            if draw < 0.5 or not source:
+            if draw < 0.5 or not source or form == "openhands-v0" or (form and draw < 0.8):
                 event = plain.message(self.text(rng), rng.choice(("user", "agent")))
+            elif form or 0.9 < draw < 0.95:
+                event = plain.condensation(rng.sample(range(place), 1), None, self.text(rng), rng.randrange(2))
             elif draw < 0.7:
                 event = plain.action("tool", {"q": self.text(rng)}, self.unique("call"), self.unique("response"))
             elif draw < 0.9 and source[-1]["kind"] == "action":
                 event = plain.observation(self.text(rng), source[-1]["call_id"], "tool", cause=place - 1)
-            elif draw < 0.95:
-                event = plain.condensation(rng.sample(range(place), 1), None, self.text(rng), rng.randrange(2))
             else:
                 event = plain.annotation("note", {"text": self.text(rng)})
-            source.append(event | {"origin": origin})
+            origin: Any = {"openhands-v0": place, "openhands-v1": f"event-{place}"}.get(form)
+            if origin is None:
+                origin = place if place % 2 else f"e{place}"
+            if form and event["kind"] == "condensation":
+                event["source"] = "environment"
+            source.append(event | {"origin": (form or f"import{number}", origin)})
 
     def copy(self, rng: random.Random, site: Site, process: Process) -> None:
         """Copy the source to the copy, and what a second run then adds is nothing."""

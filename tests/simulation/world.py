@@ -199,7 +199,7 @@ class World:
         self.seed = seed
         self.now = 0
         self.tokens = 0
-        self.sources: list[list[model.Event]] = []
+        self.sources: list[tuple[str, list[model.Event]]] = []
         self.heads: dict[int, str] = {}
         self.told: list[str] = []
         self.sites: list[Site] = []
