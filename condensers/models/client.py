@@ -34,7 +34,7 @@ from foldlog.condensers.models.failures import (
     without_secrets,
 )
 from foldlog.condensers.models.llm_config import LLMConfig
-from foldlog.condensers.models.replies import checked, reply_of, report_on, request_for, sendable
+from foldlog.condensers.models.replies import checked, counts_of, reply_of, report_on, request_for, sendable
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.reports import Usage
 from foldlog.eventstore import install_command
@@ -146,10 +146,11 @@ class LLM:
         litellm's own retries and fallbacks are not used: they take an unusable reply for a good one, and do not tell
         what the failed attempts cost.
         """
+        _litellm()  # its import, which may take seconds, is no part of the step's time
         request = request_for(messages, tools, tool_choice, response_schema)
         spent, failures = Usage(), list[ModelCallFailed]()
         models = (self, *self._fallbacks)
-        with within_s(self.timeout_s):
+        with within_s(self.config.timeout_s):
             for place, llm in enumerate(models):
                 try:
                     with within_s(seconds_left() / (len(models) - place)):
@@ -183,11 +184,13 @@ class LLM:
         completion = _litellm().completion
         config = self.config
         self._refuse_what_cannot_fit(request)
+        received = list[Any]()
         begun, limit_s = time.perf_counter(), min(config.timeout_s, seconds_left())
         if limit_s <= 0:
             raise self._failed("timeout", "no time is left for this call", attempts=0)
         try:
             arguments = self._arguments(request, limit_s)
+            arguments["logger_fn"] = lambda details: received.append(details.get("original_response"))
             response = abandoned_after(limit_s + _GRACE_S, lambda: completion(**arguments))
             conceal = partial(without_keys, config=config, key=self._key)
             reply = reply_of(response, config.model, time.perf_counter() - begun, conceal)
@@ -198,10 +201,26 @@ class LLM:
                 problem = f"{problem} No server listens at {_address(config.base_url)}."
             shows_a_secret = any(conceal(str(link)) != str(link) for link in chain_of(error))
             cause = None if shows_a_secret else error
-            raise self._failed(failure_of(error), problem, latency_s=time.perf_counter() - begun) from cause
+            latency_s = time.perf_counter() - begun
+            raise self._failed(failure_of(error), problem, latency_s=latency_s, **self._paid(received)) from cause
         return checked(reply)
 
-    def _failed(self, failure: Failure, problem: str, **metrics: float) -> ModelCallFailed:
+    def _paid(self, received: Sequence[Any]) -> dict[str, Any]:
+        """Return usage and cost of a response that litellm received and could not read; nothing where it has none."""
+        for text in received:
+            try:
+                counts = counts_of(json.loads(text)["usage"])
+                tokens = {name: counts[name] for name in ("prompt_tokens", "completion_tokens")}
+            except (TypeError, ValueError, LookupError, AttributeError):
+                continue
+            try:
+                cost = sum(_litellm().cost_per_token(model=self.model, **tokens))
+            except Exception:  # noqa: BLE001  litellm raises any kind for a model without a price
+                cost = None
+            return {"usage": counts, "cost": cost}
+        return {}
+
+    def _failed(self, failure: Failure, problem: str, **metrics: Any) -> ModelCallFailed:
         report = {"model": self.model, "failure": failure, "problem": problem, "metrics": metrics}
         return ModelCallFailed(self.model, failure, problem, report)
 

@@ -20,22 +20,37 @@ T = TypeVar("T")
 STEP_S = 60.0
 """The default of the seconds that the models of one step may take."""
 
-_end = contextvars.ContextVar("end of the step", default=math.inf)
+
+class _Time:
+    """The time of one block. It runs from the first question on, so that what comes before a call is no part of it."""
+
+    def __init__(self, seconds: float, outer: _Time | None) -> None:
+        self._seconds, self._outer = seconds, outer
+        self._end: float | None = None
+
+    def left(self) -> float:
+        now = time.monotonic()
+        self._end = now + self._seconds if self._end is None else self._end
+        return min(self._end - now, math.inf if self._outer is None else self._outer.left())
+
+
+_time = contextvars.ContextVar[_Time | None]("time of the step", default=None)
 
 
 @contextmanager
 def within_s(seconds: float) -> Iterator[None]:
     """Give the calls in this block these seconds together, and no more than an outer block leaves them."""
-    token = _end.set(min(_end.get(), time.monotonic() + seconds))
+    token = _time.set(_Time(seconds, _time.get()))
     try:
         yield
     finally:
-        _end.reset(token)
+        _time.reset(token)
 
 
 def seconds_left() -> float:
     """Return the seconds that are left to the innermost block; infinite outside of all."""
-    return _end.get() - time.monotonic()
+    current = _time.get()
+    return math.inf if current is None else current.left()
 
 
 def abandoned_after(seconds: float, act: Callable[[], T]) -> T:

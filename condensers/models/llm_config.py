@@ -17,7 +17,7 @@ SAID_WITH_EVERY_CALL = frozenset(
     (
         *("model", "messages", "tools", "tool_choice", "response_format", "_skip_mcp_handler"),
         *("api_key", "base_url", "api_version", "temperature", "max_tokens", "timeout"),
-        *("num_retries", "stream", "caching"),
+        *("num_retries", "stream", "caching", "logger_fn"),
     )
 )
 """Arguments of litellm.completion that foldlog makes from the other keys, or always sets itself."""

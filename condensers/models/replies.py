@@ -158,6 +158,12 @@ def sendable(value: Any) -> Any:
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
+def counts_of(usage: Mapping[str, Any]) -> dict[str, int]:
+    """Return the counts in a server's usage; none of them where one is below zero, which no server can have counted."""
+    counts = {name: count for name, count in usage.items() if isinstance(count, int)}
+    return {} if any(count < 0 for count in counts.values()) else counts
+
+
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
     """Return the reply in a response of litellm's, its texts as ``conceal`` leaves them. One without a choice or with
     content of another shape has no text, and its cost.
@@ -167,11 +173,8 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
     if isinstance(content, list):
         content = "".join(part["text"] for part in content if isinstance(part, dict) and part.get("type") == "text")
     refusal = (message.get("provider_specific_fields") or {}).get("refusal")
-    counts = {name: count for name, count in response.usage.model_dump().items() if isinstance(count, int)}
-    cost = response._hidden_params.get("response_cost")
+    counts = counts_of(response.usage.model_dump())
     told = any(counts.values())  # if a server sends no counts, litellm counts and prices an empty reply
-    if any(count < 0 for count in counts.values()):  # what a server counts below zero is not known
-        counts, cost = {name: count for name, count in counts.items() if count > 0}, None
     return Reply(
         text=conceal(content) if isinstance(content, str) else None,
         model=conceal(response.model or model),
@@ -182,6 +185,6 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
         response_id=response.id and conceal(response.id),
         finish_reason="content_filter" if refusal else response.choices[0].finish_reason if response.choices else None,
         usage=counts if told else {},
-        cost=cost if told else None,
+        cost=response._hidden_params.get("response_cost") if told else None,
         latency_s=latency_s,
     )

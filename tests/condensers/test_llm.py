@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 import sys
@@ -227,6 +228,25 @@ def test_no_wait_is_begun_that_the_step_has_no_time_for(server):
     server.script(server_says.Failure(429, "slow", headers={"Retry-After": "3600"}), server_says.Text("ok"))
     assert failure_of(model_at(server, waits, retries=5)).failure == "rate_limited"
     assert (waits, len(server.requests)) == ([], 1)
+
+
+def odd(content, usage):
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    body = {"id": "r", "object": "chat.completion", "created": 1, "model": "gpt-4o-mini", "choices": [choice]}
+    return server_says.Raw(json.dumps(body | {"usage": usage}).encode())
+
+
+@pytest.mark.parametrize("content", [7, {"a": 1}, [{"type": "text", "text": "a summary"}]], ids=str)
+def test_a_reply_of_an_odd_shape_costs_what_it_cost(server, content):
+    server.script(odd(content, {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}))
+    metrics = failure_of(model_at(server, retries=0)).report["metrics"]
+    assert (metrics["usage"]["total_tokens"], metrics["cost"]) == (1100, pytest.approx(0.00021))
+
+
+def test_a_count_below_zero_is_no_gain(server):
+    server.script(odd("a summary", {"prompt_tokens": -5, "completion_tokens": -7, "total_tokens": -12}))
+    reply = model_at(server, retries=0).complete(QUESTION)
+    assert (reply.text, reply.usage, reply.cost) == ("a summary", {}, None)
 
 
 def test_the_calls_of_one_step_share_its_time(server):
