@@ -12,7 +12,7 @@ NUMBER_MIN: Final = -(2**63)
 NUMBER_MAX: Final = 2**63 - 1
 """The whole numbers of 64 bits: databases store no others."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 YEAR_10000: Final = 253_402_300_800_000_000
 """The first moment that a datetime cannot hold, in microseconds since 1970."""
@@ -69,4 +69,4 @@ def to_microseconds(time: object, name: str = "the time") -> int:
         raise TypeError(
             f"{name} is {time.isoformat()} and has no time zone; give an aware time, such as datetime.now(UTC)"
         )
-    return moment((time - _EPOCH) // _MICROSECOND)
+    return moment((time - EPOCH) // _MICROSECOND)

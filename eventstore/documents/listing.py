@@ -14,14 +14,14 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.arguments import EPOCH, whole
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES
 from foldlog.eventstore.log.attributes import EVERY, decode_attributes, digests_of, list_again, pairs_of
 from foldlog.eventstore.log.database import Database, translated
 from foldlog.eventstore.log.keys import KeyRing, key_missing
-from foldlog.eventstore.log.row import EPOCH, PLAIN, checksum_seed, from_microseconds, record_checksum
+from foldlog.eventstore.log.row import PLAIN, checksum_seed, from_microseconds, record_checksum
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Transaction

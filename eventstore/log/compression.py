@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import zlib
 from functools import cached_property
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 from foldlog.eventstore.errors import InvalidOption, install_command
@@ -34,7 +35,7 @@ def checked(name: str) -> Compression:
     if name not in get_args(Compression):
         raise InvalidOption(f"unknown compression {name!r}; choose {', '.join(get_args(Compression))}")
     if name == "zstd":
-        _zstd()
+        _zstandard()
     return cast(Compression, name)
 
 
@@ -44,9 +45,10 @@ def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
     """
     if compression == "none" or len(body) > EVENT_BYTES_MAX:
         return _NONE, body
-    how, smaller = (
-        (_ZLIB, zlib.compress(body, _ZLIB_LEVEL)) if compression == "zlib" else (_ZSTD, _zstd().compress(body))
-    )
+    if compression == "zlib":
+        how, smaller = _ZLIB, zlib.compress(body, _ZLIB_LEVEL)
+    else:
+        how, smaller = _ZSTD, _contexts.compressor.compress(body)
     return (how, smaller) if len(smaller) < len(body) else (_NONE, body)
 
 
@@ -69,51 +71,47 @@ def decompressed(how: int, stored: bytes) -> bytes:
             raise NotAsWritten("its compressed body is cut off")
         return body
     if how == _ZSTD:
-        return _zstd().decompress(stored)
+        return _from_zstd(stored)
     raise NotAsWritten(f"its body has compression {how}, which this version of foldlog does not know")
 
 
-class _Zstd:
-    """zstd for one thread: its contexts are expensive to make and must not be shared."""
-
-    def __init__(self) -> None:
-        try:
-            import zstandard
-        except ImportError as error:
-            raise InvalidOption(
-                f"zstd needs the package 'zstandard'; {install_command('zstd')}, or choose compression 'zlib'"
-            ) from error
-        self._error: type[Exception] = zstandard.ZstdError
-        self._content_size = zstandard.frame_content_size
-        self._decompressor: zstandard.ZstdDecompressor = zstandard.ZstdDecompressor()
+class _Contexts(threading.local):
+    """The contexts of zstd, which are expensive to make and must not be shared by threads."""
 
     @cached_property
-    def _compressor(self) -> zstandard.ZstdCompressor:  # a process that only reads needs none
+    def compressor(self) -> zstandard.ZstdCompressor:
         import zstandard
 
         return zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
 
-    def compress(self, body: bytes) -> bytes:
-        return self._compressor.compress(body)
+    @cached_property
+    def decompressor(self) -> zstandard.ZstdDecompressor:
+        import zstandard
 
-    def decompress(self, stored: bytes) -> bytes:
-        try:
-            size = self._content_size(stored)
-            if size < 0:
-                raise NotAsWritten("its compressed body does not give its size")
-            if size > EVENT_BYTES_MAX:
-                raise NotAsWritten(_TOO_LARGE)
-            return self._decompressor.decompress(stored)
-        except self._error as error:
-            raise NotAsWritten(f"its compressed body cannot be read: {error}") from error
+        return zstandard.ZstdDecompressor()
 
 
-_local = threading.local()
+_contexts = _Contexts()
 
 
-def _zstd() -> _Zstd:
+def _zstandard() -> ModuleType:
     try:
-        found: _Zstd = _local.zstd
-    except AttributeError:
-        found = _local.zstd = _Zstd()
-    return found
+        import zstandard
+    except ImportError as error:
+        raise InvalidOption(
+            f"zstd needs the package 'zstandard'; {install_command('zstd')}, or choose compression 'zlib'"
+        ) from error
+    return zstandard
+
+
+def _from_zstd(stored: bytes) -> bytes:
+    zstandard = _zstandard()
+    try:
+        size = zstandard.frame_content_size(stored)
+        if size < 0:
+            raise NotAsWritten("its compressed body does not give its size")
+        if size > EVENT_BYTES_MAX:
+            raise NotAsWritten(_TOO_LARGE)
+        return _contexts.decompressor.decompress(stored)
+    except zstandard.ZstdError as error:
+        raise NotAsWritten(f"its compressed body cannot be read: {error}") from error

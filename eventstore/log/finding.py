@@ -13,7 +13,7 @@ from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database, start_after
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow
-from foldlog.eventstore.log.row import beginning_with_an_event, not_erased
+from foldlog.eventstore.log.row import begun, not_erased
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
 
@@ -27,10 +27,7 @@ _FIRST_LISTED = 2
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:
     """Return a conversation, or None. Raises ``ConversationErased``, and ``CorruptEvent`` where its events are lost."""
-    found = database.find(reader, conversation)
-    if found is not None and (found.erasure is not None or found.version == 0):
-        return beginning_with_an_event(not_erased(found))  # which raises
-    return found
+    return begun(database.find(reader, conversation))
 
 
 def find_again(database: Database, reader: Reader, found: Conversation) -> ReadTransaction:
@@ -86,9 +83,7 @@ def find_meant(
         raise ConversationNotFound(conversation)
     if generation is not None and generation.replaces_erased and found is not None and found.erasure is not None:
         return None, found.key
-    if found is not None and (found.erasure is not None or found.version == 0):
-        return beginning_with_an_event(not_erased(found)), None  # which raises
-    return found, None
+    return begun(found), None
 
 
 def tombstones_before(reader: Reader, found: Conversation) -> Sequence[Conversation]:

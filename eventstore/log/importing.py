@@ -32,12 +32,11 @@ from foldlog.eventstore.events import (
     summary_of,
 )
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.finding import find_again
+from foldlog.eventstore.log.finding import find_again, find_begun
 from foldlog.eventstore.log.idempotency import source_key
 from foldlog.eventstore.log.past import Link
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.row import (
-    beginning_with_an_event,
     chained,
     from_microseconds,
     new_salt,
@@ -175,10 +174,7 @@ class StagedWriter:
 
     def _add(self, transaction: Transaction, rows: Sequence[Row], beside: Beside) -> int:
         writing = self._opened(transaction, rows[0].id)
-        if self._is_staged:
-            writing.stage(rows)
-        else:
-            writing.insert(rows)
+        writing.insert(rows)
         beside(writing)
         writing.end()
         return writing.key
@@ -201,8 +197,7 @@ def ingest(database: Database, conversation: str, history: Iterator[Encoded], pr
 
     A history that fits one transaction is not staged. Raises ``HistoryDiverged``, ``ConversationErased``.
     """
-    there = database.recorder.query(lambda reader: database.find(reader, conversation))
-    there = beginning_with_an_event(not_erased(there))
+    there = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
     receipts = [] if there is None else _compare(database, there, history)
     if receipts is None:  # the history given is the beginning of what is stored
         history, receipts = iter(()), []

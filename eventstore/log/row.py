@@ -27,7 +27,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter, itemgetter
@@ -37,7 +37,7 @@ from typing import Any, Final
 from msgspec.structs import force_setattr
 
 from foldlog.eventstore import codec
-from foldlog.eventstore.arguments import YEAR_10000, moment
+from foldlog.eventstore.arguments import EPOCH, YEAR_10000, moment
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.errors import ConversationErased, CorruptEvent
 from foldlog.eventstore.events import Event, UnknownEvent
@@ -149,14 +149,6 @@ def checksums(seed: int, rows: Iterable[tuple[Any, ...]]) -> list[int]:
     ]
 
 
-def are_sound(seed: int, rows: Sequence[Row]) -> bool:
-    """Return whether all rows have their checksums."""
-    try:
-        return checksums(seed, rows) == list(map(_checksum, rows))
-    except (struct.error, TypeError, ValueError):  # a column of another type
-        return False
-
-
 def with_checksums(seed: int, rows: Sequence[tuple[Any, ...]]) -> list[Row]:
     """Return the rows with these columns, of which the checksum is replaced by the right one."""
     return [_new(Row, (*row[:-1], check)) for row, check in zip(rows, checksums(seed, rows), strict=True)]
@@ -164,9 +156,12 @@ def with_checksums(seed: int, rows: Sequence[tuple[Any, ...]]) -> list[Row]:
 
 def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
     """Return the places of rows with a wrong checksum."""
-    if are_sound(seed, rows):
-        return []
-    return [place for place, row in enumerate(rows) if not are_sound(seed, (row,))]
+    try:
+        found = checksums(seed, rows)
+    except (struct.error, TypeError, ValueError):  # a column of another type
+        return [place for place, row in enumerate(rows) if len(rows) == 1 or unsound(seed, (row,))]
+    stored = list(map(_checksum, rows))
+    return [] if found == stored else [place for place, check in enumerate(found) if check != stored[place]]
 
 
 def record_checksum(
@@ -180,7 +175,6 @@ def record_checksum(
 _encoding, _checksum = itemgetter(6), itemgetter(11)
 _id = attrgetter("id")
 _each_salt = struct.Struct(f"{SALT_BYTES}s").iter_unpack
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEARS = range(YEAR_10000)
 """The moments that can be recorded: 1970 to 9999."""
 
@@ -294,11 +288,12 @@ def not_erased(conversation: Conversation | None) -> Conversation | None:
     return conversation
 
 
-def beginning_with_an_event(conversation: Conversation | None) -> Conversation | None:
-    """Return the conversation if it was found. A conversation begins with its first event. So one without events has
-    lost them all, and this raises ``CorruptEvent``: unreadable must not look like empty.
+def begun(conversation: Conversation | None) -> Conversation | None:
+    """Return the conversation if it was found. Raises ``ConversationErased``. A conversation begins with its first
+    event. So one without events has lost them all, and this raises ``CorruptEvent``: unreadable must not look like
+    empty.
     """
-    if conversation is not None and conversation.version == 0:
+    if not_erased(conversation) is not None and conversation is not None and conversation.version == 0:
         raise CorruptEvent(conversation.id, 0, "it is missing, as all of the conversation is")
     return conversation
 

@@ -66,7 +66,7 @@ class WriteTransaction(ReadTransaction):
     # -- for the store and its maintenance ----------------------------------------------------------------------------
 
     def insert(self, rows: Sequence[Row]) -> Place:
-        """Insert the next rows of the conversation, which are plain."""
+        """Insert the next rows of the conversation, which are plain. It may be staged."""
         found = self.found
         return self._insert(rows, found.grown(rows[-1]))
 
@@ -83,19 +83,15 @@ class WriteTransaction(ReadTransaction):
         if found.parent is not None and found.version == found.begins:
             self._reader.change(found.key, changes.Grown())
         has_bytes = have_bytes(rows)
-        if not has_bytes:
+        if found.visible and not has_bytes:
             database.known.tell(found, left, rows)
         if has_bytes or codec.data_key is not None or not database.writes_plain:
             rows = self._encoded(rows)
             found = self.found  # it may have got a key
             left = found.grown(rows[-1])
-        self.found, self._changed = left, True
-        return self._reader.insert(found.key, rows, follow=database.known)
-
-    def stage(self, rows: Sequence[Row]) -> None:
-        """Insert the next rows of a staged conversation, which are plain."""
-        self._reader.insert(self.found.key, self._encoded(rows), staged=True)
-        self.found = self.found.grown(rows[-1])
+        self.found, self._changed = left, self._changed or found.visible
+        follow = database.known if found.visible else None
+        return self._reader.insert(found.key, rows, staged=not found.visible, follow=follow)
 
     def publish(self, size: int) -> int:
         """Make the staged conversation visible. Return its first position."""

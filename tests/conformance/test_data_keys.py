@@ -40,7 +40,7 @@ def said(text: str) -> Message:
 
 def stage(store: Store, transaction: Transaction, key: int, rows: Sequence[Row]) -> None:
     writing = staged_in(transaction, store.database, key)
-    writing.stage(rows)
+    writing.insert(rows)
     writing.end()
 
 

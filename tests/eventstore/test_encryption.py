@@ -410,7 +410,7 @@ def test_a_key_that_was_never_committed_seals_nothing(path: Path, begun: int, on
 
 def stage(store: Store, transaction: Transaction, key: int, rows: Sequence[Row]) -> None:
     writing = staged_in(transaction, store.database, key)
-    writing.stage(rows)
+    writing.insert(rows)
     writing.end()
 
 

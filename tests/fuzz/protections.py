@@ -230,7 +230,7 @@ PROTECTIONS = {
     ),
     "bombs": Protection(
         "no body is decompressed beyond the limit",
-        "eventstore:_Zstd.decompress",
+        "eventstore:_from_zstd",
         Never("EVENT_BYTES_MAX"),
         f"{_ENCRYPTION} -k beyond_the_limit",
     ),
