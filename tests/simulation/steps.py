@@ -399,7 +399,7 @@ class Steps:
                     got = None if outcome is None else outcome.unwrap()
                 return got, [event.id async for event in face[name].events()], await face[name].view()
             finally:
-                for pool in {face.stepping, face.appending, face.pool}:
+                for pool in {each for each in vars(face).values() if isinstance(each, ThreadPool)}:
                     pool.close()
 
         self.tell(f"  {name} {[_brief(each) for each in events]}, cancelled at {cancelled}")
@@ -833,10 +833,13 @@ class Steps:
         for _ in range(rng.randrange(1, 6)):
             place = len(source)
             draw = rng.random()
-            if draw < 0.5 or not source or form == "openhands-v0" or (form and draw < 0.8):
+            forgotten = [each for event in source for each in event.get("forgotten_event_ids", ())]
+            shown = [each for each in range(place) if source[each]["kind"] == "message" and each not in forgotten]
+            if draw < 0.5 or not source or form == "openhands-v0" or (form and (draw < 0.8 or not shown)):
                 event = plain.message(self.text(rng), rng.choice(("user", "agent")))
             elif form or 0.9 < draw < 0.95:
-                event = plain.condensation(rng.sample(range(place), 1), None, self.text(rng), rng.randrange(2))
+                ids = rng.sample(shown if form else range(place), 1)
+                event = plain.condensation(ids, None, self.text(rng), rng.randrange(2))
             elif draw < 0.7:
                 event = plain.action("tool", {"q": self.text(rng)}, self.unique("call"), self.unique("response"))
             elif draw < 0.9 and source[-1]["kind"] == "action":
