@@ -131,12 +131,16 @@ def postgres_url(
 ) -> Iterator[Callable[[], str]]:
     """Makes the URL of an empty store each time it is called: another schema of the same database.
 
-    It is one that another test has used, emptied, unless this test is about PostgreSQL itself.
+    It is one that another test has used, emptied, unless this test is about PostgreSQL itself. With ``another``, this
+    test has closed the stores that it was given.
     """
     of_postgres = "tests/postgres/" in request.node.nodeid
     given: list[str] = []
 
-    def url() -> str:
+    def url(another: bool = False) -> str:
+        if another:
+            postgres_stores.used += given
+            given.clear()
         given.append(postgres_stores.new() if of_postgres else postgres_stores.take())
         return postgres_front.url(schema=given[-1], patience_s="10")
 
