@@ -53,16 +53,12 @@ class Deleted:
 DELETED: Final = Deleted()
 """The new value that removes a document. Its earlier values stay."""
 
-_REMEMBERED: Final = 32
-"""The number of conversations of which the newest documents stay in memory, so that differences can be computed."""
-
 
 class Documents:
     """The documents of the conversations of a store. Thread-safe."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, tuple[bytes | None, int, dict[str, DocumentValue]]] = {}
 
     def get(self, conversation: str, name: str, default: Any = None, *, version: int | None = None) -> Any:
         """Return the value of a document now, or when the conversation had ``version`` events; ``default`` where it
@@ -142,28 +138,16 @@ class Documents:
         def read(reading: ReadTransaction) -> tuple[Newest, dict[str, DocumentValue]]:
             newest = newest_documents(reading, None)
             generation.key = generation.key or reading.key
-            head, redactions, values = self._known.get(conversation, (None, 0, {}))
-            known = values if head is not None and (head, redactions) == (newest.head, newest.redactions) else {}
-            kept = {
-                name: known.get(name) or read_value(reading, name, newest.ids[name])
-                for name in names
-                if name in newest.ids
-            }
-            return newest, {**known, **kept}
+            return newest, {name: read_value(reading, name, newest.ids[name]) for name in names if name in newest.ids}
 
         try:
-            newest, values = self._store.query(conversation, read)
+            return self._store.query(conversation, read)
         except ConversationNotFound:
-            return Newest(None, {}), {}
+            pass
         except ConversationErased:
             if not generation.replaces_erased:
                 raise
-            return Newest(None, {}), {}
-        self._known.pop(conversation, None)
-        while len(self._known) >= _REMEMBERED:
-            self._known.pop(next(iter(self._known), conversation), None)
-        self._known[conversation] = newest.head, newest.redactions, values
-        return newest, values
+        return Newest(None, {}), {}
 
     def _repeated(self, conversation: str, key: str, values: Mapping[str, Any]) -> list[DocumentChanges | None]:
         """Find the changes that were appended under an idempotency key. Return a list with them; a list with None if

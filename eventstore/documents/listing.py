@@ -8,24 +8,24 @@ it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from foldlog.eventstore.arguments import EPOCH, whole
+from foldlog.eventstore.arguments import whole
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES
 from foldlog.eventstore.log.attributes import EVERY, decode_attributes, digests_of, list_again, pairs_of
 from foldlog.eventstore.log.database import Database, translated
 from foldlog.eventstore.log.keys import KeyRing, key_missing
-from foldlog.eventstore.log.row import PLAIN, checksum_seed, from_microseconds, record_checksum
+from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import ListedConversation, Record
+from foldlog.eventstore.recorders.types import ListedConversation
 
 _FACT: Final = "listed"
 """The name of the store's fact that says up to which position, and when, conversations were listed."""
@@ -33,7 +33,6 @@ _AT_ONCE: Final = 200
 """The number of conversations that are listed in one transaction."""
 _AGAIN: Final = -1
 _WITH_KEY: Final = -2
-_new: Final = tuple.__new__  # what RecentConversation(...) calls, without the call around it
 
 
 class RecentConversation(NamedTuple):
@@ -87,7 +86,7 @@ def recent_conversations(
                 found = list(islice(merge(*pages, key=lambda one: (one.at, one.key), reverse=True), limit))
             last = found[-1] if limit and len(found) == limit else None
             return RecentConversations(
-                _shown(database, reader, found),
+                tuple([_shown(database, reader, one) for one in found]),
                 from_microseconds(as_of),
                 None if last is None else (last.at, last.key),
             )
@@ -145,25 +144,13 @@ def _list_some(transaction: Transaction, database: Database, touched: Iterable[t
             writing.end()
 
 
-def _shown(database: Database, reader: Reader, found: Sequence[ListedConversation]) -> tuple[RecentConversation, ...]:
-    return tuple([
-        _new(RecentConversation, (
-            one.id,
-            one.version if one.version > 0 else _version(reader, one),
-            EPOCH + timedelta(0, 0, one.created_at),
-            EPOCH + timedelta(0, 0, one.at),
-            decode_attributes(record.body)
-            if (record := one.attributes) is not None and not one.is_encrypted and _is_plain(one.id, record)
-            else _attributes(database, reader, one),
-        ))
-        for one in found
-    ])  # fmt: skip
-
-
-def _version(reader: Reader, one: ListedConversation) -> int:
-    """Return the version of a conversation that was listed without its key. ``verify`` tells whether it is damaged."""
-    found = reader.conversation(one.key)
-    return 0 if found is None else found.version
+def _shown(database: Database, reader: Reader, one: ListedConversation) -> RecentConversation:
+    version = one.version
+    if version <= 0:  # it was listed without its key; ``verify`` tells whether it is damaged
+        found = reader.conversation(one.key)
+        version = 0 if found is None else found.version
+    attributes = _attributes(database, reader, one)
+    return RecentConversation(one.id, version, from_microseconds(one.created_at), from_microseconds(one.at), attributes)
 
 
 def _attributes(database: Database, reader: Reader, one: ListedConversation) -> Mapping[str, Any] | None:
@@ -183,15 +170,6 @@ def _attributes(database: Database, reader: Reader, one: ListedConversation) -> 
     if decoded is None:
         raise CorruptEvent(one.id, record.version - 1, "the attributes that lists keep for it were changed")
     return decode_attributes(decoded.body)
-
-
-def _is_plain(conversation: str, record: Record) -> bool:
-    """Return whether a record is plain and sound. Its codec would check the same, and take longer than the rest."""
-    try:
-        expected = record_checksum(checksum_seed(conversation), ATTRIBUTES, *record[:5])
-        return record.encoding == PLAIN and record.checksum == expected
-    except TypeError:  # a column of another type
-        return False
 
 
 def _check_keys(used: Iterable[str], keys: KeyRing | None) -> None:
