@@ -1,6 +1,6 @@
 """The tasks of an administrator.
 
-verify, check, damage                    check heads, checksums and indices; name what is damaged
+verify, check                            check heads, checksums and indices; name what is damaged
 copy                                     copy conversations between stores, and compare their heads
 erase                                    remove a conversation, and leave a tombstone; give its forks copies
 redact                                   erase the content of one event

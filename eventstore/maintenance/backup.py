@@ -18,7 +18,7 @@ from foldlog.eventstore.log.importing import BACKUP, IMPORT, REKEY
 from foldlog.eventstore.maintenance.new_file import held, new_beside, sync
 from foldlog.eventstore.maintenance.unfinished import finish
 from foldlog.eventstore.maintenance.verify import Verdict, verdicts
-from foldlog.eventstore.recorders.base import Reader, Recorder
+from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder
 from foldlog.eventstore.recorders.changes import Finished, Left
 from foldlog.eventstore.recorders.errors import OperationalError, StillRead
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
@@ -112,14 +112,13 @@ def _left(database: Database, part: Path) -> Iterator[None]:
                 database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
 
 
-def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
+def vacuum(store: Store) -> Vacuumed:
     """Complete interrupted erasures, remove what killed imports, detachments and backups left, and return the space of
     deleted rows to the file system. Where bytes of erased, redacted or re-encrypted events were pending, none is left
     in the file and its log.
 
-    Positions stay. Readers go on; writers wait until the end. Where bytes of an erasure are pending, the call waits up
-    to ``patience_s`` seconds for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole
-    store, rewritten.
+    Positions stay. Readers go on; writers wait until the end. Where bytes of an erasure are pending, the call waits for
+    a minute for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole store, rewritten.
     """
     database = store.database
     with translated():
@@ -127,11 +126,11 @@ def vacuum(store: Store, *, patience_s: float = 60.0) -> Vacuumed:
         before = _size(path)
         discarded = _finish(database)
         if path is None:
-            return Vacuumed(discarded, before, before, not recorder.compact(patience_s), space_returned=True)
+            return Vacuumed(discarded, before, before, not recorder.compact(PATIENCE_S), space_returned=True)
         pending = recorder.value("bytes_pending") != ""
         returned = True
         try:
-            recorder.compact(patience_s if pending else 0)
+            recorder.compact(PATIENCE_S if pending else 0)
         except StillRead as error:
             if pending:
                 still_read = StoreUnavailable(f"{error}; end it and run 'foldlog vacuum' again")

@@ -17,11 +17,12 @@ from foldlog.eventstore.log.past import Link, decode_past, follows, past_of
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.row import NotAsWritten, border, is_redacted, link_of
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
-from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.errors import RecorderError, is_damage
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Row
 
 _PAGE = 1_000
+_LIST_ENDS = "the list of conversations cannot be read to its end"
 _RECEIPT = "redaction"
 """The stored kind of a receipt."""
 _MISSING = ("it is missing", "they are missing")
@@ -258,6 +259,51 @@ class Check:
 
 def _counts_with(row: Row) -> tuple[int, int]:
     return row.shown_before + row.shown, row.structural_before + row.structural
+
+
+# -- conversations ----------------------------------------------------------------------------------------------------
+
+
+class Unlisted(NamedTuple):
+    """A conversation that a list cannot show. Without ``id``, the list cannot be read from there on."""
+
+    id: str | None
+    problem: str
+
+
+def readable_conversations(recorder: Recorder, after: str | None = None) -> Iterator[Conversation | Unlisted]:
+    """Yield every conversation with an id after ``after``, in the order of ids, and in the place of each that cannot be
+    read its name. Cost: the conversations, and some six queries for each that cannot be read.
+    """
+    limit = _PAGE
+    while True:
+        start = start_after(after)
+        try:
+            page = recorder.query(lambda reader, start=start, limit=limit: reader.conversations(start, limit))  # type: ignore[misc]
+        except RecorderError as error:
+            raise_unless_damage(error)
+            if limit == 1:
+                problem = str(error.__cause__ or error)
+                after = _name_from(recorder, start)
+                yield Unlisted(after, f"it cannot be read: {problem}" if after else f"{_LIST_ENDS}: {problem}")
+                if after is None:
+                    return
+            limit = max(limit // 10, 1)
+            continue
+        yield from page
+        if len(page) < limit:
+            return
+        after = page[-1].id
+        limit = min(10 * limit, _PAGE)
+
+
+def _name_from(recorder: Recorder, start: str) -> str | None:
+    """Return the name of the next conversation from an index alone; None if that cannot be read either."""
+    try:
+        return recorder.query(lambda reader: reader.id_from(start))
+    except RecorderError as error:
+        raise_unless_damage(error)
+        return None
 
 
 def links_as_known(database: Database, found: Conversation) -> tuple[Link, ...]:

@@ -29,7 +29,7 @@ from foldlog.eventstore.log.results import ConversationRow, listed
 from foldlog.eventstore.log.row import checksum_seed, sound, with_checksums
 from foldlog.eventstore.log.writing import WriteTransaction, forget_records
 from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished
-from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.changes import Finished, Left
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError
 from foldlog.eventstore.recorders.types import Conversation, Erasure
@@ -45,7 +45,6 @@ def erase(
     *,
     reason: str,
     complete: bool = True,
-    patience_s: float = 60.0,
     with_forks: bool = False,
     detach_forks: bool = False,
     expected: ConversationRow | None = None,
@@ -56,8 +55,7 @@ def erase(
     The tombstone says whether bytes of its events may still be in the files (``bytes_pending``). In a SQLite file they
     are until ``vacuum`` has rewritten it. On PostgreSQL the call vacuums the tables, unless ``complete`` is False; as a
     role that may not, it leaves that to autovacuum or to a call as their owner. Where a transaction that began before
-    may still read the rows, it waits up to ``patience_s`` seconds, then raises ``StoreUnavailable``, and has to be run
-    again.
+    may still read the rows, it waits for a minute, then raises ``StoreUnavailable``, and has to be run again.
 
     Forks read events of the conversation that they were forked from: ``with_forks`` erases them first, with their own
     forks; ``detach_forks`` first gives each fork a copy of these events, and the tombstone says which events the forks
@@ -102,7 +100,7 @@ def erase(
                     finish(database, each)
         except RecorderError as error:
             raise unfinished(f"{done}, but not all of its rows are deleted", error) from error
-        gone = complete and purge(recorder, patience_s, done)
+        gone = complete and purge(recorder, done)
         return listed(erased, bytes_pending=not gone, unconfirmed=recorder.query(partial(_unconfirmed, key=erased.key)))
 
 
@@ -212,15 +210,15 @@ def _copy_on(transaction: Transaction, database: Database, fork: str) -> bool:
 # -- the bytes --------------------------------------------------------------------------------------------------------
 
 
-def purge(recorder: Recorder, patience_s: float, what_is_done: str) -> bool:
+def purge(recorder: Recorder, what_is_done: str) -> bool:
     """Remove the bytes of deleted and replaced rows, on PostgreSQL. Return whether none is pending; in a SQLite file,
     ``vacuum`` removes them.
 
-    The call waits up to ``patience_s`` seconds for open transactions, then raises ``StoreUnavailable``, as it does
-    where the disk refuses. The error is ``unfinished``.
+    The call waits for open transactions for a minute, then raises ``StoreUnavailable``, as it does where the disk
+    refuses. The error is ``unfinished``.
     """
     try:
-        return recorder.compact(patience_s) if recorder.on_server else recorder.value("bytes_pending") == ""
+        return recorder.compact(PATIENCE_S) if recorder.on_server else recorder.value("bytes_pending") == ""
     except RecorderError as error:
         raise unfinished(f"{what_is_done}, but the deleted bytes are still in the files", error) from error
 

@@ -49,7 +49,6 @@ from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey,
 from foldlog.eventstore.store import Store
 
 _PAGE = 1_000
-_PATIENCE_S = 60.0
 _V0 = "openhands-v0"
 """The format whose condensations name ids of the source."""
 
@@ -135,7 +134,7 @@ def redact(
     )
     with translated():
         done = on_finished(database, work)
-        gone = complete and purge(database.recorder, _PATIENCE_S, f"event {event_id} of {conversation!r} is redacted")
+        gone = complete and purge(database.recorder, f"event {event_id} of {conversation!r} is redacted")
         position = None if done.place is None else done.place()
         newest = database.last_position if position is None else position
         unconfirmed = database.recorder.query(lambda reader: behind(reader, newest))

@@ -42,7 +42,7 @@ class Rekeyed(NamedTuple):
     plain: tuple[str, ...] = ()
 
 
-def rekey(store: Store, *conversations: str, decrypt: bool = False, patience_s: float = 60.0) -> Iterator[Rekeyed]:
+def rekey(store: Store, *conversations: str, decrypt: bool = False) -> Iterator[Rekeyed]:
     """Store every conversation, or those named, with the settings of the open store: compressed, if a compression was
     chosen, and encrypted, if the store has a key. ``decrypt``: as plain text. Imports of these conversations that are
     not complete are discarded: a running one fails, and has to be run again.
@@ -73,7 +73,7 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False, patience_s: 
         for each in database.recorder.query(lambda reader: reader.unfinished()):
             if each.operation == IMPORT and (not conversations or each.conversation in conversations):
                 delete_rows(database.recorder, each.key)
-        gone = purge(database.recorder, patience_s, "all events are stored in their new form")
+        gone = purge(database.recorder, "all events are stored in their new form")
         if last is not None:
             yield last._replace(bytes_pending=not gone)
 

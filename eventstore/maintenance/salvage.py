@@ -24,9 +24,15 @@ from foldlog.eventstore.log.importing import chunked
 from foldlog.eventstore.log.past import Link, follows, links_of
 from foldlog.eventstore.log.row import PLAIN, link_of, new_salt
 from foldlog.eventstore.log.writing import check_plain
-from foldlog.eventstore.maintenance.check import Check, VerifyFinding, checks_of_past, findings_beside
+from foldlog.eventstore.maintenance.check import (
+    Check,
+    Unlisted,
+    VerifyFinding,
+    checks_of_past,
+    findings_beside,
+    readable_conversations,
+)
 from foldlog.eventstore.maintenance.copy import CopyWriter, copy_tombstones, keys_of
-from foldlog.eventstore.maintenance.damage import Unlisted, readable_conversations
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row
 from foldlog.eventstore.store import Store
 

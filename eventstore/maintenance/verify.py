@@ -15,9 +15,16 @@ from foldlog.eventstore.errors import ConversationNotFound, KeyUnavailable
 from foldlog.eventstore.log.database import Database, translated
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP
-from foldlog.eventstore.maintenance.check import Check, checks_of_past, findings_beside, of_all, raise_unless_damage
+from foldlog.eventstore.maintenance.check import (
+    Check,
+    Unlisted,
+    checks_of_past,
+    findings_beside,
+    of_all,
+    raise_unless_damage,
+    readable_conversations,
+)
 from foldlog.eventstore.maintenance.check import VerifyFinding as VerifyFinding
-from foldlog.eventstore.maintenance.damage import Unlisted, readable_conversations
 from foldlog.eventstore.maintenance.new_file import is_abandoned
 from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.types import Conversation, Erasure

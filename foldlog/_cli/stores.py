@@ -12,8 +12,18 @@ from pathlib import Path
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, use_store
 from foldlog._cli.outcome import Refused
-from foldlog.eventstore import ConversationNotFound, ConversationRow, Store, StoreUnusable, as_url, open_store
-from foldlog.eventstore.maintenance import damage
+from foldlog.eventstore import (
+    ConversationNotFound,
+    ConversationRow,
+    EventStoreError,
+    Store,
+    StoreUnusable,
+    as_url,
+    open_store,
+    translated,
+)
+from foldlog.eventstore.maintenance.check import readable_conversations
+from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.recorders.urls import absolute_hint, parse
 
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
@@ -172,12 +182,23 @@ def events_total(store: Store, conversations: Sequence[str] | None = None) -> in
 
 def listed(store: Store) -> Iterator[ConversationRow]:
     """Yield all conversations of the store. Those that cannot be read are findings of the command."""
-    for found in damage.listed(store):
-        if isinstance(found, ConversationRow):
-            yield found
-        else:
-            named = f"conversation {found.id!r}: " if found.id else ""
-            terminal.unread(f"{named}{found.problem}; run 'foldlog verify', then 'foldlog salvage'")
+    after = None
+    with suppress(StoreUnusable):  # below, one by one
+        for row in store.iter_conversations():
+            yield row
+            after = row.id
+        return
+    with translated():
+        for found in readable_conversations(store.database.recorder, after):
+            try:
+                problem = "" if isinstance(found, Conversation) else found.problem
+                if not problem:
+                    yield store.conversation(str(found.id))
+            except EventStoreError as error:
+                problem = str(error)
+            if problem:
+                named = f"conversation {found.id!r}: " if found.id else ""
+                terminal.unread(f"{named}{problem}; run 'foldlog verify', then 'foldlog salvage'")
 
 
 def ids_from(store: Store, beginning: str, limit: int) -> Iterator[str]:

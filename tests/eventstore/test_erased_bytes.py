@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 import foldlog.eventstore.log.importing
 from foldlog.eventstore import ANY_VERSION, KeyRing, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore.maintenance import backup
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -82,14 +83,15 @@ def test_a_rekey_says_in_its_result_that_bytes_are_pending_and_vacuum_removes_th
         assert bytes_left(tmp_path, SECRETS[:1]) == []
 
 
-def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path: Path):
+def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(backup, "PATIENCE_S", 0.1)
     path = tmp_path / "store.db"
     fill(path)
     with open_store(f"sqlite:///{path}") as store, open_store(f"sqlite:///{path}") as other:
         assert erase(store, "secret", reason="asked to").bytes_pending
         with reading(other, "other"), pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"):
-            vacuum(store, patience_s=0.1)
-        assert not vacuum(store, patience_s=0.1).bytes_pending
+            vacuum(store)
+        assert not vacuum(store).bytes_pending
         assert bytes_left(tmp_path, SECRETS) == []
 
 
@@ -134,8 +136,9 @@ def test_bytes_of_an_erasure_that_began_after_the_rewriting_stay_pending(
 
         with monkeypatch.context() as patched, reading(other, "other"):  # the log cannot be emptied at once
             patched.setattr(maintenance, "rewrite", then_erase)
+            patched.setattr(backup, "PATIENCE_S", 1)
             with pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"):
-                vacuum(store, patience_s=1)
+                vacuum(store)
         assert store.database.bytes_pending
         assert not vacuum(store).bytes_pending
         assert bytes_left(tmp_path, [*SECRETS, mark("b", "last"), mark("k", "last")]) == []
