@@ -18,7 +18,7 @@ from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.store import Store
 
 if TYPE_CHECKING:
-    from foldlog.eventstore.maintenance.restore import Restored
+    from foldlog.eventstore.maintenance.backup import Restored
 
 
 def open_store(
@@ -91,7 +91,7 @@ def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | N
     location = urls.parse(urls.as_url(url))
     if location.scheme != "sqlite":
         raise InvalidOption("only a store in a SQLite file can be restored; on a PostgreSQL server pg_restore does it")
-    from foldlog.eventstore.maintenance.restore import restore
+    from foldlog.eventstore.maintenance.backup import restore
 
     with translated():
         return restore(backup, location.path, WriteSettings.chosen(None, keys))

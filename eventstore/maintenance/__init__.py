@@ -7,6 +7,6 @@ redact                                   erase the content of one event
 rekey, reform                            re-encrypt and re-compress with the current settings, a conversation at a time
 unfinished                               what operations of several transactions left: finish it first
 new_file                                 make a file that only its owner can read, under a random name
-backup, restore, salvage                 copy a file, put a backup in its place, recover what is sound
+backup, salvage                          copy a file, put a backup in its place, vacuum; recover what is sound
 status                                   who holds followers back, and which read models have confirmed
 """

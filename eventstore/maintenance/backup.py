@@ -1,29 +1,37 @@
-"""Back up a store in a file while it is in use, and reclaim its space.
+"""Back up a store in a file, restore it from a backup, and reclaim its space, all while it is in use.
 
-A PostgreSQL server has its own tools for both.
+A PostgreSQL server has its own tools for that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import secrets
-from collections.abc import Callable, Iterator
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from foldlog.eventstore.errors import InvalidOption, StoreUnavailable
+from foldlog.eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.log.database import Database, translated
 from foldlog.eventstore.log.importing import BACKUP, IMPORT, REKEY
-from foldlog.eventstore.maintenance.new_file import held, new_beside, sync
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.new_file import held, is_abandoned, made_beside, new_beside, parts_beside, sync
 from foldlog.eventstore.maintenance.unfinished import finish
 from foldlog.eventstore.maintenance.verify import Verdict, verdicts
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder
 from foldlog.eventstore.recorders.changes import Finished, Left
 from foldlog.eventstore.recorders.errors import OperationalError, StillRead
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
+from foldlog.eventstore.recorders.sqlite.replacing import check_replaceable, copy_of, replace
+from foldlog.eventstore.recorders.types import PlacedRow
 from foldlog.eventstore.store import Store
 
+_PAGE = 1_000
+_GONE = ("erased", "redaction", "redaction_copied")
 _STALE_US = 3_600 * 1_000_000
 """An import that has written nothing for this long counts as killed. If its process still runs, it gets an error and
 has to be run again.
@@ -38,6 +46,20 @@ class BackedUp(NamedTuple):
     conversations: int
     events: int
     findings: tuple[Verdict, ...]
+
+
+class Restored(NamedTuple):
+    """A store that was restored from a backup. ``kept`` is the new path of the former file, or of its log where only
+    that was there. ``erased_since`` are the conversations that were erased in the former file after the backup and
+    exist again. ``redacted_since`` are those in which events were redacted after the backup.
+    """
+
+    path: str
+    kept: str | None
+    conversations: int
+    events: int
+    erased_since: tuple[str, ...]
+    redacted_since: tuple[str, ...] = ()
 
 
 class Vacuumed(NamedTuple):
@@ -82,14 +104,8 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
     finally:
         if part is not None:
             part.unlink(missing_ok=True)
-    named = [verdict for verdict in made if verdict.conversation is not None]
-    return BackedUp(
-        path,
-        target.stat().st_size,
-        len(named),
-        sum(verdict.version for verdict in named if verdict.erasure is None),
-        tuple(verdict for verdict in made if verdict.findings),
-    )
+    findings = tuple(verdict for verdict in made if verdict.findings)
+    return BackedUp(path, target.stat().st_size, *_counted(made), findings)
 
 
 @contextlib.contextmanager
@@ -110,6 +126,107 @@ def _left(database: Database, part: Path) -> Iterator[None]:
         if noted:
             with contextlib.suppress(OperationalError):  # the next vacuum finds the note, and no file
                 database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
+
+
+def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
+    """Verify the backup, and put a copy of it at ``path``. It replaces the store there, if there is one.
+
+    A process that has the store open writes nothing more to it: its next append raises ``StoreUnavailable``. The former
+    file is kept beside the new one, with its log. The restored store begins a new epoch of positions at its first
+    write. Raises ``StoreUnavailable`` if a file cannot be read or written now; ``StoreUnusable`` if the backup is not a
+    store or is damaged, or if the file at ``path`` is of another program; and ``KeyUnavailable`` if the backup needs a
+    key to be verified; then nothing was changed. Cost: the backup, read three times.
+    """
+    path = os.path.realpath(path)
+    if not os.path.exists(backup):
+        raise InvalidOption(f"the backup {backup} does not exist; check its path")
+    if os.path.isdir(backup):
+        raise InvalidOption(f"the backup {backup} is a folder; name the file of the backup")
+    if os.path.exists(path) and os.path.samefile(backup, path):
+        raise InvalidOption(f"{backup} is the store itself; name a backup of it")
+    kept = _name_for_the_old(path)
+    try:
+        for left in filter(is_abandoned, parts_beside(Path(path))):
+            _remove(left)  # by an attempt that was killed
+        opened, part = made_beside(Path(path))
+        os.close(opened)
+        try:
+            with translated(), held(Path(part)):
+                copy_of(backup, part)
+                done, names, last = _verified(part, backup, settings)
+                check_replaceable(path)
+                since = [(each.conversation, each.row.kind) for each in _entered_since(path, last)]
+                sync(part)
+                former = replace(path, part, kept)
+        finally:
+            _remove(part)
+    except (OSError, sqlite3.Error) as error:
+        problem = error.strerror if isinstance(error, OSError) else str(error)
+        raise StoreUnavailable(f"cannot restore {backup} to {path}: {problem}; nothing was replaced") from error
+    erased_since = sorted({name for name, kind in since if kind == "erased" and name in names})
+    redacted_since = sorted({name for name, kind in since if kind != "erased" and name in names})
+    return Restored(path, former, *done, tuple(erased_since), tuple(redacted_since))
+
+
+def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[tuple[int, int], set[str], int]:
+    """Return what a copy of a backup holds, the ids of conversations that are not erased, and the last position. Raises
+    ``KeyUnavailable``, ``StoreUnusable`` where it is not sound.
+    """
+    SQLiteRecorder(part, create=False).close()
+    with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    with contextlib.closing(SQLiteRecorder(part, writable=False)) as copy:
+        made = list(verdicts(Database(copy, settings)))
+        last = int(copy.value("last_position"))
+    findings = [(verdict.conversation, finding) for verdict in made for finding in verdict.findings]
+    damage = [(conversation, finding) for conversation, finding in findings if not finding.needs_key]
+    if findings and not damage:
+        raise KeyUnavailable(
+            f"{backup} cannot be verified without its keys, and nothing was replaced: {findings[0][1].problem}"
+        )
+    if damage:
+        conversation, finding = damage[0]
+        where = "" if conversation is None else f"conversation {conversation!r}: "
+        raise StoreUnusable(
+            f"{backup} is not sound (findings: {len(damage):,}; the first: {where}{finding}), and nothing was "
+            f"replaced; restore another backup, or copy what is sound with 'foldlog salvage'"
+        )
+    names = {each.conversation for each in made if each.conversation is not None and each.erasure is None}
+    return _counted(made), names, last
+
+
+def _counted(made: Sequence[Verdict]) -> tuple[int, int]:
+    """Return the number of conversations in these verdicts, and of the events of those that are not erased."""
+    named = [verdict for verdict in made if verdict.conversation is not None]
+    return len(named), sum(verdict.version for verdict in named if verdict.erasure is None)
+
+
+def _remove(part: str) -> None:
+    for suffix in ("", "-wal", "-shm", "-queue", "-journal"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{part}{suffix}")
+
+
+def _entered_since(path: str, position: int) -> Iterator[PlacedRow]:
+    """Yield the erasures and receipts of redactions after a position of a store, as far as it can be read."""
+    if not os.path.exists(path):
+        return
+    with (
+        contextlib.suppress(EventStoreError),
+        translated(),
+        contextlib.closing(SQLiteRecorder(path, writable=False)) as old,
+    ):
+        while page := old.query(lambda reader: reader.placed_rows(position, _PAGE)):  # noqa: B023
+            yield from (each for each in page if each.row.kind in _GONE)
+            position = page[-1].position
+
+
+def _name_for_the_old(path: str) -> str:
+    """Return a new name for the former file, or the name from an earlier attempt that was killed."""
+    for name in glob.glob(f"{glob.escape(path)}.replaced-*"):
+        if os.path.exists(path) and os.path.samefile(name, path):
+            return name
+    return f"{path}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
 
 def vacuum(store: Store) -> Vacuumed:
