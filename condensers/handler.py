@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -40,7 +39,7 @@ from foldlog.eventstore import (
     VersionConflict,
     is_structural,
 )
-from foldlog.projections import View
+from foldlog.projections import View, Views
 
 _WAIT, _WAIT_MAX = 10, 160
 """The number of events before a failed model is asked again: after its first failure, and the maximum."""
@@ -50,12 +49,6 @@ Append = Callable[..., tuple[Recorded, ...]]
 """``Store.append`` for one conversation."""
 
 
-class CurrentViews(Protocol):
-    """The source of a conversation's View: ``foldlog.projections.Views``."""
-
-    def current(self, conversation: str) -> View: ...
-
-
 class CondenseHandler:
     """Condenses conversations of one store. Any number of threads, and of handlers, may do so at once.
 
@@ -63,9 +56,7 @@ class CondenseHandler:
     the condenser has a limit for them.
     """
 
-    def __init__(
-        self, store: Store, views: CurrentViews, condenser: Condenser, agent_llm: AgentModel | None = None
-    ) -> None:
+    def __init__(self, store: Store, views: Views, condenser: Condenser, agent_llm: AgentModel | None = None) -> None:
         self._store, self._views, self._agent_llm = store, views, counting(agent_llm)
         self._condenser = condenser.for_agent(agent_llm)
         self._sparing = self._condenser.sparing()

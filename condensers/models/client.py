@@ -26,12 +26,11 @@ from foldlog.condensers.models.failures import (
     STUMBLES,
     asked_to_wait,
     chain_of,
+    concealed,
     failure_of,
     is_connection_refused,
     may_pass,
     problem_of,
-    without_keys,
-    without_secrets,
 )
 from foldlog.condensers.models.llm_config import LLMConfig
 from foldlog.condensers.models.replies import checked, counts_of, reply_of, report_on, request_for, sendable
@@ -192,10 +191,10 @@ class LLM:
             arguments = self._arguments(request, limit_s)
             arguments["logger_fn"] = lambda details: received.append(details.get("original_response"))
             response = abandoned_after(limit_s + _GRACE_S, lambda: completion(**arguments))
-            conceal = partial(without_keys, config=config, key=self._key)
+            conceal = partial(concealed, config=config, key=self._key, in_error=False)
             reply = reply_of(response, config.model, time.perf_counter() - begun, conceal)
         except Exception as error:  # noqa: BLE001  litellm raises some fifty kinds, and by mistake any other
-            conceal = partial(without_secrets, config=config, key=self._key)
+            conceal = partial(concealed, config=config, key=self._key, in_error=True)
             problem = problem_of(conceal(str(error)))
             if is_connection_refused(error):
                 problem = f"{problem} No server listens at {_address(config.base_url)}."

@@ -136,26 +136,16 @@ def problem_of(text: str) -> str:
     return clipped(" ".join([*said.split(), *last_line.split()]), _PROBLEM_LENGTH_MAX)
 
 
-def without_keys(text: str, config: LLMConfig, key: str | None) -> str:
-    """Return the text of a reply with ``***`` for the key that is sent, the password in the address, and the values of
-    environment variables that are named like a key. A server may repeat a key; a summary must not lose other words.
+def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) -> str:
+    """Return a text with ``***`` for the key that is sent, the password in the address, and the values of environment
+    variables that are named like a key: a server may repeat them.
+
+    In an error also for each text in ``extra``, such as a header, and for the values of variables that may be keys: a
+    proxy may repeat whole requests. A reply must not lose other words.
     """
-    return _without(text, _keys(config, key, _IS_A_KEY))
-
-
-def without_secrets(text: str, config: LLMConfig, key: str | None) -> str:
-    """Return the text of an error with ``***`` also for each text in ``extra``, such as a header, and for the values of
-    environment variables that may be keys: a proxy may repeat whole requests.
-    """
-    return _without(text, _keys(config, key, _MAY_BE_A_KEY) | set(_texts(config.extra)))
-
-
-def _keys(config: LLMConfig, key: str | None, names: re.Pattern[str]) -> set[str]:
-    variables = (value for name, value in os.environ.items() if names.search(name))
-    return {key or "", *_PASSWORD.findall(config.base_url or ""), *variables}
-
-
-def _without(text: str, secrets: set[str]) -> str:
+    names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
+    secrets = {key or "", *_PASSWORD.findall(config.base_url or ""), *(_texts(config.extra) if in_error else ())}
+    secrets.update(value for name, value in os.environ.items() if names.search(name))
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SECRET_LENGTH_MIN:
             text = text.replace(secret, "***")

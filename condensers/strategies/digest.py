@@ -234,19 +234,11 @@ def _asked(lines: Sequence[str], left_out: int, room: int) -> str:
             return listed
         *before, newest = kept
         if len(newest) - over >= _ASK_LENGTHS[-1]:
-            kept[-1] = _both_ends(newest, len(newest) - over)
+            kept[-1] = truncated(newest, len(newest) - over).replace("\n", " ")
         elif before:
             kept = [newest]
         else:
             return ""
-
-
-def _both_ends(line: str, length_max: int) -> str:
-    """Return the beginning and the end of a line, in at most ``length_max`` characters."""
-    note = f" [… {len(line) - length_max} characters and more left out …] "
-    room = length_max - len(note)
-    head = 2 * room // 3
-    return line[:head] + note + line[len(line) - (room - head) :]
 
 
 def _quoted(text: str, room: int) -> str:

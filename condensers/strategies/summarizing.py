@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
 from foldlog.condensers.errors import OUT_OF_REACH, InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from foldlog.condensers.models.budget import TokenBudget, overrun, tokens_of
+from foldlog.condensers.models.budget import limit_of, overrun, tokens_of
 from foldlog.condensers.models.estimate import ESTIMATE
 from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
@@ -152,18 +152,17 @@ class SummarizingCondenser(RollingCondenser):
     def _size(self) -> int:
         return MAX_SIZE if self.max_size is None else self.max_size
 
-    @property
-    def _budget(self) -> TokenBudget:
-        return TokenBudget(self.max_tokens, self.token_margin_ratio)
+    def _limit(self, agent_llm: AgentModel | None) -> int | None:
+        return limit_of(agent_llm, self.max_tokens, self.token_margin_ratio)
 
     def _reasons(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> frozenset[Reason]:
         """Return why a condensation is due. The default number of events counts only if no token limit is known."""
-        counts_events = self.max_size is not None or self._budget.limit(agent_llm) is None
+        counts_events = self.max_size is not None or self._limit(agent_llm) is None
         due = reasons_by_size(view, self._size if counts_events else None)
         return due | {Reason.TOKENS} if over else due
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
-        return overrun(view, agent_llm, self._budget)
+        return overrun(view, agent_llm, self._limit(agent_llm))
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> IndexSpan:
         """Return the span to forget: between the head and the shortest tail that any of the reasons asks for.

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import foldlog
 from foldlog.condensers import Condensation, NoCondensationAvailable, replay
 from foldlog.condensers.base import Reason
-from foldlog.condensers.models.budget import TokenBudget
+from foldlog.condensers.models.budget import limit_of
 from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated
 from foldlog.condensers.strategies.digest import DigestCondenser
@@ -151,5 +151,5 @@ def test_without_any_limit_nothing_is_estimated(monkeypatch):
         raise AssertionError("there is nothing to hold it to")
 
     monkeypatch.setattr(ESTIMATE, "token_sums", refuse)
-    assert TokenBudget().limit(None) is None
+    assert limit_of(None) is None
     assert DigestCondenser().reasons(viewed(messages(5))) == set()

@@ -15,7 +15,7 @@ import foldlog.condensers.models.client
 import foldlog.condensers.models.tokens
 from foldlog.condensers.base import Overrun
 from foldlog.condensers.errors import TokensUnknown
-from foldlog.condensers.models.budget import TokenBudget
+from foldlog.condensers.models.budget import limit_of
 from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
 from foldlog.condensers.strategies.masking import ObservationMaskingCondenser
@@ -282,7 +282,7 @@ class Agent:
     ],
 )
 def test_the_limit_is_the_agents_model_less_its_answer_and_a_margin_or_the_users_own(max_tokens, agent, limit):
-    assert TokenBudget(max_tokens).limit(agent) == limit
+    assert limit_of(agent, max_tokens) == limit
 
 
 def test_every_model_of_the_price_list_keeps_room_for_a_prompt(litellm):
@@ -293,12 +293,12 @@ def test_every_model_of_the_price_list_keeps_room_for_a_prompt(litellm):
         limits = entry["max_input_tokens"], entry.get("max_output_tokens")
         checked += 1
         if limits[0] > 0:
-            assert TokenBudget().limit(Agent(*limits)) >= limits[0] * 0.39, name
+            assert limit_of(Agent(*limits)) >= limits[0] * 0.39, name
     assert checked > 1000
 
 
 def test_a_margin_can_be_given_up():
-    assert TokenBudget(margin_ratio=0).limit(Agent(100)) == 100
+    assert limit_of(Agent(100), margin_ratio=0) == 100
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(0, 30), st.integers(0, 400), st.data())
