@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from foldlog.eventstore.recorders.types import Erasure, RecalledKey, Record, Row
 
@@ -105,6 +105,18 @@ class Left(NamedTuple):
 class Finished(NamedTuple):
     """No operation on the conversation is unfinished."""
 
+
+STATEMENTS: Final[Mapping[type, str]] = {
+    NewKey: "set_key",
+    NewMark: "set_mark",
+    Grown: "grow_fork",
+    NewPast: "set_past",
+    ForgottenKey: "forget_key",
+    MoreRedactions: "count_redactions",
+    Left: "leave_unfinished",
+    Finished: "finish",
+}
+"""The changes that are one statement, of which the key of the conversation and the fields are the parameters."""
 
 Change = (
     NewKey | NewMark | NewForm | MoreRedactions | NewPast | PastRows | PlacedPast | Grown | RememberedKey

@@ -60,7 +60,7 @@ raise""",
     "key-witness": Protection(
         "a rotation in doubt is looked for by its own sealed key",
         "eventstore:PostgresTransaction.change",
-        Instead("stands_key", 'self._seen_by("stands_conversation", bigint(key), salt)'),
+        Instead("stands_key", 'self._seen_by("stands_conversation", key, change[0])'),
         f"{_KEYS} -k stored_by_the_next_attempt",
     ),
     "random-keys": Protection(

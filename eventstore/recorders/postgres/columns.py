@@ -5,13 +5,14 @@ psycopg turns the columns of results into Python's values (``wire.Wire.rows``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, Final
 
 from foldlog.eventstore.recorders.types import Row, utf8
 
-Parameter = bytes | None
+Parameter = int | str | bytes | None
+"""A parameter; one of another type than bigint, text as bytes, boolean and bytea is packed already."""
 Columns = tuple[Any, ...]
 """One row of a result."""
 
@@ -39,31 +40,34 @@ def integer(number: int) -> bytes:
     return _unsigned(number & _UNSIGNED)
 
 
-def boolean(value: bool) -> bytes:
-    return b"\1" if value else b"\0"
-
-
-def optional(number: int | None) -> Parameter:
-    return None if number is None else bigint(number)
+def packed(value: Parameter) -> bytes | None:
+    """Return a parameter in its binary form."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return utf8(value)
+    if isinstance(value, bool):
+        return b"\1" if value else b"\0"
+    return bigint(value)
 
 
 def array(kind: int, values: Sequence[Parameter]) -> bytes:
-    """Return an array of one dimension, of values in their binary form. ``kind`` is the OID of their type."""
+    """Return an array of one dimension. ``kind`` is the OID of the type of its values."""
     return b"".join((_array_header(1, 1, kind, len(values), 1), *_items(values)))
 
 
 def bigints(numbers: Iterable[int | None]) -> bytes:
-    return array(BIGINT, [optional(number) for number in numbers])
+    return array(BIGINT, list(numbers))
 
 
-def row_columns(row: Row, position: int | None) -> tuple[Parameter, ...]:
+def row_columns(row: Row, position: int | None) -> tuple[bytes | None, ...]:
     """Return a row in the order of the INSERT."""
     return (
         bigint(row.id),
         utf8(row.kind),
         integer(row.schema),
-        boolean(row.shown),
-        boolean(row.structural),
+        packed(row.shown),
+        packed(row.structural),
         bigint(row.recorded_at),
         smallint(row.encoding),
         row.body,
@@ -71,12 +75,12 @@ def row_columns(row: Row, position: int | None) -> tuple[Parameter, ...]:
         integer(row.shown_before),
         integer(row.structural_before),
         integer(row.checksum),
-        optional(position),
+        packed(position),
     )
 
 
-def _items(values: Iterable[Parameter]) -> Iterable[bytes]:
-    for value in values:
+def _items(values: Iterable[Parameter]) -> Iterator[bytes]:
+    for value in map(packed, values):
         if value is None:
             yield _NULL
         else:

@@ -15,7 +15,7 @@ from psycopg.pq.abc import PGresult
 
 from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, OperationalError, RecorderError
 from foldlog.eventstore.recorders.group_commit import note_committed
-from foldlog.eventstore.recorders.postgres.columns import Columns, Parameter, bigint
+from foldlog.eventstore.recorders.postgres.columns import Columns, Parameter
 from foldlog.eventstore.recorders.postgres.positions import Positions
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, TryAgain, Wire
 
@@ -74,7 +74,7 @@ class OpenTransaction:
         """Wait for this lock, then hold it until the end. The statement goes out with the next question."""
         self._begin()
         self.locks.append(number)
-        self._wire.queue("lock", bigint(number))
+        self._wire.queue("lock", number)
 
     def finds(self, earlier: OpenTransaction) -> bool:
         """Return whether this earlier transaction was committed. The call waits for its locks, so the transaction has

@@ -24,9 +24,7 @@ from foldlog.eventstore.recorders.postgres.columns import (
     Columns,
     Parameter,
     array,
-    bigint,
     bigints,
-    optional,
     smallint,
 )
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
@@ -43,7 +41,6 @@ from foldlog.eventstore.recorders.types import (
     as_record,
     as_rows,
     as_text,
-    utf8,
 )
 
 _NO_POSITION: Final = 2**63 - 1
@@ -68,48 +65,44 @@ class PostgresReader(ReadsAttachments):
         return None  # other writers may commit at any time
 
     def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
-        if isinstance(name, int):
-            answer = self._ask("conversation_of", bigint(name))
-        else:
-            answer = self._ask("conversation", utf8(name))
+        answer = self._ask("conversation_of" if isinstance(name, int) else "conversation", name)
         found = _found(answer[0]) if answer else None
         if found is None or found.parent is None:
             return found
         lineage = [
-            Ancestor(key, stop, as_text(name), *rest)
-            for key, stop, name, *rest in self._ask("lineage", bigint(found.key))
+            Ancestor(key, stop, as_text(name), *rest) for key, stop, name, *rest in self._ask("lineage", found.key)
         ]
         return found._replace(lineage=tuple(lineage))
 
     def conversations(self, start: str, limit: int, *, forks_of: int | None = None) -> Sequence[Conversation]:
         if forks_of is not None:
-            found = self._ask("forks", bigint(forks_of), utf8(start), bigint(limit))
+            found = self._ask("forks", forks_of, start, limit)
         else:
-            found = self._ask("conversations", utf8(start), bigint(limit))
+            found = self._ask("conversations", start, limit)
         return list(map(_found, found))
 
     def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
-        return [Unfinished(each, *map(as_text, texts)) for each, *texts in self._ask("unfinished", optional(key))]
+        return [Unfinished(each, *map(as_text, texts)) for each, *texts in self._ask("unfinished", key)]
 
     def rows(
         self, key: int, start: int, stop: int, limit: int, only: Only = "all", *, kind: str | None = None
     ) -> Sequence[Row]:
         statement = _ROWS[only] if kind is None else f"rows_of_{kind}"
-        found = self._ask(statement, bigint(key), bigint(start), bigint(stop), bigint(limit))
+        found = self._ask(statement, key, start, stop, limit)
         return self._whole(as_rows(found), key)
 
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
         firsts = bigints(interval[0] for interval in intervals)
         lasts = bigints(interval[1] for interval in intervals)
         keys = bigints(interval[2] if len(interval) > 2 else None for interval in intervals)
-        found = self._ask("flagged_rows", bigint(key), firsts, lasts, keys)
+        found = self._ask("flagged_rows", key, firsts, lasts, keys)
         return self._whole(as_rows(found), key, intervals)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Return rows with their positions. Positions of imported rows are computed from that of the publication."""
         placed: list[PlacedRow] = []
         while len(placed) < limit:
-            block = self._ask("publications", bigint(after_position))
+            block = self._ask("publications", after_position)
             if not block:
                 return placed + self._live_rows(after_position, _NO_POSITION, limit - len(placed))
             [(first, key, first_id, size, conversation)] = block
@@ -128,7 +121,7 @@ class PostgresReader(ReadsAttachments):
         """Return a fact about the store."""
         kind, _, application = name.partition(" ")
         if kind == "tracking":
-            [(newest,)] = self._ask("max_tracking_id", utf8(application))
+            [(newest,)] = self._ask("max_tracking_id", application)
             return "" if newest is None else str(newest)
         if name in ("last_position", "data_version"):
             [(number,)] = self._ask(name)
@@ -137,43 +130,41 @@ class PostgresReader(ReadsAttachments):
             return json.dumps([(as_text(follower), newest) for follower, newest in self._ask("trackings")])
         if name == "key_ids":
             return b" ".join(key_id for (key_id,) in self._ask("key_ids")).decode()
-        found = self._ask("store_value", utf8(name))
+        found = self._ask("store_value", name)
         return str(found[0][0], "utf-8") if found else ""
 
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
     ) -> Sequence[Record]:
         if projection is None:
-            found = self._ask("newest_records", bigint(key), bigint(limit))
+            found = self._ask("newest_records", key, limit)
         else:
             statement = "records_back" if backwards else "records"
-            found = self._ask(statement, utf8(projection), bigint(key), bigint(version), bigint(limit))
+            found = self._ask(statement, projection, key, version, limit)
         return list(map(as_record, found))
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
         if exactly:
-            return [(start, RecalledKey(*entry)) for entry in self._ask("recall", bigint(key), utf8(start))]
-        found = self._ask("recalled", bigint(key), utf8(start), bigint(limit))
+            return [(start, RecalledKey(*entry)) for entry in self._ask("recall", key, start)]
+        found = self._ask("recalled", key, start, limit)
         return [(as_text(name), RecalledKey(*entry)) for name, *entry in found]
 
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        names = array(BYTEA, [utf8(name) for name in idempotency_keys])
-        found = (
-            self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", bigint(key), names)
-        )
+        names = array(BYTEA, idempotency_keys)
+        found = self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", key, names)
         return [(owner, as_text(name), RecalledKey(*entry)) for owner, name, *entry in found]
 
     def id_from(self, start: str) -> str | None:
-        found = self._ask("id_from", utf8(start))
+        found = self._ask("id_from", start)
         return as_text(found[0][0]) if found else None
 
     def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
         if after_position <= 0:
             found = self._ask("all_visible")
         else:
-            found = self._ask("touched", bigint(after_position), bigint(until_position), bigint(least))
+            found = self._ask("touched", after_position, until_position, least)
         return [(key, version) for key, version in found]
 
     def listed(
@@ -181,11 +172,11 @@ class PostgresReader(ReadsAttachments):
     ) -> Sequence[ListedConversation]:
         at, key = before or (_NO_POSITION, _NO_POSITION)
         wanted = array(BYTEA, digests)
-        found = self._ask("listed", wanted, bigint(at), bigint(key), bigint(len(digests)), bigint(limit))
+        found = self._ask("listed", wanted, at, key, len(digests), limit)
         return [_listed(columns) for columns in found]
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
-        found = self._ask("live_rows", bigint(after_position), bigint(before), bigint(limit))
+        found = self._ask("live_rows", after_position, before, limit)
         rows = self._whole_of(as_rows([columns[:12] for columns in found]), [columns[14] for columns in found])
         return [
             PlacedRow(columns[12], as_text(columns[13] or b""), row, columns[14] <= 0)
@@ -193,12 +184,10 @@ class PostgresReader(ReadsAttachments):
         ]
 
     def _attached(self, key: int, ids: Sequence[int]) -> Sequence[tuple[int, bytes, int]]:
-        return [
-            (event_id, name, encoding) for event_id, name, encoding in self._ask("attached", bigint(key), bigints(ids))
-        ]
+        return [(event_id, name, encoding) for event_id, name, encoding in self._ask("attached", key, bigints(ids))]
 
     def _attachment(self, key: int, name: bytes, encoding: int) -> bytes | None:
-        found = self._ask("attachment", bigint(key), name, smallint(encoding))
+        found = self._ask("attachment", key, name, smallint(encoding))
         return found[0][0] if found else None
 
 

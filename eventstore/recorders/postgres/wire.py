@@ -21,7 +21,7 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatu
 from psycopg.pq.abc import PGresult
 
 from foldlog.eventstore.recorders.errors import OperationalError, RecorderError, error_class
-from foldlog.eventstore.recorders.postgres.columns import Columns, Parameter
+from foldlog.eventstore.recorders.postgres.columns import Columns, Parameter, packed
 
 _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
@@ -125,7 +125,7 @@ class Wire:
         self.idle_in_transaction_s = 0.0
         """The server ends a session that is idle in a transaction for longer than this; 0 for no limit."""
         self._timeout_ms = int(reply_timeout_s * 1_000)
-        self._queued: list[tuple[str, tuple[Parameter, ...]]] = []
+        self._queued: list[tuple[str, list[bytes | None]]] = []
         self._sent: list[str] = []
         """The part of the newest batch that was sent."""
         self._unread: list[list[str]] = []
@@ -146,8 +146,8 @@ class Wire:
     # -- talking ------------------------------------------------------------------------------------------------------
 
     def queue(self, statement: str, *parameters: Parameter) -> int:
-        """Queue a statement. Parameters and results are in binary form. Return its place among the next answers."""
-        self._queued.append((statement, parameters))
+        """Queue a statement. Return its place among the next answers."""
+        self._queued.append((statement, list(map(packed, parameters))))
         return len(self._queued) - 1
 
     def ask(self) -> Sequence[PGresult]:
@@ -203,7 +203,7 @@ class Wire:
         """Send a last statement, which ends the transaction, and do not wait for its answer: the answer is dropped
         before the next one is read. Queued statements are forgotten.
         """
-        self._queued = [(statement, ())]
+        self._queued = [(statement, [])]
         try:
             self._sync()
         except psycopg.Error:
@@ -253,21 +253,20 @@ class Wire:
         sent: list[str] = []
         self._unread.append(sent)
         queued, self._queued, self._sent = self._queued, [], sent
-        for statement, parameters in queued:
-            self._send(statement, parameters, sent)
+        for statement, values in queued:
+            self._send(statement, values, sent)
         self._flush()
 
     def _flush(self) -> None:
         self._pg.pipeline_sync()
         self._wait(lambda: self._pg.flush() != 0, select.POLLIN | select.POLLOUT)
 
-    def _send(self, statement: str, parameters: tuple[Parameter, ...], sent: list[str]) -> None:
+    def _send(self, statement: str, values: list[bytes | None], sent: list[str]) -> None:
         if self._prepared is not None and statement not in self._prepared:
             sent.append(_PREPARE + statement)
             self._pg.send_prepare(statement.encode(), self._statements[statement])
             self._prepared.add(statement)
         sent.append(statement)
-        values = list(parameters)  # before 3.3 psycopg's binary takes no tuple
         formats = [_BINARY] * len(values)
         if self._prepared is None:
             self._pg.send_query_params(

@@ -17,9 +17,7 @@ from foldlog.eventstore.recorders.postgres.columns import (
     array,
     bigint,
     bigints,
-    boolean,
     integer,
-    optional,
     row_columns,
     smallint,
 )
@@ -100,21 +98,12 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         name, created_at, salt, staged, fork, replaces = new
         key = self._numbered().key()
         if replaces is not None and not staged:
-            self._write("hide_tombstone", bigint(replaces))
-        self._write(
-            "begin_conversation",
-            bigint(key),
-            utf8(name),
-            boolean(not staged),
-            bigint(created_at),
-            salt,
-            None if fork is None else bigint(fork.parent.key),
-            None if fork is None else bigint(fork.border.id + 1),
-            optional(replaces),
-        )
+            self._write("hide_tombstone", replaces)
+        border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
+        self._write("begin_conversation", key, name, not staged, created_at, salt, *border, replaces)
         if staged:
-            self._write("leave_unfinished", bigint(key), b"import", b"")
-        self._seen_by("stands_conversation", bigint(key), salt)
+            self._write("leave_unfinished", key, b"import", b"")
+        self._seen_by("stands_conversation", key, salt)
         self._locked.add(key)  # no other transaction can see it
         return new.under(key)
 
@@ -130,29 +119,29 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
 
     def publish(self, key: int, size: int) -> int:
         self._check_staged(key)
-        self._write("hide_replaced_tombstone", bigint(key))
-        self._write("publish", bigint(key))
-        self._write("finish", bigint(key))
+        self._write("hide_replaced_tombstone", key)
+        self._write("publish", key)
+        self._write("finish", key)
         return self._place_first(key, size)
 
     def _place_first(self, key: int, size: int) -> int:
         """Give the first events of a conversation the next positions. Return the first of these."""
         first_id, firsts = 0, []
         for first, count in self._numbered().take_ranges(size, self._reserve):
-            self._write("insert_publication", bigint(first), bigint(key), bigint(first_id), bigint(count))
+            self._write("insert_publication", first, key, first_id, count)
             first_id += count
             firsts.append(first)
-        self._seen_by("stands_publication", bigint(firsts[0]), bigint(key))
+        self._seen_by("stands_publication", firsts[0], key)
         return firsts[0]
 
     def delete(self, key: int, limit: int) -> bool:
-        if self.ask("is_erased", bigint(key)):
+        if self.ask("is_erased", key):
             return self._expunge(key, limit)
         if not self._is_staged(key):
             return self._delete_copies(key, limit)
         if not self._expunge(key, limit):
             return False
-        self._write("delete_conversation", bigint(key))
+        self._write("delete_conversation", key)
         return True
 
     def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
@@ -165,71 +154,58 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
 
     def change(self, key: int, change: changes.Change) -> None:
         match change:
-            case changes.NewMark(mark):
-                self._write("set_mark", bigint(key), mark)
-            case changes.NewKey(salt, key_id, sealed_key):
-                self._write("list_again", bigint(key))
-                self._write("set_key", bigint(key), salt, None if key_id is None else utf8(key_id), sealed_key)
+            case changes.NewKey(_, _, sealed_key):
+                self._write("list_again", key)
                 if sealed_key is not None:
-                    self._seen_by("stands_key", bigint(key), sealed_key)
-            case changes.NewPast(past, version):
-                self._write("set_past", bigint(key), bigint(version), past)
+                    self._seen_by("stands_key", key, sealed_key)
             case changes.PastRows(rows):
                 self._insert(key, rows, [None] * len(rows))
             case changes.PlacedPast(events):
                 self._place_first(key, events)
             case changes.NewListing(at, version, digests):
                 joined = None if digests is None else b"".join(digests)
-                self._write("list_as", bigint(key), bigint(at), bigint(version), joined)
-            case changes.Grown():
-                self._write("grow_fork", bigint(key))
+                self._write("list_as", key, at, version, joined)
             case changes.NewForm(rows):
                 self._replace(key, rows)
             case changes.RememberedKey(idempotency_key, recalled, again):
                 self._remember(key, idempotency_key, recalled, again)
             case changes.NewRecords(projection, records, replace_all):
                 self._put_records(projection, key, records, replace_all)
-            case changes.ForgottenKey(idempotency_key):
-                self._write("forget_key", bigint(key), utf8(idempotency_key))
-            case changes.MoreRedactions(count):
-                self._write("count_redactions", bigint(key), bigint(count))
-            case changes.Finished():
-                self._write("finish", bigint(key))
-            case changes.Left(operation, state):
-                self._write("leave_unfinished", bigint(key), utf8(operation), utf8(state))
             case Erasure():
                 self._erase(key, change)
+        if type(change) in changes.STATEMENTS:
+            self._write(changes.STATEMENTS[type(change)], key, *change)
 
     def _replace(self, key: int, rows: Sequence[Row]) -> None:
         """Give stored rows another form. Keep their attachments, and delete those that then belong to no row."""
         ids = bigints(row.id for row in rows)
         self._write(
             "replace_rows",
-            bigint(key),
+            key,
             ids,
             array(SMALLINT, [smallint(row.encoding) for row in rows]),
             array(INTEGER, [integer(row.checksum) for row in rows]),
             array(BYTEA, [row.body for row in rows]),
             array(BYTEA, [row.proof for row in rows]),
         )
-        self._write("detach", bigint(key), ids)
+        self._write("detach", key, ids)
         self._attach(key, rows)
-        self._write("delete_unattached", bigint(key))
+        self._write("delete_unattached", key)
 
     def _erase(self, key: int, erasure: Erasure) -> None:
         erased_at, reason, events, head, _ = erasure
-        self._write("leave_lists", bigint(key))
-        self._write("erase_conversation", bigint(key), bigint(erased_at), utf8(reason), bigint(events), head)
-        self._write("delete_publications", bigint(key))
-        self._seen_by("stands_erasure", bigint(key), bigint(erased_at), head, utf8(reason))
+        self._write("leave_lists", key)
+        self._write("erase_conversation", key, erased_at, reason, events, head)
+        self._write("delete_publications", key)
+        self._seen_by("stands_erasure", key, erased_at, head, reason)
 
     def _expunge(self, key: int, limit: int) -> bool:
         if not (self._delete("delete_rows", key, limit) and self._delete("delete_attachments", key, limit)):
             return False
-        self._write("detach_all", bigint(key))
-        self._write("forget_keys", bigint(key))
-        self._write("forget_records", bigint(key))
-        self._write("finish", bigint(key))
+        self._write("detach_all", key)
+        self._write("forget_keys", key)
+        self._write("forget_records", key)
+        self._write("finish", key)
         return True
 
     def _delete_copies(self, key: int, limit: int) -> bool:
@@ -237,42 +213,32 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             return True
         if not self._delete("delete_copies", key, limit):
             return False
-        self._write("detach_copies", bigint(key))
-        self._write("delete_unattached", bigint(key))
+        self._write("detach_copies", key)
+        self._write("delete_unattached", key)
         return True
 
     def _remember(self, key: int, idempotency_key: str, recalled: RecalledKey, again: bool) -> None:
         first_id, events, proof, _ = recalled
         if again:
-            self._write("prove", bigint(key), utf8(idempotency_key), proof)
+            self._write("prove", key, idempotency_key, proof)
             return
         self._taken_for_new.discard((key, idempotency_key))
-        self._write("remember", bigint(key), utf8(idempotency_key), bigint(first_id), bigint(events), proof)
+        self._write("remember", key, idempotency_key, first_id, events, proof)
 
     def _put_records(self, projection: str, key: int, records: Iterable[Record], replace_all: bool) -> None:
         if replace_all:
-            self._write("delete_records", utf8(projection), bigint(key))
+            self._write("delete_records", projection, key)
         for version, code, base, body, encoding, checksum, _ in records:
-            self._write(
-                "put_record",
-                utf8(projection),
-                bigint(key),
-                bigint(version),
-                bigint(code),
-                optional(base),
-                body,
-                smallint(encoding),
-                integer(checksum),
-            )
+            self._write("put_record", projection, key, version, code, base, body, smallint(encoding), integer(checksum))
 
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")
         if kind == "tracking" and not value:
-            self._write("forget_tracking", utf8(application))
+            self._write("forget_tracking", application)
         elif kind == "tracking":
             self._insert_tracking(application, int(value))
         else:
-            self._write("set_fact", utf8(name), utf8(value))
+            self._write("set_fact", name, value)
 
     def _insert_tracking(self, application: str, notification_id: int) -> None:
         self._lock_on(_OF_APPLICATION, utf8(application))
@@ -281,7 +247,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             raise IntegrityError(
                 f"{application!r} is at notification {newest} already, {notification_id} comes too late"
             )
-        row = utf8(application), bigint(notification_id), secrets.token_bytes(8)
+        row = application, notification_id, secrets.token_bytes(8)
         self._write("insert_tracking", *row)
         self._seen_by("stands_tracking", *row)
 
@@ -290,11 +256,11 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
     def _take_for_granted(self, guess: Conversation) -> None:
         self._number_asked = self._wire.queue(
             "number_if_unchanged",
-            bigint(guess.key),
-            bigint(guess.version - 1),
+            guess.key,
+            guess.version - 1,
             guess.head,
             guess.salt,
-            None if guess.key_id is None else utf8(guess.key_id),
+            guess.key_id,
             guess.sealed_key,
             guess.mark,
         )
@@ -306,21 +272,21 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         conversation: its events would get positions before those. The transaction runs again with both locks from the
         start.
         """
-        [(newest,)] = self.ask("newest_position", bigint(found.key))
+        [(newest,)] = self.ask("newest_position", found.key)
         if newest is not None and self._positions.precede(newest):
             raise TryAgain(f"{found.id!r} was written to since this transaction began for another conversation")
 
     def _insert(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
         placed = [row_columns(row, position) for row, position in zip(rows, positions, strict=True)]
         if len(placed) == 1:
-            self._write("insert_event", bigint(key), *placed[0])
+            self._write("insert_event", key, *placed[0])
         else:
             columns = zip(*placed, strict=True)
             self._write("insert_events", bigint(key), *(array(k, c) for k, c in zip(OF_ROW, columns, strict=True)))
         if any(type(row.body) is Body for row in rows):
             self._attach(key, rows)
         last = placed[-1]
-        self._seen_by(OF_EVENTS, bigint(key), last[0], rows[-1].head, last[-1])
+        self._seen_by(OF_EVENTS, key, last[0], rows[-1].head, last[-1])
 
     def _lock_by_key(self, key: int) -> bool:
         """Lock a conversation by its state at the time of the lock: a staged one may have been published before. Return
@@ -329,7 +295,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         was_numbered = self._number_asked is not None
         locked: tuple[bytes, bytes] | None = None
         while True:
-            named = self.ask("name_of", bigint(key))
+            named = self.ask("name_of", key)
             if not named:
                 return False
             [(name_bytes, is_visible)] = named
@@ -348,7 +314,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
     def _is_staged(self, key: int) -> bool:
         """Lock a staged conversation, so that its writers wait for one another."""
         self._lock_on(_OF_STAGING, bigint(key))
-        return bool(self.ask("is_staged", bigint(key)))
+        return bool(self.ask("is_staged", key))
 
     def _check_staged(self, key: int) -> None:
         if not self._is_staged(key):
@@ -357,15 +323,15 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
     def _delete(self, statement: str, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows. Return whether all are gone."""
         self._wrote = True
-        [(deleted,)] = self.ask(statement, bigint(key), bigint(limit))
+        [(deleted,)] = self.ask(statement, key, limit)
         return bool(deleted < limit)
 
     def _attach(self, key: int, rows: Sequence[Row]) -> None:
         """Keep the attachments of these rows; those that are stored already are not stored again."""
         for row in rows:
             for name, encoding, body in attachments_of(row.body):
-                self._write("keep_attachment", bigint(key), name, smallint(encoding), body)
-                self._write("attach", bigint(key), bigint(row.id), name, smallint(encoding))
+                self._write("keep_attachment", key, name, smallint(encoding), body)
+                self._write("attach", key, row.id, name, smallint(encoding))
 
 
 def _can_be_checked(expected: Conversation) -> bool:

@@ -77,7 +77,7 @@ class SQLiteTransaction(SQLiteReader):
         key = cursor.lastrowid
         assert key is not None  # an INSERT into a rowid table has one
         if staged:
-            self._execute(SQL["leave_unfinished"], (key, b"import", b""))
+            self._execute(SQL["leave_unfinished"], (b"import", b"", key))
         return new.under(key)
 
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
@@ -121,9 +121,10 @@ class SQLiteTransaction(SQLiteReader):
             self.forget()
             self._leave_bytes()
         match change:
-            case changes.NewMark(mark):
-                self._execute(SQL["set_mark"], (mark, key))
+            case changes.NewMark():
                 self.newest_era = next(_eras)
+            case changes.NewKey():
+                self._list_again(key)
             case changes.RememberedKey(idempotency_key, recalled, again):
                 first_id, events, proof, _ = recalled
                 if again:
@@ -136,30 +137,18 @@ class SQLiteTransaction(SQLiteReader):
                 self._executemany(SQL["put_record"], [(projection, key, *record[:6]) for record in records])
             case changes.NewListing(at, version, digests):
                 self._list_as(key, at, version, digests)
-            case changes.Grown():
-                self._execute(SQL["grow_fork"], (key,))
-            case changes.Finished():
-                self._execute(SQL["finish"], (key,))
-            case changes.Left(operation, state):
-                self._execute(SQL["leave_unfinished"], (key, utf8(operation), utf8(state)))
-            case changes.NewKey(salt, key_id, sealed_key):
-                self._list_again(key)
-                self._execute(SQL["set_key"], (salt, None if key_id is None else utf8(key_id), sealed_key, key))
             case Erasure(erased_at, reason, events, head):
                 self._leave_lists(key)
                 self._execute(SQL["erase_conversation"], (erased_at, utf8(reason), events, head, key))
             case changes.NewForm(rows):
                 self._replace(key, rows)
-            case changes.ForgottenKey(idempotency_key):
-                self._execute(SQL["forget_key"], (key, utf8(idempotency_key)))
-            case changes.MoreRedactions(count):
-                self._execute(SQL["count_redactions"], (count, key))
-            case changes.NewPast(past, version):
-                self._execute(SQL["set_past"], (version, past, key))
             case changes.PastRows(rows):
                 self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
             case changes.PlacedPast(events):
                 self._place_first(key, events)
+        if type(change) in changes.STATEMENTS:
+            fields = [utf8(field) if isinstance(field, str) else field for field in change]
+            self._execute(SQL[changes.STATEMENTS[type(change)]], (*fields, key))
 
     def delete(self, key: int, limit: int) -> bool:
         self.forget()

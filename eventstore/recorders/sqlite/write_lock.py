@@ -141,9 +141,12 @@ class WriteLock:
         os.close(old)
 
     def _poll(self, until: float) -> None:
-        while not _try(self._file):
-            if time.monotonic() > until:
-                raise self.waited()
+        while True:
+            try:
+                return flock(self._file, _AT_ONCE)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise self.waited() from None
             time.sleep(_POLL_S)
 
     def _holder(self) -> tuple[int, str] | None:
@@ -202,14 +205,6 @@ class _Pending(threading.Thread):
             if not self._wanted:
                 self.close()
         self._granted.release()
-
-
-def _try(file: int) -> bool:
-    try:
-        flock(file, _AT_ONCE)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _process(pid: int, host: str) -> str:

@@ -335,7 +335,7 @@ VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea, $6::bigint, $
 UPDATE {schema}.conversations SET grown = true WHERE key = $1::bigint
 
 -- name: set_past
-UPDATE {schema}.conversations SET parent = NULL, parent_version = $2::bigint, past = $3::bytea WHERE key = $1::bigint
+UPDATE {schema}.conversations SET parent = NULL, past = $2::bytea, parent_version = $3::bigint WHERE key = $1::bigint
 
 -- name: forks
 SELECT {conversation_columns}

@@ -47,7 +47,7 @@ VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
 UPDATE conversations SET grown = 1 WHERE key = ?
 
 -- name: set_past
-UPDATE conversations SET parent = NULL, parent_version = ?, past = ? WHERE key = ?
+UPDATE conversations SET parent = NULL, past = ?, parent_version = ? WHERE key = ?
 
 -- name: forks
 {conversation_found} {last_of_each}
@@ -169,7 +169,7 @@ FROM unfinished u LEFT JOIN conversations c ON c.key = u.conversation
 WHERE u.conversation = coalesce(?, u.conversation) ORDER BY u.conversation
 
 -- name: leave_unfinished
-INSERT OR REPLACE INTO unfinished (conversation, operation, state) VALUES (?, CAST(? AS TEXT), CAST(? AS TEXT))
+INSERT OR REPLACE INTO unfinished (operation, state, conversation) VALUES (CAST(? AS TEXT), CAST(? AS TEXT), ?)
 
 -- name: finish_all
 DELETE FROM unfinished WHERE conversation < 0
@@ -228,7 +228,7 @@ WHERE conversation = ? AND id = ?
 UPDATE conversations SET redactions = coalesce(redactions, 0) + ? WHERE key = ?
 
 -- name: forget_key
-DELETE FROM idempotency_keys WHERE conversation = ? AND key = CAST(? AS TEXT)
+DELETE FROM idempotency_keys WHERE key = CAST(? AS TEXT) AND conversation = ?
 
 -- name: erase_conversation
 UPDATE conversations
