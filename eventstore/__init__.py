@@ -73,7 +73,6 @@ from foldlog.eventstore.events import (
     summary_of,
 )
 from foldlog.eventstore.log.appending import Appending, append_all, can_append_all
-from foldlog.eventstore.log.compression import EVENT_BYTES_MAX, Compression
 from foldlog.eventstore.log.database import translated
 from foldlog.eventstore.log.finding import Generation, Moment, beginning_with, query_all
 from foldlog.eventstore.log.keys import KeyRing
@@ -81,6 +80,7 @@ from foldlog.eventstore.log.origins import FoundEvent, find
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Border, ConversationRow, Ingested, Logged, Recorded
 from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, Compression
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.opening import open_store, restore_store

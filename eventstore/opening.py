@@ -8,10 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from foldlog.eventstore.errors import InvalidOption, install_command
-from foldlog.eventstore.log.compression import EVENT_BYTES_MAX, Compression
 from foldlog.eventstore.log.database import translated, unavailable
 from foldlog.eventstore.log.keys import KeyRing
-from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, Compression, WriteSettings
 from foldlog.eventstore.recorders import urls
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder
 from foldlog.eventstore.recorders.errors import RecorderError

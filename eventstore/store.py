@@ -17,7 +17,6 @@ from foldlog.eventstore.errors import ConversationNotFound, InvalidArgument, Inv
 from foldlog.eventstore.events import NOT_RECORDED, Event, is_structural
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.appending import Appending, begin_fork
-from foldlog.eventstore.log.compression import EVENT_BYTES_MAX
 from foldlog.eventstore.log.database import Database, behind, paged, translated, unavailable
 from foldlog.eventstore.log.finding import (
     PAGE,
@@ -35,7 +34,7 @@ from foldlog.eventstore.log.importing import ingest
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
 from foldlog.eventstore.log.row import dense_events, from_microseconds
-from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import RecorderError

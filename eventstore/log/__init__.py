@@ -1,7 +1,7 @@
 """One conversation in one transaction.
 
 row             from events to rows with ids, heads and checksums, and back
-seal, compression   the body of a row: compress, encrypt, checksum, and back; the mark of an encrypted conversation
+seal            the body of a row: compress, encrypt, checksum, and back; the mark of an encrypted conversation
 keys            wrapping keys from the environment, and the data key of a conversation
 reading, writing    a conversation in a transaction; inline projections
 finding         which conversation is meant; its events page by page; all conversations at one moment
@@ -15,6 +15,5 @@ redacted        the parts of an event that stay when its content is erased
 following       the whole store in the order of positions
 ledger          what changed a conversation after the fact, as entries in that order
 results         the values that a store returns
-database        conversations, transactions and keys, found through a recorder
-known           the one cache of conversations; observers of appends
+database        conversations, transactions and keys, found through a recorder; the one cache of conversations
 """

@@ -40,7 +40,6 @@ from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import (
     dense_events,
-    event_of,
     from_microseconds,
     not_erased,
     sound,
@@ -176,10 +175,7 @@ def _are_what_was_given(stored: Sequence[Event], given: Sequence[Event], batch: 
 
 def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
     condensation = summary_of(synthetic_id)
-    if condensation >= reading.version:
-        return False
-    rows = reading.rows(condensation, condensation + 1, 1, "structural")
-    event = event_of(reading.conversation, rows[0]) if rows and rows[0].id == condensation else None
+    event = next(reading.structural_events(condensation, condensation + 1), None)
     return isinstance(event, CondensationAction) and event.summary is not None
 
 

@@ -250,15 +250,18 @@ class ReadTransaction:
 
     def record_at(self, projection: str, version: int) -> Record | None:
         """Return the newest record of a projection at or before ``version``."""
-        version = self._whole("version", version)
-        record = self._record_of(projection, self.found.key, self._codec(), version)
-        for part in reversed(self.past):
-            if record is not None and record.version > part.stop:
+        self._whole("version", version)
+        newest = None
+        for part in (self._own(), *reversed(self.past)):
+            if newest is not None and newest.version > part.stop:
                 break
-            older = self._record_of(projection, part.key, part.codec, min(version, part.stop))
-            if older is not None and (record is None or older.version > record.version):
-                record = older
-        return record
+            asked, older = min(version, part.stop), None
+            while older is None and (stored := self._reader.records(part.key, projection, asked, 1, backwards=True)):
+                older = part.codec.decoded_record(projection, stored[0])
+                asked = min(asked, stored[0].version) - 1
+            if older is not None and (newest is None or older.version > newest.version):
+                newest = older
+        return newest
 
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:
         """Return the records of a projection for versions greater than ``after``, ascending, read a page at a time."""
@@ -366,14 +369,6 @@ class ReadTransaction:
             return (self._own(),)
         past = self.past
         return (*past[bisect_right(past, start, key=_stop_of) :], self._own())
-
-    def _record_of(self, projection: str, key: int, codec: RowCodec, asked: int) -> Record | None:
-        while True:
-            stored = self._reader.records(key, projection, asked, 1, backwards=True)
-            record = codec.decoded_record(projection, stored[0]) if stored else None
-            if not stored or record is not None:
-                return record
-            asked = min(asked, stored[0].version) - 1
 
     def _records_of(self, projection: str, key: int, codec: RowCodec, after: int) -> Iterator[Record]:
         while stored := self._reader.records(key, projection, after, _PAGE):

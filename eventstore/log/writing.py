@@ -13,9 +13,8 @@ from typing import Protocol
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import Event, KeyChanged
-from foldlog.eventstore.log.database import Database, encrypted
+from foldlog.eventstore.log.database import Database, Known, encrypted
 from foldlog.eventstore.log.keys import SET_A_KEY
-from foldlog.eventstore.log.known import Known
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import Link, encode_past, past_under
 from foldlog.eventstore.log.reading import ReadTransaction

@@ -21,14 +21,13 @@ import msgspec
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import CorruptEvent, StoreUnusable
 from foldlog.eventstore.events import KeyChanged
-from foldlog.eventstore.log.compression import Compression
 from foldlog.eventstore.log.database import Database, encrypted, paged, start_after
 from foldlog.eventstore.log.importing import REKEY, REST_S
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import decode_past, follows, past_under
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import border, link_of
-from foldlog.eventstore.log.seal import DAMAGED, Mark, RowCodec, mark_of
+from foldlog.eventstore.log.seal import DAMAGED, Compression, Mark, RowCodec, mark_of
 from foldlog.eventstore.log.writing import forget_records
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.changes import Finished, Left, NewForm, NewKey, NewMark, RememberedKey

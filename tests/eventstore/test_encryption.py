@@ -35,10 +35,9 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
-from foldlog.eventstore.log.compression import EVENT_BYTES_MAX, compressed, decompressed
 from foldlog.eventstore.log.importing import staged as staged_in
 from foldlog.eventstore.log.row import PLAIN, NotAsWritten, chained
-from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
+from foldlog.eventstore.log.seal import ENCRYPTED, EVENT_BYTES_MAX, WriteSettings, compressed, decompressed
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.copy import copy_store

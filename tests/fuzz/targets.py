@@ -35,8 +35,8 @@ from foldlog.eventstore import (
     codec,
     open_store,
 )
-from foldlog.eventstore.log.compression import decompressed
 from foldlog.eventstore.log.row import NotAsWritten
+from foldlog.eventstore.log.seal import decompressed
 from foldlog.eventstore.recorders import urls
 from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.sqlite.readable import copy_readable
