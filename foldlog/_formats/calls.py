@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container
+from typing import Any
 
 from foldlog._formats.format import Past
 from foldlog._formats.recent import Recent
@@ -27,10 +28,13 @@ class OpenCalls:
         self._past = past
         self._waiting: Recent[str, deque[tuple[int, str]]] = Recent(_CALLS_MAX)
 
-    def open(self, key: str, action: Action) -> None:
-        waiting = self._waiting.get(key) or deque(maxlen=_CALLS_MAX)
-        waiting.append((action.id, action.tool))
-        self._waiting[key] = waiting
+    def open(self, action: Action, key: str | None = None) -> None:
+        """Open a call under ``key``, by default under its id. One without an id is never closed."""
+        key = action.call_id if key is None else key
+        if key is not None:
+            waiting = self._waiting.get(key) or deque(maxlen=_CALLS_MAX)
+            waiting.append((action.id, action.tool))
+            self._waiting[key] = waiting
 
     def first(self, key: str) -> tuple[int, str] | None:
         """Return the event id and the tool of the oldest call under ``key``."""
@@ -40,15 +44,18 @@ class OpenCalls:
             waiting = self._waiting.get(key)
         return waiting[0] if waiting else None
 
-    def close(self, key: str) -> tuple[int, str] | None:
-        """Return the event id and the tool of the oldest open call under ``key``, and close that call."""
-        call = self.first(key)
-        if call is not None:
-            waiting = self._waiting.get(key) or deque()
+    def close(self, key: Any) -> tuple[str | None, int | None, str]:
+        """Close the oldest open call under ``key``. Return the key, if it is a text, and the event id and the tool of
+        the call: None and an empty text where there is no such call.
+        """
+        if type(key) is not str:
+            return None, None, ""
+        event_id, tool = self.first(key) or (None, "")
+        if event_id is not None and (waiting := self._waiting.get(key)):
             waiting.popleft()
             if not waiting:
                 self._waiting.pop(key)
-        return call
+        return key, event_id, tool
 
     def close_all(self) -> list[tuple[str, tuple[int, str]]]:
         """Close all calls; return each with its key, in the order in which their keys were opened last."""
@@ -73,7 +80,6 @@ class OpenCalls:
         later = self._waiting.items()
         self._waiting.clear()
         for action in past.view().open_calls:
-            if action.call_id is not None:
-                self.open(action.call_id, action)
+            self.open(action)
         for key, calls in later:
             self._waiting[key] = deque((*(self._waiting.get(key) or ()), *calls), _CALLS_MAX)

@@ -121,15 +121,13 @@ class LangChainDecoder(RecordDecoder):
                 thought="" if place else content,
                 thinking=() if place else thinking,
             )
-            if action.call_id is not None:
-                self._calls.open(action.call_id, action)
+            self._calls.open(action)
             actions.append(action)
         return actions
 
     def _observation(self, data: dict[str, Any], content: Content, fields: dict[str, Any]) -> Observation:
-        call_id, name = data.get("tool_call_id"), data.get("name")
-        call_id = call_id if type(call_id) is str else None
-        cause, tool = (None if call_id is None else self._calls.close(call_id)) or (None, "")
+        name = data.get("name")
+        call_id, cause, tool = self._calls.close(data.get("tool_call_id"))
         return Observation(
             content=content,
             tool=name if type(name) is str else tool,

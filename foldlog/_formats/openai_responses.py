@@ -138,14 +138,12 @@ class ResponsesDecoder(RecordDecoder):
             call_id=call_id if type(call_id) is str else None,
             **fields,
         )
-        if action.call_id is not None:
-            self._calls.open(action.call_id, action)
+        self._calls.open(action)
         return action
 
     def _observation(self, kind: str, item: dict[str, Any], fields: dict[str, Any]) -> Observation:
-        call_id, output = item.get(_ANSWERED.get(kind, "call_id")), item.get("output")
-        call_id = call_id if type(call_id) is str else None
-        cause, tool = (None if call_id is None else self._calls.close(call_id)) or (None, "")
+        output = item.get("output")
+        call_id, cause, tool = self._calls.close(item.get(_ANSWERED.get(kind, "call_id")))
         content: Content = content_of(output)
         if not content and type(output) is not str:
             content = _as_text(output)

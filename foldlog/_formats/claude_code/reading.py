@@ -112,8 +112,8 @@ class ClaudeCodeDecoder(RecordDecoder):
         events = self._condensation(line) if shown and is_summary(record) else line.all_events()
         self._tell(record, events[0])
         for event in events:
-            if type(event) is Action and event.call_id is not None:
-                self._calls.open(event.call_id, event)
+            if type(event) is Action:
+                self._calls.open(event)
             self._shown.follow(event, origin.id if type(origin.id) is str else None)
         self.next_id += len(events)
         return events
@@ -151,9 +151,7 @@ class ClaudeCodeDecoder(RecordDecoder):
         line.end_message(parts)
 
     def _add_observation(self, line: _Line, block: dict[str, Any]) -> None:
-        call_id = block.get("tool_use_id")
-        call_id = call_id if type(call_id) is str else None
-        cause, tool = (None if call_id is None else self._calls.close(call_id)) or (None, "")
+        call_id, cause, tool = self._calls.close(block.get("tool_use_id"))
         content, is_error = content_of(block.get("content")), block.get("is_error") is True
         line.add(Observation, content=content, tool=tool, call_id=call_id, cause=cause, is_error=is_error)
 

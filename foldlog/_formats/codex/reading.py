@@ -188,21 +188,20 @@ class CodexDecoder(RecordDecoder):
             call_id=call_id if type(call_id) is str else None,
             **fields,
         )
-        if action.call_id is not None:
-            self._open_calls.open(action.call_id, action)
+        self._open_calls.open(action)
         return action
 
     def _observation(self, payload: dict[str, Any], fields: dict[str, Any]) -> Observation:
-        call_id, output = payload.get("call_id"), payload.get("output")
+        output = payload.get("output")
         content: Content = content_of(output)
         if type(output) is dict and type(output.get("content")) is str:
             content = output["content"]
             fields["extras"] = {key: value for key, value in output.items() if key != "content"}
-        cause, tool = (self._open_calls.close(call_id) if type(call_id) is str else None) or (None, "")
+        call_id, cause, tool = self._open_calls.close(payload.get("call_id"))
         return Observation(
             content=content,
             tool=tool,
-            call_id=call_id if type(call_id) is str else None,
+            call_id=call_id,
             cause=cause,
             is_error=has_failed(output),
             **fields,

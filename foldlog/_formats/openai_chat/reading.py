@@ -82,8 +82,7 @@ class OpenAIChatDecoder(RecordDecoder):
                 thought="" if place else thought,
                 thinking=() if place else _thinking(record.get("thinking_blocks")),
             )
-            if action.call_id is not None:
-                self._open_calls.open(action.call_id, action)
+            self._open_calls.open(action)
             actions.append(action)
         return actions
 
@@ -98,17 +97,17 @@ class OpenAIChatDecoder(RecordDecoder):
             thought=thought,
             thinking=_thinking(record.get("thinking_blocks")),
         )
-        self._open_functions.open(action.tool, action)
+        self._open_functions.open(action, action.tool)
         return action
 
     def _observations(self, role: str, record: dict[str, Any], content: Content, fields: dict[str, Any]) -> list[Event]:
         call_ids, tool = self._dialect.answers(record), text_or_empty(record.get("name"))
         if not call_ids:
-            cause, called = (self._open_functions.close(tool) if role == "function" else None) or (None, "")
+            _, cause, called = self._open_functions.close(tool if role == "function" else None)
             return [Observation(content=content, tool=tool or called, cause=cause, **fields)]
         observations: list[Event] = []
         for place, call_id in enumerate(call_ids):
-            cause, called = self._open_calls.close(call_id) or (None, "")
+            _, cause, called = self._open_calls.close(call_id)
             observation = Observation(
                 **{
                     **fields,

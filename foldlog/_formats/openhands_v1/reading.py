@@ -133,7 +133,7 @@ class OpenHandsV1Decoder(RecordDecoder):
             self._shown.add(event.id, _known(event, source_id))
         if isinstance(event, Action):
             if event.call_id is not None:
-                self._calls.open(event.call_id, event)
+                self._calls.open(event)
                 self._callers[event.call_id] = event.id
         elif isinstance(event, Observation):
             call_id = event.call_id if event.shown else None
