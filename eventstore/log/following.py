@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.log.database import Database, translated
-from foldlog.eventstore.log.ledger import as_followed
+from foldlog.eventstore.log.finding import tombstones_before
+from foldlog.eventstore.log.ledger import as_followed, erasure_of
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import (
     PLAIN,
@@ -59,10 +60,22 @@ def placed_rows(database: Database, reader: Reader, after_position: int, limit: 
     for _, conversation, row, is_entry in placed:
         of.setdefault((conversation, is_entry), []).append(row)
     decoded = {which: iter(_decoded(database, reader, *which, rows)) for which, rows in of.items()}
-    return [
+    found = [
         DecodedRow(position, conversation, next(decoded[conversation, is_entry]))
         for position, conversation, _, is_entry in placed
     ]
+    return [
+        each if each.row.encoding != DAMAGED or not is_entry else _told_by_tombstone(reader, each)
+        for each, (*_, is_entry) in zip(found, placed, strict=True)
+    ]
+
+
+def _told_by_tombstone(reader: Reader, damaged: DecodedRow) -> DecodedRow:
+    """Return the entry of an erasure, which its tombstone tells too; any other damaged entry as it is."""
+    found = reader.conversation(damaged.conversation)
+    tombstones = () if found is None else (*tombstones_before(reader, found), found)
+    entry = erasure_of(tombstones, damaged.position)
+    return damaged if entry is None else damaged._replace(row=as_followed(entry))
 
 
 def recorded(placed: Sequence[DecodedRow]) -> Iterator[Recorded | CorruptEvent]:

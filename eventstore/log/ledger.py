@@ -6,6 +6,8 @@ that of a conversation, under the key -k; that of the store as a whole is under 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.events import Erased, Event, StoreRestored
 from foldlog.eventstore.log.row import PLAIN, checksum_seed, present, with_checksums
@@ -31,6 +33,15 @@ def enter_erasure(transaction: Transaction, found: Conversation, erasure: Erasur
     erased = found._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
     enter(transaction, erased, Erased(reason=erasure.reason), erasure.erased_at)
     return erased
+
+
+def erasure_of(tombstones: Iterable[Conversation], position: int) -> Row | None:
+    """Return the entry at a position as the tombstone of the conversation tells it, if it is that of an erasure."""
+    for each in tombstones:
+        if each.erasure is not None and each.erasure.position == position:
+            told = _row(Erased(reason=each.erasure.reason), each.erasure.erased_at)
+            return told._replace(shown_before=each.erasure.events, proof=each.erasure.head)
+    return None
 
 
 def as_followed(entry: Row) -> Row:

@@ -22,6 +22,7 @@ from foldlog.eventstore.recorders.errors import RecorderError, is_damage
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Row
 
 _PAGE = 1_000
+_ALL = 2**62
 _LIST_ENDS = "the list of conversations cannot be read to its end"
 _RECEIPT = "redaction"
 """The stored kind of a receipt."""
@@ -336,6 +337,17 @@ def checks_of_past(
             yield VerifyFinding(start, stop - 1, f"conversation {name!r}, which holds them, is missing")
         else:
             yield Check(database, ancestor, stop, published)
+
+
+def findings_in_ledger(database: Database, key: int, conversation: str) -> Iterator[VerifyFinding]:
+    """Yield findings in the ledger of a conversation, or in that of the store, which has the key 0."""
+    number, codec = 0, RowCodec(conversation)
+    while page := database.recorder.query(lambda reader: reader.rows(-key, number, _ALL, _PAGE)):  # noqa: B023
+        for row in codec.decoded(page):
+            if row.encoding == DAMAGED:
+                problem = f"the entry of its ledger {row.kind!r}, number {row.id}, is damaged: {row.body.decode()}"
+                yield of_all(problem, sound=True)
+        number = page[-1].id + 1
 
 
 def findings_beside(database: Database, found: Conversation, codec: RowCodec) -> list[VerifyFinding]:

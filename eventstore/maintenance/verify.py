@@ -20,6 +20,7 @@ from foldlog.eventstore.maintenance.check import (
     Unlisted,
     checks_of_past,
     findings_beside,
+    findings_in_ledger,
     of_all,
     raise_unless_damage,
     readable_conversations,
@@ -118,7 +119,8 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
     recorder = database.recorder
     try:
         left = [each.state for each in recorder.query(lambda reader: reader.unfinished()) if each.operation == BACKUP]
-        return [of_all(problem) for problem in (*recorder.check(), *map(_of_a_part, filter(is_abandoned, left)))]
+        problems = (*recorder.check(), *map(_of_a_part, filter(is_abandoned, left)))
+        return [*map(of_all, problems), *findings_in_ledger(database, 0, "")]
     except RecorderError as error:
         raise_unless_damage(error)
         return [of_all(str(error))]
@@ -188,6 +190,7 @@ def _of_an_erased(
     database: Database, found: Conversation, kept: Iterable[tuple[int, bytes]]
 ) -> Iterator[VerifyFinding]:
     assert found.erasure is not None
+    yield from findings_in_ledger(database, found.key, found.id)
     if database.recorder.query(lambda reader: reader.unfinished(found.key)):
         yield of_all("its erasure is not complete; run 'foldlog vacuum' to complete it")
     for version, head in kept:
@@ -211,6 +214,7 @@ def _findings(
         for part in checks_of_past(database, found, dict(kept)):
             yield from [part] if isinstance(part, VerifyFinding) else _of_rows(part)
     yield from findings_beside(database, found, own.codec)
+    yield from findings_in_ledger(database, found.key, found.id)
 
 
 def _of_rows(check: Check) -> Iterator[VerifyFinding]:

@@ -18,7 +18,6 @@ from foldlog.eventstore import (
     CorruptEvent,
     Entry,
     Erased,
-    EventStoreError,
     InvalidArgument,
     KeyChanged,
     KeyUnavailable,
@@ -152,8 +151,6 @@ class SearchIndex:
         for one in batch:
             if isinstance(one, CorruptEvent):
                 unread += 1
-                if self._is_erased(one.conversation):  # it may have been this entry
-                    removals.append(Removal(one.conversation, position))
                 continue
             match one.event:
                 case Erased():
@@ -174,11 +171,6 @@ class SearchIndex:
                     if event.redacted is None or event.redacted.record:
                         texts.append(indexed(one))
         return len(texts) if self.tables.apply(texts, removals, unread, position, after=after) else None
-
-    def _is_erased(self, conversation: str) -> bool:
-        with contextlib.suppress(EventStoreError):
-            return self._store.conversation(conversation).erased_at is not None
-        return False
 
     def rebuild(self) -> None:
         """Empty the index. The next search rebuilds it from the log."""

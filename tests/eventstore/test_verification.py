@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from foldlog._histories import Histories
-from foldlog.eventstore import CondensationRequest, Message, open_store
+from foldlog.eventstore import CondensationRequest, CorruptEvent, Erased, Message, open_store
 from foldlog.eventstore.log import row as hash_chain
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
 from foldlog.eventstore.recorders.types import Row, as_rows
 
@@ -385,3 +386,20 @@ def test_a_conversation_that_is_said_to_be_still_imported_is_missed(path: Path):
     spoil(path, "UPDATE conversations SET visible = 0 WHERE id = 'a'")
     says = "conversation 'a' is hidden, as if it were still being imported, but it was visible before"
     assert found(path) == {"": [says]}
+
+
+def test_a_damaged_entry_of_the_ledger_is_found_and_that_of_an_erasure_is_followed_all_the_same(path: Path):
+    with open_store(f"sqlite:///{path}") as store:
+        erase(store, "a", reason="asked for")
+        Histories(store).create("a", replace_erased=True).append(Message(source="user", content="new"))
+        store.fork("b", 2, "fork")
+        followed = list(store.follow())
+    spoil(path, "UPDATE events SET body = CAST(replace(body, 'e', 'o') AS TEXT) WHERE conversation < 0")
+    with open_store(f"sqlite:///{path}") as store:
+        told = [(one.conversation, one.generation, str(each)) for one in verify(store) for each in one.findings]
+        assert [each[:2] for each in told] == [("a", 0), ("fork", 0)]
+        assert "the entry of its ledger 'erased', number 0, is damaged" in told[0][2]
+        (erased,) = (each for each in followed if isinstance(each.event, Erased))
+        assert next(each for each in store.follow(erased.position - 1)) == erased
+        with pytest.raises(CorruptEvent, match="conversation 'fork', event 2"):
+            list(store.follow(erased.position))
