@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -22,12 +22,10 @@ from foldlog.eventstore.errors import CorruptEvent, HistoryDiverged, VersionConf
 from foldlog.eventstore.events import (
     NOT_RECORDED,
     CondensationAction,
-    CondensationSummary,
     DocumentChanges,
     Event,
     Origin,
     Redaction,
-    Retraction,
     summary_id,
     summary_of,
 )
@@ -63,7 +61,8 @@ REKEY = "rekey"
 
 _CHUNK_BYTES = 8 * 2**20
 _V0 = "openhands-v0"
-"""The format whose condensations name ids of the source."""
+_IDS = ("cause", "version", "summary_of", "forgotten_events_start_id", "forgotten_events_end_id")
+"""The fields of events that name another event."""
 _RECEIPT = "redaction"
 """The kind of the receipt of a redaction."""
 
@@ -73,13 +72,8 @@ _CHECK = slice(1, 5)
 _event = attrgetter("event")
 
 
-class _HasBody(Protocol):
-    @property
-    def body(self) -> bytes: ...
-
-
 T = TypeVar("T")
-B = TypeVar("B", bound=_HasBody)
+Item = TypeVar("Item", Encoded, Row)
 Beside = Callable[[WriteTransaction], object]
 Project = Callable[[WriteTransaction, Sequence[Event]], None]
 """Tells the inline projections about events that a transaction has just written."""
@@ -134,13 +128,18 @@ class StagedWriter:
 
         Raises ``VersionConflict`` where another writer began the conversation, or appended to it.
         """
-        self.key = self.transact(partial(self._add, rows=rows, beside=beside))
+
+        def work(writing: WriteTransaction) -> None:
+            writing.insert(rows)
+            beside(writing)
+
+        self._write(rows[0].id, work)
         self.added += len(rows)
 
     def publish(self, version: int) -> None:
         """Make a staged conversation visible, and discard what killed imports of it left. A running one then fails."""
         if not self._is_published and self.key is not None:
-            self.transact(partial(self._publish, version=version))
+            self._write(version, lambda writing: writing.publish(version))
             self._is_published = True
         discard_staged(self.database.recorder, self._new.id)
 
@@ -152,18 +151,29 @@ class StagedWriter:
         finally:
             self._next = time.monotonic() + REST_S
 
-    def _opened(self, transaction: Transaction, version: int) -> WriteTransaction:
-        """Return the conversation as the last transaction left it, at ``version``; begin a new one."""
-        if self.there is None:
-            self._check_no_rival(transaction)
-            return self._begun(transaction) if self.key is None else staged(transaction, self.database, self.key)
-        found = not_erased(self.database.find(transaction, self._new.id))
-        if found is None or (found.key, found.version) != (self.there.key, version):
-            raise VersionConflict(self._new.id, version, 0 if found is None else found.version)
-        return WriteTransaction(transaction, found, self.database)
+    def _write(self, version: int, work: Callable[[WriteTransaction], object]) -> None:
+        """Run ``work`` on the conversation as the last transaction left it, at ``version``; begin a new one."""
 
-    def _begun(self, transaction: Transaction) -> WriteTransaction:
-        new, database = self._new, self.database
+        def in_transaction(transaction: Transaction) -> int:
+            writing = self._opened(transaction, version)
+            work(writing)
+            writing.end()
+            return writing.key
+
+        self.key = self.transact(in_transaction)
+
+    def _opened(self, transaction: Transaction, version: int) -> WriteTransaction:
+        database, new, there = self.database, self._new, self.there
+        found = database.find(transaction, new.id)
+        if found is not None and found.key != self._replaces:
+            not_erased(found)
+            if there is None or (found.key, found.version) != (there.key, version):
+                raise VersionConflict(new.id, 0 if there is None else version, found.version)
+            return WriteTransaction(transaction, found, database)
+        if there is not None:
+            raise VersionConflict(new.id, version, 0)
+        if self.key is not None:
+            return staged(transaction, database, self.key)
         begun = begin_new(
             transaction, database, new.id, new.created_at, new.salt, staged=self._is_staged, replaces=self._replaces
         )
@@ -171,25 +181,6 @@ class StagedWriter:
         if self._past:
             writing.keep_past(self._past, self._past[-1].stop)
         return writing
-
-    def _add(self, transaction: Transaction, rows: Sequence[Row], beside: Beside) -> int:
-        writing = self._opened(transaction, rows[0].id)
-        writing.insert(rows)
-        beside(writing)
-        writing.end()
-        return writing.key
-
-    def _publish(self, transaction: Transaction, version: int) -> None:
-        writing = self._opened(transaction, version)
-        writing.publish(version)
-        writing.end()
-
-    def _check_no_rival(self, transaction: Transaction) -> None:
-        """Refuse to continue where another writer began the conversation: a new import compares with its events."""
-        rival = self.database.find(transaction, self._new.id)
-        if rival is not None and rival.key != self._replaces:
-            not_erased(rival)
-            raise VersionConflict(self._new.id, 0, rival.version)
 
 
 def ingest(database: Database, conversation: str, history: Iterator[Encoded], project: Project) -> tuple[int, int]:
@@ -238,9 +229,9 @@ def stored_rows(database: Database, found: Conversation, start: int = 0) -> Iter
             raise CorruptEvent(found.id, version, "it is missing")
 
 
-def chunked(items: Iterable[B]) -> Iterator[list[B]]:
+def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Yield the items in groups, each few and small enough for one transaction."""
-    chunk: list[B] = []
+    chunk: list[Item] = []
     size = 0
     for item in items:
         chunk.append(item)
@@ -379,35 +370,20 @@ def place_of(event_id: int, receipts: Sequence[int]) -> int:
 
 def ids_moved(encoded: Encoded, receipts: Sequence[int]) -> Encoded:
     """Return the event with the ids that it and the events that it names have in the conversation."""
+    event = encoded.event
     if not receipts:
         return encoded
-    event = encoded.event
-    changed = _changed(event, receipts)
-    return encode(replace(event, id=NOT_RECORDED, **changed)) if changed else encoded
-
-
-def _changed(event: Event, receipts: Sequence[int]) -> dict[str, Any]:
-    """Return the fields in which ids have moved."""
-    moved: dict[str, Any] = {}
-    if event.cause is not None:
-        moved["cause"] = place_of(event.cause, receipts)
-    match event:
-        case Retraction(version=version):
-            moved["version"] = place_of(version, receipts)
-        case CondensationSummary(summary_of=condensation) if condensation is not None:
-            moved["summary_of"] = place_of(condensation, receipts)
-        case CondensationAction() if event.origin is None or event.origin.format != _V0:
-            start, end = event.forgotten_events_start_id, event.forgotten_events_end_id
-            if start is not None and end is not None:
-                moved["forgotten_events_start_id"] = place_of(start, receipts)
-                moved["forgotten_events_end_id"] = place_of(end, receipts)
-            else:
-                moved["forgotten_event_ids"] = tuple(_forgotten(each, receipts) for each in event.given_ids or ())
-        case DocumentChanges(changed=changes, others=others):
-            moved["changed"] = {name: _change(change, receipts) for name, change in changes.items()}
-            moved["others"] = {name: place_of(event_id, receipts) for name, event_id in others.items()}
-    given = {**moved, "forgotten_event_ids": event.given_ids} if isinstance(event, CondensationAction) else {}
-    return {name: value for name, value in moved.items() if value != given.get(name, getattr(event, name))}
+    ids = {name: getattr(event, name, None) for name in _IDS}
+    moved: dict[str, Any] = {name: place_of(each, receipts) for name, each in ids.items() if each is not None}
+    if isinstance(event, CondensationAction):
+        if event.origin is not None and event.origin.format == _V0:  # it names ids of the source
+            moved = {"cause": moved["cause"]} if "cause" in moved else {}
+        elif event.given_ids is not None:
+            moved["forgotten_event_ids"] = tuple(_forgotten(each, receipts) for each in event.given_ids)
+    elif isinstance(event, DocumentChanges):
+        moved["changed"] = {name: _change(change, receipts) for name, change in event.changed.items()}
+        moved["others"] = {name: place_of(each, receipts) for name, each in event.others.items()}
+    return encode(replace(event, id=NOT_RECORDED, **moved)) if moved else encoded
 
 
 def _forgotten(event_id: int, receipts: Sequence[int]) -> int:
