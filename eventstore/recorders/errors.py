@@ -61,13 +61,8 @@ class ProgrammingError(DatabaseError):
     """The database does not do what was asked: a right is missing, or a limit is reached."""
 
 
-_BY_NAME: Final[dict[str, type[RecorderError]]] = {
-    "DatabaseError": DatabaseError,
-    "IntegrityError": IntegrityError,
-    "InterfaceError": InterfaceError,
-    "NotSupportedError": ProgrammingError,
-    "OperationalError": OperationalError,
-    "ProgrammingError": ProgrammingError,
+_BY_NAME: Final[dict[str, type[RecorderError]]] = {"NotSupportedError": ProgrammingError} | {
+    kind.__name__: kind for kind in (DatabaseError, IntegrityError, InterfaceError, OperationalError, ProgrammingError)
 }
 
 

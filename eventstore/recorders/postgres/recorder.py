@@ -27,9 +27,8 @@ from foldlog.eventstore.recorders.errors import (
 from foldlog.eventstore.recorders.group_commit import INSIDE, Writer, outside
 from foldlog.eventstore.recorders.postgres import setup, status
 from foldlog.eventstore.recorders.postgres.open_transaction import Call
-from foldlog.eventstore.recorders.postgres.pool import Pool
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader, ReadSession
-from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, TryAgain, Wire, of_driver
+from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Pool, TryAgain, Wire, of_driver
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
 from foldlog.eventstore.recorders.statements import statements
 from foldlog.eventstore.recorders.types import Outcome

@@ -1,10 +1,9 @@
 """A store in one SQLite file, for any number of threads and processes.
 
-    recorder      the seam: group commit, what becomes of an error, the end
+    recorder      the seam: group commit, connections for readers, the end
     transaction   what may be written, under the one write lock that SQLite has; what the last commit left, so that the
                   next need not ask
     reader        the questions that one transaction answers
-    connections   a pool of them for readers, and read transactions
     store_file    which file that is: nothing is written to another one; connections to it
     writing       the connection that writes, and what becomes of an exception in its transaction
     write_lock    the lock between processes (docs/decisions/0021-writers-wait-in-order.md)

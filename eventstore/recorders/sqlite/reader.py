@@ -74,26 +74,14 @@ class SQLiteReader(ReadsAttachments):
             row = self._execute(SQL["conversation"], (utf8(name),)).fetchone()
         if row is None:
             return None
-        parent, parent_version = row[9:11]
-        return self._found(row, () if parent is None else self._lineage(parent, parent_version))
-
-    def _lineage(self, key: int, stop: int) -> tuple[Ancestor, ...]:
-        """Return the ancestors of a fork whose parent has this key and which leaves it at ``stop``.
-
-        Ask for them one by one: SQLite answers thirty of these faster than it prepares a recursive question.
-        """
-        question = SQL["ancestor"]
-        lineage = []
-        answer = self._execute(question, (key,))
-        while (found := answer.fetchone()) is not None:
-            stored_name, encrypted, parent, parent_version = found
-            name = self._ids[key] = as_text(stored_name)
-            lineage.append(_new(Ancestor, (key, stop, name, encrypted == 1, parent)))
-            if parent is None or parent_version >= stop:
-                break  # a version is smaller with each step, so a damaged file cannot lead in a circle
-            key, stop = parent, parent_version
-            answer.execute(question, (key,))
-        return tuple(lineage)
+        if row[9] is None:
+            return self._found(row)
+        lineage = [
+            Ancestor(key, stop, as_text(name), encrypted == 1, parent)
+            for key, stop, name, encrypted, parent in self._execute(SQL["lineage"], row[9:11])
+        ]
+        self._ids.update((ancestor.key, ancestor.id) for ancestor in lineage)
+        return self._found(row, tuple(lineage))
 
     def conversations(self, start: str, limit: int, *, forks_of: int | None = None) -> Sequence[Conversation]:
         if forks_of is not None:
@@ -126,12 +114,11 @@ class SQLiteReader(ReadsAttachments):
         """Return rows with their positions; those of imported rows follow from where the import was published."""
         placed: list[PlacedRow] = []
         while len(placed) < limit:
-            block = self._publication(after_position)
+            block = self._execute(SQL["publication"], (after_position + 1, after_position + 1)).fetchone()
             if block is not None and block[2] <= after_position + 1:
-                key, conversation_id, first, size, erased = block
-                start = after_position + 1 - first
-                rows = () if erased else self.rows(key, start, size, limit - len(placed))
-                placed += [PlacedRow(first + row.id, conversation_id, row) for row in rows]
+                key, conversation_id, first, size = block
+                rows = self.rows(key, after_position + 1 - first, size, limit - len(placed))
+                placed += [PlacedRow(first + row.id, as_text(conversation_id), row) for row in rows]
                 # What is missing was erased: go on behind the block.
                 after_position = placed[-1].position if rows and len(placed) == limit else first + size - 1
                 continue
@@ -219,13 +206,6 @@ class SQLiteReader(ReadsAttachments):
 
     def _last_position(self) -> int:
         return a_position(self._execute(SQL["last_position"]))
-
-    def _publication(self, after_position: int) -> tuple[int, str, int, int, bool] | None:
-        """Return the published import that holds the next position, else the first import after it."""
-        row = self._execute(SQL["publication_at"], (after_position + 1,)).fetchone()
-        if row is None or row[2] + row[3] <= after_position + 1:
-            row = self._execute(SQL["publications_after"], (after_position + 1, 1)).fetchone()
-        return (row[0], as_text(row[1]), row[2], row[3], row[4] == 1) if row else None
 
     def _id_of(self, key: int) -> str:
         if key not in self._ids:

@@ -54,9 +54,16 @@ UPDATE conversations SET parent = NULL, past = ?, parent_version = ? WHERE key =
 WHERE c.parent = ? AND c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
--- A conversation that a fork's past belongs to, and where its own past leaves its parent.
--- name: ancestor
-SELECT id, sealed_key IS NOT NULL, parent, parent_version FROM conversations WHERE key = ?
+-- The conversations that a fork's past belongs to, and the versions at which it left them. A version is smaller with each
+-- step, so a damaged file cannot lead in a circle.
+-- name: lineage
+WITH RECURSIVE past (key, stop) AS (
+    VALUES (?, ?)
+    UNION ALL
+    SELECT c.parent, c.parent_version FROM past JOIN conversations c ON c.key = past.key
+    WHERE c.parent IS NOT NULL AND c.parent_version < past.stop
+)
+SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent FROM past CROSS JOIN conversations c ON c.key = past.key
 
 -- name: hide_tombstone
 UPDATE conversations SET visible = 0 WHERE key = ? AND visible AND erased_at IS NOT NULL
@@ -145,14 +152,12 @@ FROM events e WHERE e.position >= ? AND e.position <= ?
     AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
 ORDER BY e.position LIMIT ?
 
--- The index of ids has no bodies, and is on other pages than the rows. "+": it must not look for the rows.
--- name: publication_at
-SELECT key, id, first_position, published, erased_at IS NOT NULL FROM conversations
-WHERE first_position <= ? AND published IS NOT NULL ORDER BY first_position DESC LIMIT 1
-
--- name: publications_after
-SELECT key, id, first_position, published, erased_at IS NOT NULL FROM conversations
-WHERE first_position > ? AND published IS NOT NULL ORDER BY first_position LIMIT ?
+-- name: publication
+-- The published import that holds a position, else the first one after it.
+SELECT key, id, first_position, published FROM conversations
+WHERE first_position >= coalesce((SELECT max(first_position) FROM conversations WHERE first_position <= ?), 0)
+    AND published IS NOT NULL AND first_position + published > ?
+ORDER BY first_position LIMIT 1
 
 -- name: publish
 UPDATE conversations SET visible = 1, first_position = ?, published = ? WHERE key = ?
