@@ -570,7 +570,6 @@ class ShownDocument(Document, frozen=True, kw_only=True):
 
     conversation: str
     event: dict[str, Any]
-    borders: tuple[BorderDocument, ...] | UnsetType = UNSET
 
 
 class LogDocument(Document, frozen=True, kw_only=True):
@@ -591,7 +590,6 @@ class ViewDocument(Document, frozen=True, kw_only=True):
     ids: tuple[int, ...]
     unhandled_condensation_request: bool
     summaries: tuple[SummaryDocument, ...]
-    borders: tuple[BorderDocument, ...] | UnsetType = UNSET
     events: tuple[dict[str, Any], ...]
 
 

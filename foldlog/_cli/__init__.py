@@ -20,7 +20,7 @@ The rules of every command:
     options.py selection.py stores.py                       what commands take: options, files, filters, times, --db
     terminal.py tables.py events.py pager.py                how they print
     outcome.py hints.py mistakes.py                         how they end; the commands that their messages name
-    borders.py agent_model.py                               forks and the agent's model, at the command line
+    agent_model.py                                          the agent's model, at the command line
 """
 
 from foldlog._cli.application import main

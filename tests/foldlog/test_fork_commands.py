@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from foldlog import _histories as face
-from foldlog.eventstore import CondensationAction, Message, UnknownEvent, open_store
+from foldlog.eventstore import Message, UnknownEvent, open_store
 from foldlog.eventstore.events import LOST
 from foldlog.eventstore.maintenance.erase import erase
 
@@ -42,14 +42,13 @@ def borders(ran):
 C3, F4, F5 = "fork of c at version 3", "fork of f at version 4", "fork of f at version 5"
 
 
-@pytest.mark.parametrize("command", ["log", "view"])
-def test_a_log_and_a_view_say_where_forks_begin(foldlog, forks, command):
-    assert borders(foldlog(command, "c")) == []
-    assert borders(foldlog(command, "f")) == [("c2", C3, "f3")]
-    assert borders(foldlog(command, "g")) == [("c2", C3, "f3"), ("f3", F4, "g4")]
-    assert borders(foldlog(command, "empty"))[-1] == ("f4", F5, "")
-    assert "borders" not in foldlog(command, "c", "--json").document
-    assert foldlog(command, "g", "--json").document["borders"] == [
+def test_a_log_says_where_forks_begin(foldlog, forks):
+    assert borders(foldlog("log", "c")) == []
+    assert borders(foldlog("log", "f")) == [("c2", C3, "f3")]
+    assert borders(foldlog("log", "g")) == [("c2", C3, "f3"), ("f3", F4, "g4")]
+    assert borders(foldlog("log", "empty"))[-1] == ("f4", F5, "")
+    assert "borders" not in foldlog("log", "c", "--json").document
+    assert foldlog("log", "g", "--json").document["borders"] == [
         {"parent": "c", "parent_version": 3},
         {"parent": "f", "parent_version": 4},
     ]
@@ -64,28 +63,6 @@ def test_parts_of_a_log_say_only_the_borders_in_them(foldlog, forks):
     assert borders(foldlog("log", "empty", "--tail", 0)) == []
     full = foldlog("log", "g", "--full").out
     assert full.index("c2") < full.index(C3) < full.index("f3") < full.index(F4) < full.index("g4")
-
-
-def test_a_view_at_a_version_before_a_border_does_not_have_it(foldlog, forks):
-    assert borders(foldlog("view", "g", "--at", 3)) == [("c2", C3, "")]
-    assert borders(foldlog("view", "g", "--tail", 1)) == [("event", F4, "g4")]
-    assert borders(foldlog("view", "g", "--at", 4, "--tail", 2)) == [("c2", C3, "f3"), ("f3", F4, "")]
-    assert borders(foldlog("view", "g", "--tail", 0)) == []
-    assert foldlog("view", "g", "--at", 2, "--json").document.get("borders") is None
-
-
-def test_a_border_stands_before_events_and_not_before_a_summary_of_shared_ones(foldlog, forks):
-    forgets = CondensationAction(forgotten_event_ids=[0, 1], summary="two", summary_offset=0)
-    forks.append("g", forgets, expected_version=5)
-    out = foldlog("view", "g").out
-    assert out.index("two") < out.index("c2") < out.index(C3)
-
-
-def test_an_event_in_full_says_whether_it_is_shared(foldlog, forks):
-    assert "fork of" not in foldlog("show", "c", 1).out
-    assert foldlog("show", "f", 2).out.startswith(f"{C3}; a shared event\n")
-    assert foldlog("show", "f", 3).out.startswith(f"{C3}; an event of the fork\n")
-    assert foldlog("show", "f", 3, "--json").document["borders"] == [{"parent": "c", "parent_version": 3}]
 
 
 def test_the_export_of_a_fork_is_its_whole_history(foldlog, forks):

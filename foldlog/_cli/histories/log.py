@@ -10,21 +10,21 @@ from itertools import chain
 from typing import Annotated
 
 import typer
+from msgspec import UNSET
 
 from foldlog._cli import terminal
-from foldlog._cli.borders import Borders, borders_document, borders_of
 from foldlog._cli.events import LABEL_COLUMNS, STYLES, event_moment, show_event
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.selection import Kinds, NoNotes, Selection, Since, Until, selection
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._documents import LogDocument, streamed
+from foldlog._documents import BorderDocument, LogDocument, streamed
 from foldlog._kinds import label
 from foldlog._reports.unreadable import sound
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import gist
-from foldlog.eventstore import Logged, Store, is_structural
+from foldlog.eventstore import Border, Logged, Store, is_structural
 
 _POLL_S = 0.2
 _SPAN = 500
@@ -61,7 +61,7 @@ def run(
         reading = _Reading(store, conversation, wanted)
         if start >= reading.version > 0 and not follow:
             terminal.note(f"no events from {start:,} on: the conversation has {reading.version:,}")
-        borders = borders_of(store, conversation)
+        lineage = store.query(conversation, lambda read: read.lineage)
         if tail is None:
             events = reading.events(start, stop)
         else:
@@ -71,14 +71,15 @@ def run(
         if follow:
             events = chain(events, reading.coming(stop))
         if as_json:
+            borders = tuple(BorderDocument(parent=one.parent, parent_version=one.version) for one in lineage)
             documents = streamed(event_document(event, recorded_at) for recorded_at, event in events)
             document = LogDocument(
-                conversation=conversation, version=reading.version, **borders_document(borders), events=documents
+                conversation=conversation, version=reading.version, borders=borders or UNSET, events=documents
             )
             terminal.emit_list(document, lambda: {"findings": tuple(reading.findings)})
         else:
             with paged(enabled=not follow), suppress(*([KeyboardInterrupt] if follow else [])):
-                _show(events, Borders(borders, start), lambda: reading.end(stop), full=full)
+                _show(events, [each for each in lineage if each.version >= start], lambda: reading.end(stop), full=full)
     for finding in reading.findings:
         terminal.warn(finding)
 
@@ -132,22 +133,22 @@ class _Reading:
             return
 
 
-def _show(events: Iterable[Logged], borders: Borders, end: Callable[[], int], *, full: bool) -> None:
-    """Print the events, with a border before the first event of the fork, or after the last shared event."""
-    if full:
-        console = terminal.console()
-        for recorded_at, event in events:
-            for border in borders.up_to(event.id):
-                terminal.print_line(console, border)
-            show_event(console, event, recorded_at)
-        for border in borders.up_to(end()):
-            terminal.print_line(console, border)
-        return
-    lines = terminal.PrintedLines()
+def _show(events: Iterable[Logged], borders: list[Border], end: Callable[[], int], *, full: bool) -> None:
+    """Print the events, with a line where each fork begins: before its first event, or after the last shared one."""
+    console, lines = terminal.console(), terminal.PrintedLines()
     write, width = lines.write, lines.width
+
+    def pass_borders(version: int) -> None:
+        while borders and borders[0].version <= version:
+            border = borders.pop(0)
+            parent = terminal.printable(border.parent, one_line=True)
+            write((f"{'':>8}fork of {parent} at version {border.version:,}", "bold"))
+
     for recorded_at, event in events:
-        for border in borders.up_to(event.id):
-            write((f"{'':>8}{border}", "bold"))
+        pass_borders(event.id)
+        if full:
+            show_event(console, event, recorded_at)
+            continue
         kind = label(event)
         style = "" if event.shown or is_structural(event) else "dim "
         write(
@@ -155,5 +156,4 @@ def _show(events: Iterable[Logged], borders: Borders, end: Callable[[], int], *,
             (f"{kind:<{LABEL_COLUMNS}}", f"{style}{STYLES[kind]}"),
             (gist(event, width), style),
         )
-    for border in borders.up_to(end()):
-        write((f"{'':>8}{border}", "bold"))
+    pass_borders(end())

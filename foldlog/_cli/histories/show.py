@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from foldlog._cli import terminal
-from foldlog._cli.borders import border_words, borders_document, borders_of
 from foldlog._cli.events import show_event, summary_at
 from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
@@ -37,7 +36,6 @@ def run(
                 f"conversation {conversation!r} has no event {event}; its events are 0 to {version - 1}, and the "
                 f"summary of condensation c is event -(c+2)"
             )
-        borders = borders_of(store, conversation)
         ((recorded_at, found),) = store.log(conversation, wanted, wanted + 1)
     if event < 0:
         if not isinstance(found, CondensationAction) or found.summary is None:
@@ -45,12 +43,7 @@ def run(
             raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")
         found = summary_at(summary_event(found), found)
     if as_json:
-        event_fields = event_document(found, recorded_at)
-        terminal.emit(ShownDocument(conversation=conversation, event=event_fields, **borders_document(borders)))
+        terminal.emit(ShownDocument(conversation=conversation, event=event_document(found, recorded_at)))
     else:
         with paged():
-            console = terminal.console()
-            if borders:
-                recorded_in = "an event of the fork" if wanted >= borders[-1].version else "a shared event"
-                terminal.print_line(console, f"{border_words(borders[-1])}; {recorded_in}")
-            show_event(console, found, recorded_at)
+            show_event(terminal.console(), found, recorded_at)

@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.borders import tell_of_forks
 from foldlog._cli.hints import use_store
 from foldlog._cli.options import AsJson, new_file
 from foldlog._cli.outcome import Refused
-from foldlog._cli.stores import events_total, open_existing, open_or_create, resolved
+from foldlog._cli.stores import events_total, listed, open_existing, open_or_create, resolved
 from foldlog._documents import CopiedDocument, ProblemDocument
 from foldlog._maintenance import Maintenance
 from foldlog._words.gist import count
@@ -61,7 +60,7 @@ def run(
                 if moved.problem is not None:
                     problems.append((moved.conversation, moved.problem))
         differences = list(target_care.differences_from(ours, *names))
-        tell_of_forks(ours)
+        forks = sum(row.parent is not None and row.erased_at is None for row in listed(ours))
     behind = [d.conversation for d in differences if d.behind and d.conversation not in dict(problems)]
     problems += [
         (d.conversation, d.problem) for d in differences if not d.behind and d.conversation not in dict(problems)
@@ -85,5 +84,8 @@ def run(
         )
         if behind:
             terminal.console().print(f"{count(len(behind), 'conversation')} grew during the copy: run it again")
+    if forks:
+        became = "is copied as a conversation of its own" if forks == 1 else "are copied as conversations of their own"
+        terminal.note(f"{count(forks, 'fork')} {became}, with all events")
     for name, problem in problems:
         terminal.warn(terminal.about(name, problem))

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.text import Text
 
 from foldlog._cli import terminal
-from foldlog._cli.borders import borders_of
 from foldlog._cli.events import LABEL_COLUMNS, summary_text
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
@@ -217,5 +216,5 @@ def _common_past(store: Store, one: str, other: str) -> int | None:
 
 def _reach(store: Store, conversation: str) -> dict[str, int]:
     """Return the conversation and its ancestors, each with the version up to which its events belong to it."""
-    reach = {border.parent: border.version for border in borders_of(store, conversation)}
+    reach = {border.parent: border.version for border in store.query(conversation, lambda read: read.lineage)}
     return {**reach, conversation: store.version(conversation)}
