@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -85,7 +86,9 @@ class Check:
         if not self.salt:
             self.findings.append(of_all("its salt is lost, so nothing proves its heads"))
         self._database, self._found, self._stop = database, found, stop
-        self._links = links_as_known(database, found)
+        self._links: tuple[Link, ...] = ()
+        with suppress(NotAsWritten):  # else they are damaged
+            self._links = decode_past(found.past, codec.data_key)
         self._next = self._start = found.begins
         self._counts: tuple[int, int] | None = (0, 0)
         self._head: bytes | None = b"" if self.salt else None
@@ -307,14 +310,6 @@ def _name_from(recorder: Recorder, start: str) -> str | None:
         return None
 
 
-def links_as_known(database: Database, found: Conversation) -> tuple[Link, ...]:
-    """Return the names and salts under which copied events were recorded; none where these are damaged."""
-    try:
-        return decode_past(found.past, database.data_key(found))
-    except NotAsWritten:
-        return ()
-
-
 def checks_of_past(
     database: Database, found: Conversation, published: Mapping[int, bytes]
 ) -> Iterator[Check | VerifyFinding]:
@@ -350,15 +345,13 @@ def findings_in_ledger(database: Database, key: int, conversation: str) -> Itera
         number = page[-1].id + 1
 
 
-def findings_beside(database: Database, found: Conversation, codec: RowCodec) -> list[VerifyFinding]:
-    """Return findings in mark, records and idempotency keys: damaged ones, and those of events that were cut off."""
-    findings = list(database.recorder.query(lambda reader: list(_beside(reader, found, codec))))
+def findings_beside(database: Database, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:
+    """Yield findings in mark, records and idempotency keys: damaged ones, and those of events that were cut off."""
     try:
         database.codec_of(found)
     except CorruptEvent:
-        problem = "its mark does not fit: its end was cut off, or its row was changed, without its key"
-        findings.insert(0, of_all(problem))
-    return findings
+        yield of_all("its mark does not fit: its end was cut off, or its row was changed, without its key")
+    yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
 
 
 def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:

@@ -265,18 +265,29 @@ class CopyWriter(StagedWriter):
         Raises ``CorruptEvent`` at a row that does not follow the one before it, ``VersionConflict`` if another writer
         appends to the conversation during the copy.
         """
-        rows = _sound(self.end, rows, self._past)
-        self.end = self.end.grown(rows[-1])
-        self.add(rows, lambda writing: None)
+        end, sound = self.end, list[Row]()
+        for row in rows:
+            if row.encoding != PLAIN:
+                raise CorruptEvent(end.id, row.id, row.body.decode(errors="replace"))
+            if row.id != end.version:
+                raise CorruptEvent(end.id, end.version, "it is missing")
+            before, salt = follows(end.id, end.salt, self._past, row.id, end.head)
+            if link_of(before, salt, row) != row.head:
+                raise CorruptEvent(end.id, row.id, "its head is not that of the event in the source: one was changed")
+            sound.append(row._replace(shown_before=end.shown, structural_before=end.structural))
+            end = end.grown(sound[-1])
+        self.add(with_checksums(checksum_seed(end.id), sound), lambda writing: None)
+        self.end = end
 
     def finish(self, keys: Iterable[tuple[str, RecalledKey]], redactions: int) -> None:
         """Add idempotency keys, and the count of redactions, after all rows; then make the conversation visible."""
-        there = ((name, each) for name, each in keys if _stands_for_events(each, self.end.version))
+        version = self.end.version
+        there = (each for each in keys if 0 <= each[1].first_id < each[1].first_id + each[1].events <= version)
         while some := list(islice(there, CHUNK)):
             self.transact(partial(_write_beside, database=self.database, key=self.key or 0, keys=some))
         if redactions:
             self.transact(partial(_write_beside, database=self.database, key=self.key or 0, redactions=redactions))
-        self.publish(self.end.version)
+        self.publish(version)
 
 
 def _write_beside(
@@ -297,11 +308,6 @@ def _write_beside(
     if found.redactions < redactions:  # where the numbers are equal, both show the same content
         writing.count_redactions(redactions - found.redactions)
     writing.end()
-
-
-def _stands_for_events(key: RecalledKey, version: int) -> bool:
-    """Return whether an idempotency key names events that a history of this length has."""
-    return key.first_id >= 0 < key.events and key.first_id + key.events <= version
 
 
 def copy_tombstones(target: Database, tombstones: Sequence[Conversation]) -> tuple[Erasure | None, int]:
@@ -355,22 +361,3 @@ def _redact_too(transaction: Transaction, database: Database, there: Conversatio
         redact_rows(transaction, writing, has_content, [*forks])
         copied = RedactionCopied(event_ids=tuple(event.id for event, _ in has_content))
         enter(transaction, writing.found, copied, max(database.now(), writing.found.updated_at or 0))
-
-
-def _sound(end: Conversation, rows: Sequence[Row], links: Sequence[Link]) -> list[Row]:
-    """Return the rows that follow a conversation's end, with counts and checksums. Check that each fits its head."""
-    head = end.head
-    expected, shown, structural = end.version, end.shown, end.structural
-    sound = []
-    for row in rows:
-        if row.encoding != PLAIN:
-            raise CorruptEvent(end.id, row.id, row.body.decode(errors="replace"))
-        if row.id != expected:
-            raise CorruptEvent(end.id, expected, "it is missing")
-        before, salt = follows(end.id, end.salt, links, row.id, head)
-        head = link_of(before, salt, row)
-        if head != row.head:
-            raise CorruptEvent(end.id, row.id, "its head is not that of the event in the source: one was changed")
-        sound.append(row._replace(shown_before=shown, structural_before=structural))
-        expected, shown, structural = expected + 1, shown + row.shown, structural + row.structural
-    return with_checksums(checksum_seed(end.id), sound)

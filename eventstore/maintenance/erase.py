@@ -130,18 +130,13 @@ def _unconfirmed(reader: Reader, key: int) -> Sequence[str]:
 
 def forks_of(store: Store, conversation: str) -> Iterator[str]:
     """Yield the ids of all forks of a conversation, erased ones too; the forks of a fork come before it."""
-    with translated():
-        yield from _forks(store.database, conversation)
-
-
-def _forks(database: Database, conversation: str) -> Iterator[str]:
 
     def names(reader: Reader) -> list[str]:
-        found = database.find(reader, conversation)
+        found = store.database.find(reader, conversation)
         return [] if found is None else [fork.id for fork in _forks_of_key(reader, found.key)]
 
-    for fork in database.recorder.query(names):
-        yield from _forks(database, fork)
+    for fork in store.database.query(names):
+        yield from forks_of(store, fork)
         yield fork
 
 

@@ -34,12 +34,12 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.row import (
     PLAIN,
-    checksum,
     checksum_seed,
     commitment_of,
     from_microseconds,
     sound,
     stored_event_of,
+    with_checksums,
 )
 from foldlog.eventstore.log.writing import WriteTransaction, forget_records
 from foldlog.eventstore.maintenance.erase import living_forks, purge
@@ -215,11 +215,20 @@ def _erase_content(
             if isinstance(event, DocumentChanges):
                 for each in (found, *forks):
                     _check_that_none_builds_on(ReadTransaction(transaction, each, writing.database), event)
-            its_hash, size = _commitment(found.id, row, event).hex(), size_of(row.body)
+            if not can_be_redacted(event):
+                raise CannotRedact(
+                    f"conversation {found.id!r}, event {row.id}: an event of kind {row.kind!r} cannot be redacted, "
+                    f"because it is a receipt or of a later version of foldlog; redact another event, or erase the "
+                    f"conversation"
+                )
+            its_hash, size = commitment_of(row.proof, row.body), size_of(row.body)
             receipt = Redacted(
-                at=from_microseconds(now), by=by, reason=reason, hash=its_hash, bytes=size, record=is_record
+                at=from_microseconds(now), by=by, reason=reason, hash=its_hash.hex(), bytes=size, record=is_record
             )
-            gone.append((event, receipt, _without_content(found.id, row, event, receipt)))
+            body = encode(without_content(event, receipt), ours=True).body
+            row = row._replace(encoding=PLAIN, body=body, proof=row.head + its_hash)
+            (remains,) = with_checksums(checksum_seed(found.id), [row])
+            gone.append((event, receipt, remains))
         if not is_record:
             receipts[event_id] = receipt
     announced: list[Encoded] = []
@@ -292,16 +301,6 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
     return rows[0], event
 
 
-def _commitment(conversation: str, row: Row, event: Event) -> bytes:
-    """Return the commitment in the head of an event. Raises ``CannotRedact``."""
-    if not can_be_redacted(event):
-        raise CannotRedact(
-            f"conversation {conversation!r}, event {row.id}: an event of kind {row.kind!r} cannot be redacted, because "
-            f"it is a receipt or of a later version of foldlog; redact another event, or erase the conversation"
-        )
-    return commitment_of(row.proof, row.body)
-
-
 def _quotes(reading: ReadTransaction, events: Sequence[Event]) -> list[CondensationAction]:
     """Return the condensations whose summaries stand for one of these events, the first one first. A condensation
     counts too if it forgets the summary of one of these condensations.
@@ -344,29 +343,14 @@ def _check_that_none_builds_on(reading: ReadTransaction, event: DocumentChanges)
                 )
 
 
-# -- what stays of it -----------------------------------------------------------------------------------------------
-
-
-def _without_content(conversation: str, row: Row, event: Event, receipt: Redacted) -> Row:
-    """Return the plain row that remains of a redacted event."""
-    body = encode(without_content(event, receipt), ours=True).body
-    row = row._replace(encoding=PLAIN, body=body, proof=row.head + bytes.fromhex(receipt.hash))
-    return row._replace(checksum=checksum(checksum_seed(conversation), *row[:-1]))
-
-
-def _keep_source_key(writing: WriteTransaction, event: Event) -> None:
-    """Have the id that its source gave an event stand for it, also where the conversation has no index yet."""
-    key = None if event.origin is None else source_key(event.origin.format, event.origin.id)
-    if key is not None and writing.recalled(key) is None:
-        writing.remember(key, RecalledKey(event.id, 1))
-
-
 def _leave_nothing_beside(transaction: Transaction, writing: WriteTransaction, events: Sequence[Event]) -> None:
     """Delete the records of projections, which are made again. Then list the conversation with its present attributes.
     The digests of source ids stay.
     """
     for event in events:
-        _keep_source_key(writing, event)
+        key = None if event.origin is None else source_key(event.origin.format, event.origin.id)
+        if key is not None and writing.recalled(key) is None:
+            writing.remember(key, RecalledKey(event.id, 1))  # known again, also where there is no index yet
     forget_records(transaction, writing.key, but=ATTRIBUTES)
     if any(isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed for event in events):
         list_again(writing, newest_value(writing, ATTRIBUTES))

@@ -72,7 +72,8 @@ def verify(
     """Check that every event of a store is unchanged, that none is missing, and that each is in its place. Yield a
     verdict for each conversation or for the named one; last, without a name, a verdict for the database itself.
 
-    Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: see ``verdicts``.
+    Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: one hash and one checksum of every event; memory for
+    one page.
     """
     with translated():
         yield from verdicts(store.database, conversation, published)
@@ -81,12 +82,7 @@ def verify(
 def verdicts(
     database: Database, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
 ) -> Iterator[Verdict]:
-    """Yield a verdict for each conversation or for the named one; last, without a name, a verdict for the database
-    itself.
-
-    Raises ``ConversationNotFound``, and what the recorder raises where it cannot be read at all. Cost: one hash and one
-    checksum of every event; memory for one page.
-    """
+    """Yield the verdicts that ``verify`` yields. Raises what the recorder raises."""
     heads = dict(published or {})
     if conversation is not None:
         found = database.recorder.query(lambda reader: reader.conversation(conversation))
@@ -119,15 +115,14 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
     recorder = database.recorder
     try:
         left = [each.state for each in recorder.query(lambda reader: reader.unfinished()) if each.operation == BACKUP]
-        problems = (*recorder.check(), *map(_of_a_part, filter(is_abandoned, left)))
-        return [*map(of_all, problems), *findings_in_ledger(database, 0, "")]
+        parts = [
+            f"a backup was interrupted, and {path} is a copy of what the store held then; 'foldlog vacuum' deletes it"
+            for path in filter(is_abandoned, left)
+        ]
+        return [*map(of_all, (*recorder.check(), *parts)), *findings_in_ledger(database, 0, "")]
     except RecorderError as error:
         raise_unless_damage(error)
         return [of_all(str(error))]
-
-
-def _of_a_part(path: str) -> str:
-    return f"a backup was interrupted, and {path} is a copy of what the store held then; 'foldlog vacuum' deletes it"
 
 
 def _absent(conversation: str, kept: Sequence[Published], *, is_list_whole: bool = True) -> Verdict:

@@ -521,7 +521,7 @@ if self._is_staged:
     ),
     "redacted-source-id": Protection(
         "an event whose source sends it again after its redaction is known",
-        "eventstore:_keep_source_key",
+        "eventstore:_leave_nothing_beside",
         Gone("RecalledKey"),
         "tests/conformance/test_redaction.py -k source_id and plain-sqlite",
     ),
