@@ -79,8 +79,6 @@ class WriteTransaction(ReadTransaction):
 
     def _insert(self, rows: Sequence[Row], left: Conversation) -> Place:
         found, database, codec = self.found, self._database, self._codec()
-        if found.parent is not None and found.version == found.begins:
-            self._reader.change(found.key, changes.Grown())
         has_bytes = have_bytes(rows)
         if found.visible and not has_bytes:
             database.known.tell(found, left, rows)

@@ -22,10 +22,6 @@ class NewMark(NamedTuple):
     mark: bytes | None
 
 
-class Grown(NamedTuple):
-    """A fork gets its first event. From now on a missing first event means damage."""
-
-
 class NewPast(NamedTuple):
     """The names and salts of copied events (``log.past``), and the version up to which events are copied. Then the
     fork has no parent any more.
@@ -109,7 +105,6 @@ class Finished(NamedTuple):
 STATEMENTS: Final[Mapping[type, str]] = {
     NewKey: "set_key",
     NewMark: "set_mark",
-    Grown: "grow_fork",
     NewPast: "set_past",
     ForgottenKey: "forget_key",
     MoreRedactions: "count_redactions",
@@ -119,7 +114,7 @@ STATEMENTS: Final[Mapping[type, str]] = {
 """The changes that are one statement, of which the key of the conversation and the fields are the parameters."""
 
 Change = (
-    NewKey | NewMark | NewForm | MoreRedactions | NewPast | PastRows | PlacedPast | Grown | RememberedKey
+    NewKey | NewMark | NewForm | MoreRedactions | NewPast | PastRows | PlacedPast | RememberedKey
     | ForgottenKey | NewRecords | NewListing | Left | Finished | Erasure
 )  # fmt: skip
 """A change of a conversation that exists. An ``Erasure`` makes it a tombstone: its rows cannot be read any more, its

@@ -228,12 +228,6 @@ if self._is_staged:
         Never("parent_version"),
         "tests/conformance/test_forks.py -k commits_to_the_head",
     ),
-    "forks-grown": Protection(
-        "a fork that lost its own events is damaged and not short",
-        "eventstore:WriteTransaction._insert",
-        Gone("changes"),
-        "tests/eventstore/test_forks.py -k lost_its_own_events",
-    ),
     "forks-past": Protection(
         "a copy of a fork knows under which names its past was recorded",
         "eventstore:StagedWriter._begun",

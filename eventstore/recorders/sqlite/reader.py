@@ -191,11 +191,10 @@ class SQLiteReader(ReadsAttachments):
 
     def _found(self, row: tuple[Any, ...], lineage: tuple[Ancestor, ...] = ()) -> Conversation:
         """Return the conversation in a row."""
-        *columns, grown = row
         key, last_id, parent, parent_version = row[0], row[4], row[9], row[10]
         try:
-            found = as_conversation(columns, None if parent is None else self._id_of(parent), lineage)
-            if parent is None or last_id is not None or grown:
+            found = as_conversation(row, None if parent is None else self._id_of(parent), lineage)
+            if parent is None or last_id is not None:
                 return found
             border = self.rows(parent, parent_version - 1, parent_version, 1)
         except (AttributeError, TypeError) as error:  # a column of another type

@@ -30,7 +30,7 @@ from foldlog.eventstore.recorders.types import (
 _PLAIN = 0
 _TOGETHER = 20
 _ADDITIONS = (
-    changes.NewMark, changes.RememberedKey, changes.NewRecords, changes.NewListing, changes.Grown, changes.Left,
+    changes.NewMark, changes.RememberedKey, changes.NewRecords, changes.NewListing, changes.Left,
     changes.Finished,
 )  # fmt: skip
 """The changes that leave no bytes behind, and by which no earlier answer is wrong, but for that of a mark."""

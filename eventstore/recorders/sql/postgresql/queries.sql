@@ -81,7 +81,7 @@ LEFT JOIN LATERAL (
     WHERE conversation = c.key AND id >= CASE WHEN c.parent IS NULL THEN 0 ELSE c.parent_version END
     ORDER BY id DESC LIMIT 1
 ) e ON true
-LEFT JOIN {schema}.events b ON e.id IS NULL AND c.grown IS NOT TRUE AND b.conversation = c.parent AND b.id = c.parent_version - 1
+LEFT JOIN {schema}.events b ON e.id IS NULL AND b.conversation = c.parent AND b.id = c.parent_version - 1
 LEFT JOIN {schema}.conversations p ON p.key = c.parent
 
 -- name: conversation
@@ -330,9 +330,6 @@ SELECT hashtextextended(pg_current_snapshot()::text, 0)
 -- name: begin_conversation
 INSERT INTO {schema}.conversations (key, id, visible, created_at, salt, parent, parent_version, replaces)
 VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea, $6::bigint, $7::bigint, $8::bigint)
-
--- name: grow_fork
-UPDATE {schema}.conversations SET grown = true WHERE key = $1::bigint
 
 -- name: set_past
 UPDATE {schema}.conversations SET parent = NULL, past = $2::bytea, parent_version = $3::bigint WHERE key = $1::bigint

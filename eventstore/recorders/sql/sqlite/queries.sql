@@ -11,7 +11,7 @@ SELECT c.key, c.id, c.created_at, c.salt, e.id, e.recorded_at, e.head, e.shown_b
        c.erased_at, c.erased_reason, c.erased_events, c.erased_head, iif(
            c.erased_at IS NULL, NULL, (SELECT position FROM events WHERE conversation = -c.key ORDER BY id DESC LIMIT 1)
        ),
-       c.visible, c.mark, c.past, c.replaces, c.redactions, c.grown
+       c.visible, c.mark, c.past, c.replaces, c.redactions
 FROM conversations c
 LEFT JOIN events e INDEXED BY events_by_id ON e.conversation = c.key
 
@@ -42,9 +42,6 @@ SELECT id FROM conversations WHERE key = ?
 -- name: begin_conversation
 INSERT INTO conversations (id, visible, created_at, salt, parent, parent_version, replaces)
 VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
-
--- name: grow_fork
-UPDATE conversations SET grown = 1 WHERE key = ?
 
 -- name: set_past
 UPDATE conversations SET parent = NULL, past = ?, parent_version = ? WHERE key = ?
