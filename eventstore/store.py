@@ -29,8 +29,8 @@ from foldlog.eventstore.log.finding import (
     tombstones_before,
 )
 from foldlog.eventstore.log.following import follow
-from foldlog.eventstore.log.idempotency import check_own_key
 from foldlog.eventstore.log.importing import ingest
+from foldlog.eventstore.log.origins import check_own_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
 from foldlog.eventstore.log.row import dense_events, from_microseconds

@@ -12,7 +12,7 @@ from foldlog._formats.registry import format_named
 from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
 from foldlog.eventstore.arguments import text
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.idempotency import source_key
+from foldlog.eventstore.log.origins import source_key
 from foldlog.formats import Decoder, NotAnEvent
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ finding         which conversation is meant; its events page by page; all conver
 appending       the work of an append, of one or of several in one transaction; begin a fork
 attributes      the attributes under which a conversation is listed: its record and its digests
 importing       write a history into one conversation: compare, stage, publish, in small transactions
-idempotency     idempotency keys: of callers, and of source ids
 origins         the index of imported events by the id of their source
 past            the past of a fork, shared or copied
 redacted        the parts of an event that stay when its content is erased

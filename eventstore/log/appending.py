@@ -32,10 +32,9 @@ from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.attributes import list_again
 from foldlog.eventstore.log.database import Database, translated
 from foldlog.eventstore.log.finding import Generation, find_begun, find_meant
-from foldlog.eventstore.log.idempotency import stored_key
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import past_of
-from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.reading import ReadTransaction, stored_key
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import (

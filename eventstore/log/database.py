@@ -111,8 +111,6 @@ class Database:
         recorder.on_copy = enter_restoring
         self.now = present if clock is None else lambda: to_microseconds(clock(), "what the clock gives")
         self.settings = settings or WriteSettings()
-        self.writes_plain = self.settings.keys is None and self.settings.compression in (None, "none")
-        """Whether the rows of a conversation that is not encrypted are stored as they are given."""
         self.known = KnownConversations()
 
     @property

@@ -31,7 +31,7 @@ from foldlog.eventstore.events import (
 )
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import find_again, find_begun
-from foldlog.eventstore.log.idempotency import source_key
+from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.past import Link
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.row import (

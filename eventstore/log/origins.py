@@ -10,20 +10,25 @@ appended later without asking are not in the index.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
 
 from foldlog.eventstore.arguments import text
 from foldlog.eventstore.codec import Encoded
+from foldlog.eventstore.errors import InvalidArgument
 from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database, translated
 from foldlog.eventstore.log.finding import find_begun
-from foldlog.eventstore.log.idempotency import INDEXED, source_key
-from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.reading import SOURCE_KEYS, ReadTransaction
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import RecalledKey
+from foldlog.eventstore.recorders.types import RecalledKey, utf8
 
+_RESERVED: Final = SOURCE_KEYS[:-1]
+INDEXED: Final = _RESERVED + "s"
+"""The key that says that a conversation is indexed."""
 _CHUNK = 500
 """The number of events that one transaction indexes, of a conversation that existed before its index."""
 
@@ -52,6 +57,22 @@ class Unknown(NamedTuple):
                 writing.remember(key, RecalledKey(event_id, 1))
         if begins:
             writing.remember(INDEXED, RecalledKey(0, len(self.keys)))
+
+
+def check_own_key(idempotency_key: str) -> None:
+    """Raise ``InvalidArgument`` for a caller's key that begins like those of the store, ``TypeError`` for no text."""
+    if type(idempotency_key) is not str:
+        raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
+    if idempotency_key.startswith(_RESERVED):
+        raise InvalidArgument(f"idempotency key {idempotency_key!r} begins with {_RESERVED!r}; use another one")
+
+
+def source_key(format: str, source_id: Any) -> str | None:
+    """Return the key for a source's id; None for an id that is null, because such events cannot be told apart."""
+    if source_id is None:
+        return None
+    text = utf8(f"{format}\0{source_id!r}")
+    return SOURCE_KEYS + urlsafe_b64encode(blake2b(text, digest_size=18).digest()).decode()
 
 
 def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknown:

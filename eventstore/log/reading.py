@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from hashlib import blake2b
 from itertools import compress, count, takewhile
 from operator import add, attrgetter, itemgetter, ne
+from typing import Final
 
 from foldlog.eventstore.arguments import whole
 from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.events import DocumentChanges, Event
 from foldlog.eventstore.log.database import Database, paged, start_after
-from foldlog.eventstore.log.idempotency import SOURCE_KEYS, stored_key
 from foldlog.eventstore.log.past import Segment, past_of, within
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import dense_events, event_of, events_of, sound
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Only, Reader
-from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, Row
+from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, Row, utf8
 
 _PAGE = 1_000
 _FIRST_PAGE = 100
@@ -27,6 +29,8 @@ _id_of, _stop_of = attrgetter("id"), attrgetter("stop")
 _shown, _structural = itemgetter(3), itemgetter(4)
 _shown_before, _structural_before = itemgetter(9), itemgetter(10)
 _DOCUMENTS = "document_changes"
+SOURCE_KEYS: Final = "foldlog:source:"
+"""The beginning of keys that are found over all conversations: a database has an index for these."""
 _MISSING = "it, or an event after it that is shown or structural, cannot be found"
 
 
@@ -378,3 +382,9 @@ class ReadTransaction:
 
     def _decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         return self._codec().decoded(rows) if rows else ()
+
+
+def stored_key(salt: bytes, idempotency_key: str) -> str:
+    """Return what a conversation with this salt stores of a caller's key: a keyed hash, which reveals no text."""
+    digest = blake2b(utf8(idempotency_key), digest_size=24, key=salt, person=b"foldlog key").digest()
+    return urlsafe_b64encode(digest).decode()

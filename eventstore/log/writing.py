@@ -66,8 +66,7 @@ class WriteTransaction(ReadTransaction):
 
     def insert(self, rows: Sequence[Row]) -> Place:
         """Insert the next rows of the conversation, which are plain. It may be staged."""
-        found = self.found
-        return self._insert(rows, found.grown(rows[-1]))
+        return self._insert(rows, self.found.grown(rows[-1]))
 
     def append(self, batch: Sequence[Encoded], now: int) -> tuple[Place, int]:
         """Insert these events as the next ones. Return their positions, and when they were recorded."""
@@ -78,17 +77,15 @@ class WriteTransaction(ReadTransaction):
         return self._insert(rows, left), rows[0].recorded_at
 
     def _insert(self, rows: Sequence[Row], left: Conversation) -> Place:
-        found, database, codec = self.found, self._database, self._codec()
-        has_bytes = have_bytes(rows)
-        if found.visible and not has_bytes:
-            database.known.tell(found, left, rows)
-        if has_bytes or codec.data_key is not None or not database.writes_plain:
-            rows = self._encoded(rows)
+        found, known = self.found, self._database.known
+        if found.visible and not have_bytes(rows):
+            known.tell(found, left, rows)
+        stored = self._encoded(rows)
+        if stored is not rows:
             found = self.found  # it may have got a key
             left = found.grown(rows[-1])
         self.found, self._changed = left, self._changed or found.visible
-        follow = database.known if found.visible else None
-        return self._reader.insert(found.key, rows, staged=not found.visible, follow=follow)
+        return self._reader.insert(found.key, stored, staged=not found.visible, follow=known if found.visible else None)
 
     def publish(self, size: int) -> int:
         """Make the staged conversation visible. Return its first position."""

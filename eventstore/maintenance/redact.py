@@ -29,7 +29,7 @@ from foldlog.eventstore.events import (
 from foldlog.eventstore.log.attributes import list_again
 from foldlog.eventstore.log.database import Database, behind, translated
 from foldlog.eventstore.log.finding import find_existing
-from foldlog.eventstore.log.idempotency import source_key
+from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.row import (
