@@ -242,10 +242,16 @@ def test_what_changed_since_it_was_read_is_not_erased(histories: Histories, monk
         histories.erase("c1", reason="asked for", expected=row, detach_forks=True)
     assert texts(histories) == [None, "another"], "it has as many events, and is another one"
     row = histories.store.conversation("c1")
+    histories.store.fork("c1", 1, "fork")
+
+    def appends(*_: object) -> list[str]:
+        histories["c1"].append(said("late"))
+        return []
+
     with monkeypatch.context() as patched:
-        patched.setattr(erasing, "_detached", lambda store, conversation: str(histories["c1"].append(said("late")))[:0])
+        patched.setattr(erasing, "_detached", appends)
         with pytest.raises(VersionConflict):
             histories.erase("c1", reason="asked for", expected=row, detach_forks=True)
     assert texts(histories) == [None, "another", "late"]
-    histories.erase("c1", reason="asked for", expected=histories.store.conversation("c1"))
+    histories.erase("c1", reason="asked for", expected=histories.store.conversation("c1"), detach_forks=True)
     assert histories.store.conversation("c1").erased_at is not None
