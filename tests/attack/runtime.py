@@ -14,6 +14,7 @@ from foldlog.eventstore.events import (
     Event,
     Message,
     Observation,
+    Origin,
     SystemMessage,
 )
 
@@ -156,7 +157,9 @@ class Runtime:
         self.append(self.draw.choice(strays))
 
     def note(self) -> None:
-        self.append(Annotation(name="state", data={"n": self._marks}, shown=self.draw.random() < 0.4))
+        """What another runtime's format alone knows, and no model is sent."""
+        origin = Origin(format="openai-responses")
+        self.append(Annotation(name="state", data={"n": self._marks}, shown=self.draw.random() < 0.4, origin=origin))
 
     def request(self) -> None:
         self.append(CondensationRequest(reason=self.draw.choice(["", "overflow"])))
