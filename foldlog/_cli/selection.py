@@ -1,4 +1,4 @@
-"""Select events of a log: by kind, by time, without annotations; parse the times of options."""
+"""Select events of a log: by kind, by time; parse the times of options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ Kinds = Annotated[
         autocompletion=lambda incomplete: [kind for kind in KINDS if kind.startswith(incomplete)],
     ),
 ]
-NoNotes = Annotated[bool, typer.Option("--no-notes", help="Leave out annotations.")]
 Since = Annotated[
     str | None,
     typer.Option(
@@ -43,22 +42,17 @@ class Selection(NamedTuple):
     """The conditions that an event must meet to be shown."""
 
     kinds: frozenset[str]
-    notes: bool = True
     since: datetime | None = None
     until: datetime | None = None
 
     @property
     def everything(self) -> bool:
-        return not self.kinds and self.notes and self.since is None and self.until is None
+        return not self.kinds and self.since is None and self.until is None
 
     def takes(self, event: Event, recorded_at: datetime) -> bool:
         """Return whether the event is selected. An event without a time is in no range of times."""
-        if self.kinds or not self.notes:
-            kind = label(event)
-            if not self.notes and kind == "annotation":
-                return False
-            if self.kinds and kind not in self.kinds and WIDER.get(kind) not in self.kinds:
-                return False
+        if self.kinds and (kind := label(event)) not in self.kinds and WIDER.get(kind) not in self.kinds:
+            return False
         if self.since is None and self.until is None:
             return True
         at = happened_at(event, recorded_at)
@@ -67,15 +61,13 @@ class Selection(NamedTuple):
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
-def selection(
-    kinds: Sequence[str] | None = None, *, no_notes: bool = False, since: str | None = None, until: str | None = None
-) -> Selection:
+def selection(kinds: Sequence[str] | None = None, *, since: str | None = None, until: str | None = None) -> Selection:
     """Return the selection of the options. Raises ``Refused`` for an unknown kind or a wrong time."""
     try:
         named = kind_words(kinds or ())
     except ValueError as error:
         raise Refused(f"--kind {error}") from error
-    return Selection(named, not no_notes, given_moment("--since", since), given_moment("--until", until))
+    return Selection(named, given_moment("--since", since), given_moment("--until", until))
 
 
 def given_moment(option: str, text: str | None) -> datetime | None:

@@ -61,18 +61,16 @@ def application(
     port: int = 0,
     limit: int | None = None,
     model: CountsTokens | None = None,
-    path: str | None = None,
     completed: Callable[[str], str] = str,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> Starlette:
     """Return the ASGI application over an open ``store``. It only reads, and does not close the store.
 
-    ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``model`` counts tokens,
-    ``path`` is the store's file. ``completed`` names the store in the commands of a message. Once ``is_ending()`` is
-    true, streams of events end.
+    ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``model`` counts tokens.
+    ``completed`` names the store in the commands of a message. Once ``is_ending()`` is true, streams of events end.
     """
     pages = Pages(store, limit, model)
-    conversations = ServedConversations(store, path, model)
+    conversations = ServedConversations(store, model)
     search = Search(store)
 
     @asynccontextmanager

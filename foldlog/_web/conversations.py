@@ -38,12 +38,9 @@ _SLOW_MS = 10
 class ServedConversations:
     """The rows of the list, kept in memory. Thread-safe; ``close`` ends its thread."""
 
-    def __init__(self, store: Store, path: str | None = None, model: CountsTokens | None = None) -> None:
-        """``path`` is the store's file, if it is one, for its size. ``model`` counts tokens; without one they are
-        estimated. Raises what ``CountedTokens`` raises.
-        """
+    def __init__(self, store: Store, model: CountsTokens | None = None) -> None:
+        """``model`` counts tokens; without one they are estimated. Raises what ``CountedTokens`` raises."""
         self._store = store
-        self._path = path
         self._model = None if model is None else model.model
         self._count_tokens: Callable[[Event], int] = event_tokens if model is None else CountedTokens(model)
         self._lock = threading.Lock()
@@ -100,7 +97,7 @@ class ServedConversations:
             conversations=len(documents),
             counted=counted,
             events=sum(one.version for one in documents),
-            bytes=None if self._path is None else os.path.getsize(self._path),
+            bytes=None if self._store.path is None else os.path.getsize(self._store.path),
             view_tokens=sum(one["tokens"] or 0 for one in figures),
             tokens_are="estimated" if self._model is None else "counted",
             counted_as=self._model,

@@ -119,8 +119,6 @@ def test_nothing_is_cut_where_stdout_is_no_terminal(foldlog, work):
         (["--tail", 0], []),
         (["--kind", "message"], [0, 4]),
         (["--kind", "agent", "--kind", "observation"], [2, 4]),
-        (["--no-notes"], [0, 1, 2, 4, 5]),
-        (["--no-notes", "--tail", 3, "--stop", 5], [1, 2, 4]),
         (["--since", "2026-03-02", "--until", "2026-03-03"], [4]),
         (["--until", "2026-03-01T12:30"], [0]),
         (["--since", "9000d", "--kind", "retraction"], [5]),

@@ -17,7 +17,7 @@ from foldlog._cli.events import LABEL_COLUMNS, STYLES, event_moment, show_event
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
-from foldlog._cli.selection import Kinds, NoNotes, Selection, Since, Until, selection
+from foldlog._cli.selection import Kinds, Selection, Since, Until, selection
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import BorderDocument, LogDocument, streamed
 from foldlog._kinds import label
@@ -42,7 +42,6 @@ def run(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new events as they come, until Ctrl-C.")] = False,
     kinds: Kinds = None,
-    no_notes: NoNotes = False,
     since: Since = None,
     until: Until = None,
     full: Annotated[bool, typer.Option("--full", help="Each event in full, as 'foldlog show' shows it.")] = False,
@@ -51,11 +50,11 @@ def run(
 ) -> None:
     """Show all events of a conversation in order, forgotten events too.
 
-    Example: foldlog log tidewatch --tail 20 --no-notes
+    Example: foldlog log tidewatch --tail 20 --kind action
     """
     if stop is not None and stop < start:
         raise Refused(f"--stop {stop} is before --start {start}; --stop is the event after the last one to show")
-    wanted = selection(kinds, no_notes=no_notes, since=since, until=until)
+    wanted = selection(kinds, since=since, until=until)
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         reading = _Reading(store, conversation, wanted)

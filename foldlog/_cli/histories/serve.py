@@ -17,9 +17,7 @@ from foldlog._cli.options import DEFAULT_DB, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing
 from foldlog._cli.terminal import note
-from foldlog.condensers import LLM
-from foldlog.eventstore import Store, as_url, install_command
-from foldlog.eventstore.recorders.urls import parse
+from foldlog.eventstore import install_command
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")
@@ -68,13 +66,39 @@ def run(
         raise Refused(f"the token has {len(token)} characters; give at least 8, or leave --token out for a new one")
     try:
         import starlette  # noqa: F401 - asked for before a store is opened
-        import uvicorn  # noqa: F401
+        import uvicorn
     except ImportError as error:
         raise Refused(f"the server needs {error.name}, which is not installed: {install_command('web')}") from error
+    from foldlog._web.app import application
+
     secret = None if no_token else token or secrets.token_urlsafe(24)
-    model = named_model(agent)
+    model, names = named_model(agent), allow_host or []
     with open_existing(db, only_read=True) as store, _listening(host, port) as listener:
-        _serve(store, listener, host, secret, [*(allow_host or ()), host], model, db)
+        port = listener.getsockname()[1]
+        app = application(
+            store,
+            token=secret,
+            names=[*names, host],
+            port=port,
+            limit=None if model is None else model.max_input_tokens,
+            model=model,
+            completed=completed,
+            is_ending=lambda: server.should_exit,
+        )
+        everywhere = host in _EVERYWHERE
+        address = next(iter(names), "localhost") if everywhere else host
+        shown = f"[{address}]" if ":" in address else address
+        sys.stdout.write(f"http://{shown}:{port}/{'' if secret is None else f'?token={secret}'}\n")
+        sys.stdout.flush()
+        note("open this address in a browser; Ctrl-C ends the server")
+        if everywhere and not names:
+            note("other machines need the name or address of this one: add it with --allow-host NAME")
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False, lifespan="on"
+        )
+        server = uvicorn.Server(config)
+        with suppress(KeyboardInterrupt):  # which is how a server ends
+            server.run(sockets=[listener])
 
 
 _NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)
@@ -87,46 +111,3 @@ def _listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         wrong = "--host" if error.errno in _NO_SUCH_HOST else "--port"
         raise Refused(f"cannot listen at {host} port {port}: {error.strerror}; choose another with {wrong}") from error
-
-
-def _serve(
-    store: Store,
-    listener: socket.socket,
-    host: str,
-    token: str | None,
-    names: list[str],
-    model: LLM | None,
-    db: str,
-) -> None:
-    import uvicorn
-
-    from foldlog._web.app import application
-
-    port = listener.getsockname()[1]
-    location = parse(as_url(db))
-    path = location.path if location.scheme == "sqlite" else None
-    app = application(
-        store,
-        token=token,
-        names=names,
-        port=port,
-        limit=None if model is None else model.max_input_tokens,
-        model=model,
-        path=path,
-        completed=completed,
-        is_ending=lambda: server.should_exit,
-    )
-    everywhere = host in _EVERYWHERE
-    address = next(iter(names[:-1]), "localhost") if everywhere else host
-    shown = f"[{address}]" if ":" in address else address
-    sys.stdout.write(f"http://{shown}:{port}/{'' if token is None else f'?token={token}'}\n")
-    sys.stdout.flush()
-    note("open this address in a browser; Ctrl-C ends the server")
-    if everywhere and names[:-1] == []:
-        note("other machines need the name or address of this one: add it with --allow-host NAME")
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False, lifespan="on"
-    )
-    server = uvicorn.Server(config)
-    with suppress(KeyboardInterrupt):  # which is how a server ends
-        server.run(sockets=[listener])
