@@ -17,7 +17,6 @@ IN_SIGHT = """(selector) => Array.from(document.querySelectorAll(selector)).filt
   const box = each.getBoundingClientRect();
   return box.height && box.top >= 0 && box.bottom <= innerHeight && box.left >= 0 && box.right <= innerWidth;
 }).length"""
-STRIPES = (".line", ".swatch")
 
 
 def found(page, selector: str) -> int:

@@ -21,7 +21,6 @@ from foldlog.eventstore import (
     Store,
     open_store,
 )
-from foldlog.eventstore.maintenance import erase as erasure
 from foldlog.eventstore.maintenance import reform as rekeying
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -247,13 +246,6 @@ def test_an_erased_conversation_does_not_get_its_key_back(url: str, postgres_ser
 
 def blocked(server: Server) -> int:
     return int(server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
-
-
-def erase_rows(store: Store, key: int) -> None:
-    """Erase without the VACUUM, which waits for other transactions."""
-    recorder: Any = store._recorder
-    recorder.transact(lambda transaction: erasure._mark(transaction, "c1", "asked to", 5, None))
-    recorder.transact(lambda transaction: transaction.delete(key, 1_000))
 
 
 def _found(found: Any) -> Any:
