@@ -1129,9 +1129,9 @@ def _is_gone(store: model.Store, name: str, each: model.Conversation) -> bool:
 
 WEIGHTS = {
     "append": 34, "together": 2, "wait": 0.2, "forget": 8, "request": 2, "retract": 3, "pop": 2, "document": 5,
-    "attributes": 4, "create": 3, "step": 3, "interrupt": 2, "fork": 6, "redact": 4, "erase": 3, "ingest": 4,
-    "copy": 0.7, "back_up": 0.7, "restore": 0.7, "lose_power": 0.5, "rekey": 0.4, "vacuum": 0.5, "rebuild": 0.5,
-    "search": 1, "recent": 2, "follow": 2, "audit": 1, "serve": 0.3, "report": 0.1, "verify": 0.5, "read": 2,
+    "attributes": 4, "create": 3, "step": 3, "interrupt": 2, "fork": 6, "redact": 3, "erase": 3, "ingest": 4,
+    "copy": 0.5, "back_up": 0.7, "restore": 0.7, "lose_power": 0.5, "rekey": 0.4, "vacuum": 0.5, "rebuild": 0.5,
+    "search": 1, "recent": 2, "follow": 2, "audit": 1, "serve": 0.2, "report": 0.1, "verify": 0.5, "read": 2,
     "reopen": 2, "jump": 2,
 }  # fmt: skip
 _FAULTY = {

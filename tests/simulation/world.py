@@ -193,7 +193,7 @@ class World:
 
     def __init__(self, seed: str, recorder: str, folder: Path, database: Callable[[], str] | None = None) -> None:
         draw = random.Random(seed)
-        self.long = draw.choice((12, 24, 60))
+        self.long = draw.choice((8, 16, 40))
         """A conversation of so many events is not appended to, but for what is left to do there."""
         self.recorder, self.folder, self.database = recorder, folder, database
         self.seed = seed
