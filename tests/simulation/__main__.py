@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from tests.simulation.findings import OPEN
 from tests.simulation.run import Failure, again, shortened, worlds
 from tests.simulation.steps import WEIGHTS
 from tests.simulation.world import sped_up
@@ -66,9 +65,6 @@ def _run(given: argparse.Namespace, recorder: str, database: Callable[[], str] |
         f"seed {given.seed}, {recorder}: {taken:,} steps in {seconds:.0f} s ({taken / max(cpu, 1e-9):,.0f} a second of "
         f"processor time), {len(failures)} findings"
     )
-    print(f"Known, and gone around ({len(OPEN)}, tests/simulation/findings.py):")
-    for name, what in OPEN.items():
-        print(f"  {name}: {what}")
     return 1 if failures else 0
 
 

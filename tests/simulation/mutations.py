@@ -99,6 +99,10 @@ def _follow_without_redactions(original: Any) -> Any:
     return lambda placed: (each for each in original(placed) if not _is_redaction(each))
 
 
+def _page_as_it_was(original: Any) -> Any:
+    return lambda self, conversation, lock: self._folds[conversation][1]
+
+
 def _is_redaction(each: Any) -> bool:
     return isinstance(getattr(each, "event", None), Redaction)
 
@@ -181,6 +185,11 @@ MUTATIONS = {
         "sqlite",
     ),
     "search": Mutation("redactions are not applied", "_search.index:SearchIndex.apply", _without_redactions),
+    "audit file": Mutation("redacted events stay", "_reports.audit_database:AuditTables._replace", lambda _: _nothing),
+    "serve": Mutation("a page is not begun again", "_web.pages:Pages._begun_again", _page_as_it_was),
+    "together": Mutation(
+        "the last one is the first", "_appends:append_all", lambda was: lambda store, some: was(store, some[::-1])
+    ),
     "follow": Mutation("receipts are left out", "eventstore.log.following:recorded", _follow_without_redactions),
     "views in memory": Mutation(
         "another process's events are not missed",
