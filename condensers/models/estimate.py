@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from foldlog.condensers.base import AgentModel
 from foldlog.condensers.errors import InvalidCondenser, TokensUnknown
 from foldlog.condensers.models.tokens import TokenCounter
-from foldlog.eventstore import Action, Event, Observation, SystemMessage, said
+from foldlog.eventstore import Action, Annotation, Event, Observation, SystemMessage, said
 from foldlog.projections import View, rendered
 
 _PIECE = re.compile(
@@ -128,7 +128,8 @@ def _tools_of(event: Event) -> Sequence[Any]:
 
 def _messages_of(event: Event) -> list[dict[str, Any]]:
     """Return the messages of one event. A call is never sent without its result, so an empty counterpart is added."""
-    shown, place = [event], 0
+    shown: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []
+    place = 0
     if isinstance(event, Action):
         answer = Observation(id=1, content="", call_id=event.call_id, tool=event.tool, cause=0)
         shown = [replace(event, id=0, cause=None), answer]

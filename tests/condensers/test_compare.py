@@ -241,9 +241,9 @@ def test_what_the_condensers_own_model_took_is_added_up():
 def test_a_comparison_is_rows_for_people():
     events = work(20)
     replays = {config["type"]: replay(events, condenser_from_config(config)) for config in STRATEGIES}
-    rows = {row["strategy"]: row for row in comparison(replays, [1])}
-    assert rows["noop"]["view_events_last"] == 40
-    assert rows["digest"]["condensations"] > 0
-    assert rows["recent"]["events_hidden_last"] > 0
-    assert rows["amortized"]["events_lost"] > 0
-    assert rows["amortized"]["user_messages_lost"] == [1]
+    rows = {row.strategy: row for row in comparison(replays, [1])}
+    assert rows["noop"].view_events_last == 40
+    assert rows["digest"].condensations > 0
+    assert rows["recent"].events_hidden_last > 0
+    assert rows["amortized"].events_lost > 0
+    assert rows["amortized"].user_messages_lost == [1]

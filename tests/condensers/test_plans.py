@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.plans import Outdated, Plan
-from foldlog.eventstore.events import Annotation, CondensationAction, Event, Retraction
+from foldlog.eventstore.events import Annotation, CondensationAction, Event, Origin, Retraction
 from foldlog.projections import View, well_formed
 from foldlog.projections.units import pending_positions, units
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair, viewed
@@ -96,7 +96,7 @@ def test_an_answer_that_completes_a_response_of_which_a_call_is_forgotten_outdat
 
 def test_a_tool_loop_that_goes_on_outdates_a_plan_that_forgets_it_to_its_end():
     thinking = replace(call(call_id="a"), thinking=({"type": "thinking", "thinking": "hm"},))
-    note = Annotation(name="seen by no model", shown=True)
+    note = Annotation(name="seen by no model", shown=True, origin=Origin(format="openai-responses"))
     view = viewed(message(), thinking, answer(call_id="a"), note)
     plan = Plan(condensed(1, 2), view)
     assert "be separated: 2 events" in outdated(plan, later(view, call(call_id="b"), answer(call_id="b")))
