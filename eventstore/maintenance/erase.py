@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 
 from foldlog.eventstore.arguments import reason_text, text
 from foldlog.eventstore.errors import (
+    ConversationErased,
     ConversationHasForks,
     ConversationNotFound,
     CorruptEvent,
@@ -157,7 +159,8 @@ def _detached(store: Store, conversation: str, fork: str) -> list[str]:
     found = store.database.query(lambda reader: store.database.find(reader, fork))
     if found is None or found.erasure is not None or found.parent is None:
         return []  # another process has done it
-    origins.index_as(store.database, conversation, fork)
+    with suppress(ConversationErased):  # another process has erased the fork since
+        origins.index_as(store.database, conversation, fork)
     detach(store.database, fork)
     return [f"{fork!r} events 0 to {found.begins - 1}"]
 

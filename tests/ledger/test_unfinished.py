@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from foldlog.eventstore import ConversationErased, ConversationNotFound, Store, open_store
+from foldlog.eventstore import ConversationErased, ConversationNotFound, Message, Origin, Store, open_store
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
@@ -21,6 +22,7 @@ from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from tests.ledger.test_cells import (
     KEYS,
     SECRET,
@@ -115,6 +117,31 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(open_at: Callable[[i
     assert [finding for verdict in verify(store) for finding in verdict.findings] == []
     assert [one.content for one in store.events("alone")] == ["new and wanted"]  # type: ignore[union-attr]
     assert SECRET + " alone" not in str(list(store.follow()))
+
+
+class Meeting:
+    """A recorder before whose nth question or transaction another process does something."""
+
+    def __init__(self, recorder: Recorder, left: int, work: Callable[[], object]) -> None:
+        self._recorder, self._left, self._work = recorder, left, work
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("query", "transact"):
+            self._left -= 1
+            if self._left == 0:
+                self._work()
+        return getattr(self._recorder, name)
+
+
+def test_a_fork_may_be_erased_while_it_is_detached():
+    for calls in range(1, 9):
+        store = Store(MemoryRecorder())
+        event = Message(source="user", content="first", origin=Origin(format="test", id=1))
+        store.append("c", event, expected_version=0, dedupe="origin")
+        store.fork("c", 1, "f")
+        meeting: Any = Meeting(store.database.recorder, calls, partial(erase, store, "f", reason="asked to"))
+        erase(Store(meeting), "c", reason="asked to", detach_forks=True)
+        assert store.conversation("c").erased_at is not None
 
 
 def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path: Path):

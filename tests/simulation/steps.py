@@ -752,8 +752,6 @@ class Steps:
         site.gone |= words - _said(site.model.living.values())
         if error in _STOPPED:
             site.unfinished |= {each for each in began if self.is_gone(site, *each)}
-        elif error == "ConversationErased" and self.met and name not in site.model.living:
-            pass  # the other process erased it, or a fork that was to be detached
         elif error not in refusals:
             raise Finding("erase: error", f"{name}: got {error}, expected {refusals}")
         elif error is None:
