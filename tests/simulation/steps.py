@@ -1009,7 +1009,8 @@ class Steps:
         checks.audited(process, rng)
 
     def serve(self, rng: random.Random, site: Site, process: Process) -> None:
-        checks.served(process, self.name(rng, site, living=False), rng)
+        again = min(site.model.living, default="a")  # a page that is kept is more often the same one
+        checks.served(process, again if rng.random() < 0.5 else self.name(rng, site, living=False), rng)
 
     def report(self, rng: random.Random, site: Site, process: Process) -> None:
         checks.reported(process)
@@ -1129,7 +1130,7 @@ WEIGHTS = {
     "append": 34, "together": 2, "wait": 0.2, "forget": 8, "request": 2, "retract": 3, "pop": 2, "document": 5,
     "attributes": 4, "create": 3, "step": 3, "interrupt": 2, "fork": 6, "redact": 3, "erase": 3, "ingest": 4,
     "copy": 0.5, "back_up": 0.7, "restore": 0.7, "lose_power": 0.5, "rekey": 0.4, "vacuum": 0.5, "rebuild": 0.5,
-    "search": 1, "recent": 2, "follow": 2, "audit": 1, "serve": 0.2, "report": 0.1, "verify": 0.5, "read": 2,
+    "search": 1, "recent": 2, "follow": 2, "audit": 1, "serve": 0.7, "report": 0.1, "verify": 0.5, "read": 2,
     "reopen": 2, "jump": 2,
 }  # fmt: skip
 _FAULTY = {
