@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.config.registry import CondenserConfig, condenser_from_config, config_types, register_config
 from foldlog.condensers.errors import InvalidCondenser
-from foldlog.condensers.models.agents_model import AGENTS_MODEL, AgentsModel
+from foldlog.condensers.models.agents_model import AgentsModel
 from foldlog.condensers.models.client import LLM
 from foldlog.condensers.models.llm_config import Model, Models
 from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
@@ -59,7 +59,7 @@ class _Asking(CondenserConfig):
         arguments = super().arguments(path)
         del arguments["llm_config"]
         if self.llm_config is None:
-            return {**arguments, "llm": AGENTS_MODEL}
+            return {**arguments, "llm": AgentsModel()}
         try:
             return {**arguments, "llm": LLM(self.llm_config).without_prompt_caching()}
         except InvalidCondenser as error:

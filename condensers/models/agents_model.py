@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from foldlog.condensers.base import AgentModel, Condenser, Reply, Step, Summarizer
 from foldlog.condensers.errors import InvalidCondenser
@@ -29,19 +29,21 @@ class AgentsModel:
         raise InvalidCondenser(f"the condenser names no model; {_NAME_ONE}")
 
 
-AGENTS_MODEL: Final = AgentsModel()
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AskingCondenser(RollingCondenser):
-    """A condenser that asks the model ``llm``. ``AGENTS_MODEL`` stands for that of the agent."""
+    """A condenser that asks the model ``llm``. ``AgentsModel`` stands for that of the agent."""
 
     asks_a_model = True
 
     llm: Summarizer = field(kw_only=False)
 
+    @property
+    def timeout_s(self) -> float:
+        """The seconds that the model may take in one step."""
+        return getattr(self.llm, "timeout_s", STEP_S)
+
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        with within_s(getattr(self.llm, "timeout_s", STEP_S)):
+        with within_s(self.timeout_s):
             return super().step(view, agent_llm)
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:

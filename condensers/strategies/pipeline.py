@@ -19,6 +19,7 @@ from foldlog.condensers.base import (
     reported,
 )
 from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.models.deadline import STEP_S, within_s
 from foldlog.condensers.reports import is_standing
 from foldlog.projections import View
 
@@ -57,6 +58,10 @@ class PipelineCondenser(ReportingCondenser):
         return next(filter(None, found), None)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        with within_s(max((getattr(part, "timeout_s", STEP_S) for part in self.condensers), default=STEP_S)):
+            return self._step(view, agent_llm)
+
+    def _step(self, view: View, agent_llm: AgentModel | None) -> Step:
         whole = view
         reports: tuple[Report, ...] = ()
         unavailable: NoCondensationAvailable | None = None

@@ -246,4 +246,4 @@ def test_a_comparison_is_rows_for_people():
     assert rows["digest"].condensations > 0
     assert rows["recent"].events_hidden_last > 0
     assert rows["amortized"].events_lost > 0
-    assert rows["amortized"].user_messages_lost == [1]
+    assert rows["amortized"].user_messages_lost == (1,)

@@ -6,6 +6,7 @@ import pytest
 
 from foldlog.condensers.base import Condensation, Step
 from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.models.deadline import seconds_left
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY
 from foldlog.condensers.strategies.amortized import AmortizedForgettingCondenser
 from foldlog.condensers.strategies.conversation_window import ConversationWindowCondenser
@@ -146,3 +147,19 @@ def test_a_part_that_only_masked_leaves_the_request_to_those_after_it():
         viewed(pair(1), pair(2), pair(3), REQUEST)
     )
     assert plan(result).summary == "NEW"
+
+
+def test_all_parts_of_a_step_share_its_time():
+    left = []
+
+    class Noting(Scripted):
+        timeout_s = 5.0
+
+        def complete(self, messages, **how):
+            left.append(seconds_left())
+            raise failed()
+
+    parts = [LLMSummarizingCondenser(Noting(), max_size=10) for _ in range(2)]
+    PipelineCondenser(parts).step(viewed(messages(11)))
+    assert len(left) == 2
+    assert left[1] < left[0] <= 5
