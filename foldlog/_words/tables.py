@@ -1,4 +1,4 @@
-"""Show histories, Views and what is told of them as tables: in a notebook, and where rich prints.
+"""Show histories, Views and what is told of them as tables, in a notebook.
 
 The text of events never becomes markup, and control characters are shown as escapes.
 """
@@ -6,16 +6,13 @@ The text of events never becomes markup, and control characters are shown as esc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from foldlog._kinds import label
 from foldlog._words.gist import gist
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import Event
 from foldlog.projections import Difference, View, Why
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 T = TypeVar("T")
 _LENGTH = 160
@@ -45,31 +42,10 @@ class Table(NamedTuple):
             parts.append("</table>")
         return "".join([*parts, "</div>"])
 
-    def rich(self) -> RenderableType:
-        """Return the table for rich."""
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
-        if not self.rows:
-            return Text(printable(self.heading, one_line=True))
-        table = RichTable(
-            title=Text(printable(self.heading, one_line=True)),
-            title_justify="left",
-            box=None,
-            show_header=bool(self.columns),
-        )
-        for place, name in enumerate(self.columns or [""] * max(map(len, self.rows), default=0)):
-            table.add_column(name, justify="right" if name == "id" else "left", no_wrap=place + 1 < len(self.columns))
-        for row in self.rows:
-            table.add_row(*(Text(cell) for cell in row))
-        return table
-
 
 def show_as_table(kind: type[T], table: Callable[[T], Table]) -> None:
-    """Have notebooks, and rich, show the objects of a class as tables."""
-    methods = {"_repr_html_": lambda self: table(self).html(), "__rich__": lambda self: table(self).rich()}
-    for name, method in methods.items():
-        setattr(kind, name, method)
+    """Have notebooks show the objects of a class as tables."""
+    setattr(kind, "_repr_html_", lambda self: table(self).html())  # noqa: B010 - a checker knows no such attribute
 
 
 def view_table(view: View) -> Table:
