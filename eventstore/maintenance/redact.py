@@ -85,17 +85,6 @@ class RedactionReceipt(NamedTuple):
     bytes_pending: bool
 
 
-class _Done(NamedTuple):
-    """The outcome of one transaction: the receipts by event, the place of the event that tells of them, and what was
-    found.
-    """
-
-    receipts: dict[int, Redacted]
-    place: Place | None
-    quotes: tuple[Quote, ...]
-    forks: tuple[str, ...]
-
-
 def redact(
     store: Store,
     conversation: str,
@@ -115,8 +104,8 @@ def redact(
     ``records`` lose the record of their source, which repeats the content, and keep the rest.
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation has no such
-    event of its own, and ``CannotRedact``, for example for a receipt of a redaction. Cost:
-    the structural events and the idempotency keys of the conversation; for the bytes, as ``erase``.
+    event of its own, and ``CannotRedact``, for example for a receipt of a redaction. Cost: the structural events of the
+    conversation; for the bytes, as ``erase``.
     """
     text("conversation", conversation)
     whole("event_id", event_id)
@@ -133,26 +122,12 @@ def redact(
         records=records,
     )
     with translated():
-        done = on_finished(database, work)
+        receipt, place = on_finished(database, work)
         gone = complete and purge(database.recorder, f"event {event_id} of {conversation!r} is redacted")
-        position = None if done.place is None else done.place()
+        position = None if place is None else place()
         newest = database.last_position if position is None else position
-        unconfirmed = database.recorder.query(lambda reader: behind(reader, newest))
-    first = done.receipts[_recorded_id(event_id)]
-    hashes = tuple(each.hash for each in done.receipts.values())
-    return RedactionReceipt(
-        conversation,
-        tuple(done.receipts),
-        hashes,
-        first.at,
-        first.by,
-        first.reason,
-        position,
-        done.quotes,
-        done.forks,
-        tuple(unconfirmed),
-        not gone,
-    )
+        unconfirmed = tuple(database.recorder.query(lambda reader: behind(reader, newest)))
+    return receipt._replace(position=position, unconfirmed=unconfirmed, bytes_pending=not gone)
 
 
 def _redact(
@@ -163,12 +138,14 @@ def _redact(
     who: tuple[str, str],
     with_summaries: bool,
     records: Sequence[int],
-) -> _Done:
-    """Redact an event; with summaries, also the condensations that may quote it, those of forks too."""
+) -> tuple[RedactionReceipt, Place | None]:
+    """Redact an event; with summaries, also the condensations that may quote it, those of forks too. Return the receipt
+    as far as this transaction knows it, and the place of the event that tells of it.
+    """
     found = find_existing(database, transaction, conversation)
     check_finished(transaction, found.key)
     writing = WriteTransaction(transaction, found, database)
-    event_id = _recorded_id(named_id)
+    event_id = summary_of(named_id) if named_id < -1 else named_id
     _, event = _read(writing, event_id, named_id)
     own = _quotes(writing, [event])
     forks = [*forks_that_share(database, transaction, found.key, event_id)]
@@ -189,7 +166,12 @@ def _redact(
         if with_summaries and its_ids and fork_now is not None:
             sharing = [*forks_that_share(database, transaction, key, its_ids[0])]
             _erase_content(transaction, WriteTransaction(transaction, fork_now, database), sharing, its_ids, who, ())
-    return _Done(receipts, place, tuple(quotes), tuple(fork.id for fork in forks))
+    hashes, names = tuple(each.hash for each in receipts.values()), tuple(fork.id for fork in forks)
+    first, ids_of_all, told = receipts[event_id], tuple(receipts), tuple(quotes)
+    receipt = RedactionReceipt(
+        conversation, ids_of_all, hashes, first.at, first.by, first.reason, None, told, names, (), bytes_pending=True
+    )
+    return receipt, place
 
 
 def _erase_content(
@@ -266,11 +248,6 @@ def redact_rows(
 
 
 # -- what to redact ---------------------------------------------------------------------------------------------------
-
-
-def _recorded_id(event_id: int) -> int:
-    """Return the id of the event that is stored: for a summary, that of its condensation."""
-    return summary_of(event_id) if event_id < -1 else event_id
 
 
 def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row, Event]:

@@ -11,7 +11,7 @@ that would not read the same is never replaced.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
@@ -52,22 +52,16 @@ class _State(msgspec.Struct, frozen=True):
     sound: bool = True
 
 
-class _Done(NamedTuple):
-    """What one transaction did, and the state that it left; None at the end. ``size``: the bytes that it read."""
+class Reformed(NamedTuple):
+    """How many rows were changed, which damaged ones stay as they are, and whether the key was removed; of one
+    transaction also the bytes that it read, and the state that it left, None at the end.
+    """
 
-    state: _State | None
     rows: int = 0
     damaged: tuple[int, ...] = ()
-    size: int = 0
     key: bool = False
-
-
-class Reformed(NamedTuple):
-    """How many rows this process changed, which damaged ones stay as they are, and whether it removed the key."""
-
-    rows: int
-    damaged: tuple[int, ...]
-    key: bool
+    size: int = 0
+    state: _State | None = None
 
 
 def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bool) -> bool:
@@ -110,7 +104,7 @@ def reform(database: Database, key: int) -> Reformed:
     """Go on with the change of a conversation to its end. Where one of its rows is missing it ends with
     ``CorruptEvent``.
     """
-    rows, damaged, removed, size = 0, list[int](), False, _ROWS_FIRST
+    total, size = Reformed(), _ROWS_FIRST
     while True:
         step = partial(_step, database=database, key=key, size=size)
         try:
@@ -118,10 +112,9 @@ def reform(database: Database, key: int) -> Reformed:
         except CorruptEvent:
             database.recorder.transact(lambda transaction: transaction.change(key, Finished()))
             raise
-        rows, removed = rows + done.rows, removed or done.key
-        damaged += done.damaged
+        total = Reformed(total.rows + done.rows, total.damaged + done.damaged, total.key or done.key)
         if done.state is None:
-            return Reformed(rows, tuple(damaged), removed)
+            return total
         size = max(size // 2, 1) if done.size > _BYTES else min(2 * size, _ROWS_MAX)
         if done.rows:
             time.sleep(REST_S)
@@ -131,11 +124,11 @@ def _leave(transaction: Transaction, key: int, state: _State) -> None:
     transaction.change(key, Left(REKEY, msgspec.json.encode(state).decode()))
 
 
-def _step(transaction: Transaction, database: Database, key: int, size: int) -> _Done:
+def _step(transaction: Transaction, database: Database, key: int, size: int) -> Reformed:
     found = transaction.conversation(key)
     left = [each.state for each in transaction.unfinished(key) if each.operation == REKEY]
     if found is None or not left:  # another process has ended it, or the conversation is erased
-        return _Done(None)
+        return Reformed()
     done = _Change(transaction, database, found, msgspec.json.decode(left[0], type=_State)).step(size)
     if done.state is None:
         transaction.change(key, Finished())
@@ -154,34 +147,31 @@ class _Change:
         self._salt = found.salt if codec.data_key is None else codec.data_key.salt
         self._links = decode_past(found.past, codec.data_key)
 
-    def step(self, size: int) -> _Done:
+    def step(self, size: int) -> Reformed:
         mark = self._codec.mark
         if self._state.decrypt:  # what is appended during the change becomes plain too
             self._set_mark(mark._replace(pending_until=max(mark.pending_until, self._found.version)))
         return self._rows(size) if self._state.key is None else self._keys(self._state.key)
 
-    def _keys(self, start: str) -> _Done:
+    def _keys(self, start: str) -> Reformed:
         """Prove the next idempotency keys, or take their proofs away."""
         page = self._transaction.recalled(self._found.key, start, _KEYS)
         proved, mark = self._prove(page), self._codec.mark
         if not self._state.decrypt:
             self._set_mark(mark._replace(keys=mark.keys + proved))
-        return _Done(msgspec.structs.replace(self._state, key=start_after(page[-1][0]) if page else None))
+        after = msgspec.structs.replace(self._state, key=start_after(page[-1][0]) if page else None)
+        return Reformed(state=after)
 
-    def _prove(self, page: Iterable[tuple[str, RecalledKey]]) -> int:
+    def _prove(self, page: Sequence[tuple[str, RecalledKey]]) -> int:
         """Give these idempotency keys the form of the target. Return how many had another one."""
-        proved = 0
-        for name, recalled in page:
-            if not self._codec.is_proved(name, recalled):
-                problem = "an idempotency key was changed without the key of the conversation"
-                raise CorruptEvent(self._found.id, recalled.first_id, problem)
-            if (recalled.proof is None) != (self._target.data_key is None):
-                again = RememberedKey(name, self._target.proved(name, recalled), again=True)
-                self._transaction.change(self._found.key, again)
-                proved += 1
-        return proved
+        ReadTransaction(self._transaction, self._found, self._database, self._codec).check_proofs(page)
+        other = [each for each in page if (each[1].proof is None) != (self._target.data_key is None)]
+        for name, recalled in other:
+            again = RememberedKey(name, self._target.proved(name, recalled), again=True)
+            self._transaction.change(self._found.key, again)
+        return len(other)
 
-    def _rows(self, size: int) -> _Done:
+    def _rows(self, size: int) -> Reformed:
         found, state, mark = self._found, self._state, self._codec.mark
         until = found.version if state.decrypt else state.until  # what was appended since is encrypted
         start, stop = state.next, min(state.next + size, until)
@@ -208,11 +198,11 @@ class _Change:
         sound, size = state.sound and not damaged, sum(size_of(row.body) for row in rows)
         if stop >= until:
             removed = sound and bool(mark.pending_until) and self._end()
-            return _Done(None, len(changed), tuple(damaged), size, removed)
+            return Reformed(len(changed), tuple(damaged), removed)
         if sound and not state.decrypt and mark.pending_from < stop <= mark.pending_until:
             self._set_mark(mark._replace(pending_from=stop))
         after = msgspec.structs.replace(state, next=stop, sound=sound)
-        return _Done(after, len(changed), tuple(damaged), size)
+        return Reformed(len(changed), tuple(damaged), False, size, after)
 
     def _end(self) -> bool:
         """End the change: no row is in the old form any more. Return whether the key was removed."""
@@ -221,8 +211,8 @@ class _Change:
             self._set_mark(Mark(codec.mark.keys))
             return False
         assert codec.data_key is not None  # otherwise nothing was pending
-        keys = partial(transaction.recalled, found.key, limit=_KEYS)
-        self._prove(paged(lambda after: keys(start_after(after)), itemgetter(0), _KEYS))  # those of appends since
+        keys = partial(transaction.recalled, found.key, limit=_KEYS)  # also those of appends since
+        self._prove([*paged(lambda after: keys(start_after(after)), itemgetter(0), _KEYS)])
         past_under(transaction, found, codec.data_key, None)
         transaction.change(found.key, NewKey(codec.data_key.salt, None, None))
         transaction.change(found.key, NewMark(None))

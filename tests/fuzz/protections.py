@@ -219,7 +219,7 @@ PROTECTIONS = {
     "rekey-ends": Protection(
         "a change ends when every row is changed",
         "eventstore:_Change._rows",
-        Instead("goes_on", "goes_on = self._codec.data_key is not None and mark.pending_until"),
+        Instead("removed sound _end", "removed = bool(mark.pending_until) and self._end()"),
         f"{_REKEY} -k not_what_its_head and memory",
     ),
     "decrypt": Protection(
