@@ -73,7 +73,6 @@ from foldlog.eventstore.events import (
     summary_of,
 )
 from foldlog.eventstore.log.appending import Appending, append_all, can_append_all
-from foldlog.eventstore.log.database import translated
 from foldlog.eventstore.log.finding import Generation, Moment, beginning_with, query_all
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.origins import FoundEvent, find
@@ -182,6 +181,5 @@ __all__ = [
     "said",
     "summary_id",
     "summary_of",
-    "translated",
     "without_password",
 ]

@@ -8,12 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from foldlog.eventstore.errors import InvalidOption, install_command
-from foldlog.eventstore.log.database import translated, unavailable
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, Compression, WriteSettings
 from foldlog.eventstore.recorders import urls
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder
-from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.store import Store
 
 if TYPE_CHECKING:
@@ -55,11 +53,8 @@ def open_store(
         raise TypeError(f"keys is a KeyRing, such as KeyRing.from_file(path), not a {type(keys).__name__}")
     if clock is not None and not callable(clock):
         raise TypeError(f"clock is a function that returns the present time, not {clock!r}")
-    try:
-        recorder, settings = recorder_and_settings(url, durability, compression, keys)
-        return Store(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
-    except RecorderError as error:  # as ``translated``, without a generator in a new process
-        raise unavailable(error) from error
+    recorder, settings = recorder_and_settings(url, durability, compression, keys)
+    return Store(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
 
 
 def recorder_and_settings(
@@ -92,8 +87,7 @@ def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | N
         raise InvalidOption("only a store in a SQLite file can be restored; on a PostgreSQL server pg_restore does it")
     from foldlog.eventstore.maintenance.backup import restore
 
-    with translated():
-        return restore(backup, location.path, WriteSettings.chosen(None, keys))
+    return restore(backup, location.path, WriteSettings.chosen(None, keys))
 
 
 def _recorder(location: urls.Location, durability: str) -> Recorder:

@@ -17,7 +17,7 @@ from foldlog.eventstore.errors import ConversationNotFound, InvalidArgument, Inv
 from foldlog.eventstore.events import NOT_RECORDED, Event, is_structural
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.appending import Appending, begin_fork
-from foldlog.eventstore.log.database import Database, behind, paged, translated, unavailable
+from foldlog.eventstore.log.database import Database, behind, paged
 from foldlog.eventstore.log.finding import (
     PAGE,
     Generation,
@@ -105,9 +105,9 @@ class Store:
             except origins.NotIndexed:
                 origins.index(self.database, conversation)
                 return work.recorded(self._recorder.transact(work, any_thread=work.any_thread))
-        except RecorderError as error:  # as ``translated``, without the cost of a context in every append
+        except RecorderError:
             self.database.known.forget(conversation)
-            raise unavailable(error) from error
+            raise
 
     def ingest(self, conversation: str, events: Iterable[Event]) -> Ingested:
         """Import a history unchanged. Of the rules for new events, only those about the form of an event apply.
@@ -121,8 +121,7 @@ class Store:
         where a tail needs several transactions: the stored part of the tail stays, and the next import continues it.
         Durability: on disk when it returns. Cost: the events given.
         """
-        with translated():
-            return Ingested(*ingest(self.database, conversation, self._encoded_history(events), self._project))
+        return Ingested(*ingest(self.database, conversation, self._encoded_history(events), self._project))
 
     def fork(self, conversation: str, at: int, new_id: str, *, replace_erased: bool = False) -> ConversationRow:
         """Begin the conversation ``new_id``, which shares the events of another one up to version ``at``.
@@ -136,11 +135,10 @@ class Store:
         it returns. Cost: two rows, however long the past is.
         """
         generation = Generation(replaces_erased=replace_erased)
-        with translated():
-            begin = partial(
-                begin_fork, self.database, conversation=conversation, at=at, new_id=new_id, generation=generation
-            )
-            return listed(self._recorder.transact(begin))
+        begin = partial(
+            begin_fork, self.database, conversation=conversation, at=at, new_id=new_id, generation=generation
+        )
+        return listed(self._recorder.transact(begin))
 
     def register(self, projection: InlineProjection) -> None:
         """From now on, call ``projection`` in the transaction of every append with structural events. It replaces a
@@ -216,10 +214,7 @@ class Store:
         All reads of ``work`` are of one moment. ``work`` is run again where the connection to a server breaks, so it
         must have no other effects. Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
         """
-        try:
-            return self._recorder.query(partial(read_existing, self.database, conversation, work))
-        except RecorderError as error:  # as ``database.query``, without the cost of a call in every View
-            raise unavailable(error) from error
+        return self._recorder.query(partial(read_existing, self.database, conversation, work))
 
     def project(self, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
         """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.
@@ -235,15 +230,13 @@ class Store:
             writing.end()
             return result
 
-        with translated():
-            return self._recorder.transact(in_transaction)
+        return self._recorder.transact(in_transaction)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the database. Any later use of the store raises ``StoreUnusable``."""
-        with translated():
-            self._recorder.close()
+        self._recorder.close()
 
     def __enter__(self) -> Store:
         return self

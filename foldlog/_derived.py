@@ -13,7 +13,7 @@ from typing import NamedTuple
 from foldlog._reports.audit_database import path_of
 from foldlog._search.index import index_path
 from foldlog.eventstore import Store
-from foldlog.eventstore.log.database import behind, translated
+from foldlog.eventstore.log.database import behind
 
 _ALL = 2**63
 
@@ -37,8 +37,7 @@ def derived_from(store: Store) -> Iterator[Derived]:
     path = index_path(store)
     if path is not None and os.path.exists(path):
         yield Derived(f"search index {path}", "'foldlog search --rebuild'", follows=True)
-    with translated():
-        models = store.database.recorder.query(lambda reader: behind(reader, _ALL))
+    models = store.database.recorder.query(lambda reader: behind(reader, _ALL))
     for name in models:
         audit = path_of(name)
         if audit is not None and audit.exists():

@@ -36,7 +36,6 @@ from foldlog.eventstore.errors import (
     VersionConflict,
 )
 from foldlog.eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
-from foldlog.eventstore.log.database import translated
 from foldlog.eventstore.log.finding import Generation, find_meant
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Recorded
@@ -124,7 +123,7 @@ class Documents:
     ) -> None:
         """Raise the errors of an append to this conversation, for a call that has nothing to append."""
         database = self._store.database
-        with translated(), database.recorder.read() as reader:
+        with database.recorder.read() as reader:
             found, _ = find_meant(database, reader, conversation, generation)
         actual = 0 if found is None else found.version
         if expected is not ANY_VERSION and expected != actual:

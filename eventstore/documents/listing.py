@@ -19,7 +19,7 @@ from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES
 from foldlog.eventstore.log.attributes import EVERY, decode_attributes, digests_of, list_again, pairs_of
-from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import KeyRing, key_missing
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.seal import RowCodec
@@ -74,27 +74,26 @@ def recent_conversations(
         raise TypeError(f"age_max_s is a number of seconds, not {age_max_s!r}")
     wanted = pairs_of(attributes)
     recorder = database.recorder
-    with translated():
-        as_of = _up_to_date(database, age_max_s)
-        keys = database.settings.keys
-        key_ids = [None] if keys is None or not wanted else [None, *keys.names]
+    as_of = _up_to_date(database, age_max_s)
+    keys = database.settings.keys
+    key_ids = [None] if keys is None or not wanted else [None, *keys.names]
 
-        def page(reader: Reader) -> RecentConversations:
-            pages = [reader.listed(digests_of(wanted, keys, key_id), after, limit) for key_id in key_ids]
-            found = pages[0]
-            if len(pages) > 1:
-                found = list(islice(merge(*pages, key=lambda one: (one.at, one.key), reverse=True), limit))
-            last = found[-1] if limit and len(found) == limit else None
-            return RecentConversations(
-                tuple([_shown(database, reader, one) for one in found]),
-                from_microseconds(as_of),
-                None if last is None else (last.at, last.key),
-            )
+    def page(reader: Reader) -> RecentConversations:
+        pages = [reader.listed(digests_of(wanted, keys, key_id), after, limit) for key_id in key_ids]
+        found = pages[0]
+        if len(pages) > 1:
+            found = list(islice(merge(*pages, key=lambda one: (one.at, one.key), reverse=True), limit))
+        last = found[-1] if limit and len(found) == limit else None
+        return RecentConversations(
+            tuple([_shown(database, reader, one) for one in found]),
+            from_microseconds(as_of),
+            None if last is None else (last.at, last.key),
+        )
 
-        listed = recorder.query(page)
-        if wanted and listed.after is None:
-            _check_keys(recorder.value("key_ids").split(), keys)
-        return listed
+    listed = recorder.query(page)
+    if wanted and listed.after is None:
+        _check_keys(recorder.value("key_ids").split(), keys)
+    return listed
 
 
 # --- the read model ---

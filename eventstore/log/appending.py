@@ -30,7 +30,7 @@ from foldlog.eventstore.errors import (
 from foldlog.eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, Forked, summary_of
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.attributes import list_again
-from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import Generation, find_begun, find_meant
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import past_of
@@ -193,14 +193,12 @@ def append_all(database: Database, works: Sequence[Appending]) -> list[Outcome[t
     Return the outcome of each: what ``Store.append`` would have returned or raised. One that fails does not change the
     others.
     """
-    with translated():
-        outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
+    outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
     return [Outcome.of(partial(_outcome, work, outcome)) for work, outcome in zip(works, outcomes, strict=True)]
 
 
 def _outcome(work: Appending, outcome: Outcome[Callable[[], tuple[Recorded, ...]]]) -> tuple[Recorded, ...]:
-    with translated():
-        return work.recorded(outcome.unwrap())
+    return work.recorded(outcome.unwrap())
 
 
 # -- forks ------------------------------------------------------------------------------------------------------------

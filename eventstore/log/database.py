@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol, TypeVar
 from weakref import ref
 
 from foldlog.eventstore.arguments import to_microseconds
-from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable
 from foldlog.eventstore.log.keys import DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter_restoring
 from foldlog.eventstore.log.row import NotAsWritten, present
@@ -26,7 +25,6 @@ from foldlog.eventstore.log.seal import (
     read_mark,
 )
 from foldlog.eventstore.recorders.base import Reader, Recorder
-from foldlog.eventstore.recorders.errors import RecorderError, is_damage
 from foldlog.eventstore.recorders.types import Conversation, Row
 
 T = TypeVar("T")
@@ -116,20 +114,17 @@ class Database:
     @property
     def uuid(self) -> str:
         """The name of this store, wherever its file is moved."""
-        with translated():
-            return self.recorder.value("uuid")
+        return self.recorder.value("uuid")
 
     @property
     def last_position(self) -> int:
         """The highest position that this store has given. Who has followed further has read what the store lost."""
-        with translated():
-            return int(self.recorder.value("last_position"))
+        return int(self.recorder.value("last_position"))
 
     @property
     def bytes_pending(self) -> bool:
         """Whether bytes of what was erased or encrypted may still be in the store's file: ``vacuum`` removes them."""
-        with translated():
-            return self.recorder.value("bytes_pending") != ""
+        return self.recorder.value("bytes_pending") != ""
 
     @property
     def writable(self) -> bool:
@@ -137,11 +132,8 @@ class Database:
         return self.recorder.writable
 
     def query(self, work: Callable[[Reader], T]) -> T:
-        """Run ``work`` in a read transaction and return what it returned. Raises the errors of a store."""
-        try:
-            return self.recorder.query(work)
-        except RecorderError as error:
-            raise unavailable(error) from error
+        """Run ``work`` in a read transaction and return what it returned."""
+        return self.recorder.query(work)
 
     def last_version(self, conversation: str) -> int | None:
         """Return the version of a conversation when this process found or left it last; None where it did not."""
@@ -155,15 +147,11 @@ class Database:
         known = self.known.get(conversation)  # first: a transaction may begin now and note what it takes back
         if known is None or known.era is None:
             return None
-        try:
-            return known.plain if self.recorder.value("era") == str(known.era) else None
-        except RecorderError as error:
-            raise unavailable(error) from error
+        return known.plain if self.recorder.value("era") == str(known.era) else None
 
     def data_version(self) -> int:
         """Return a number that changes when another connection has committed: cheap to poll before following again."""
-        with translated():
-            return int(self.recorder.value("data_version"))
+        return int(self.recorder.value("data_version"))
 
     # -- conversations ------------------------------------------------------------------------------------------------
 
@@ -274,24 +262,6 @@ def paged(
 def behind(reader: Reader, position: int) -> list[str]:
     """Return the read models and projections that have not reached a position."""
     return [name for name, reached in json.loads(reader.value("trackings")) if reached < position]
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Raise the errors of a recorder as errors of the store: see ``unavailable``."""
-    try:
-        yield
-    except RecorderError as error:
-        raise unavailable(error) from error
-
-
-def unavailable(error: RecorderError) -> StoreUnavailable | StoreUnusable:
-    """Return the error that a caller of the store gets for an error of a recorder."""
-    if error.passing:
-        return StoreUnavailable(str(error))
-    unusable = StoreUnusable(str(error))
-    unusable.is_damage = is_damage(error)
-    return unusable
 
 
 def encrypted(found: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from foldlog.eventstore.errors import CorruptEvent
-from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.ledger import as_followed, erasure_of
 from foldlog.eventstore.log.results import Recorded
@@ -36,8 +36,7 @@ def follow(database: Database, after_position: int, limit: int | None) -> Iterat
     """Yield the events after a position, read a page at a time: see ``Store.follow``."""
     while limit is None or limit > 0:
         size = _PAGE if limit is None else min(_PAGE, limit)
-        with translated():
-            page = followed(database, after_position, size)
+        page = followed(database, after_position, size)
         for each in recorded(page):
             if isinstance(each, CorruptEvent):
                 raise each

@@ -45,7 +45,7 @@ from foldlog.eventstore.log.row import (
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.changes import Finished
-from foldlog.eventstore.recorders.errors import IntegrityError, RecorderError, is_damage
+from foldlog.eventstore.recorders.errors import IntegrityError, RecorderError
 from foldlog.eventstore.recorders.types import Conversation, Row
 
 CHUNK = 1_000
@@ -217,7 +217,7 @@ def stored_rows(database: Database, found: Conversation, start: int = 0) -> Iter
         try:
             rows = database.recorder.query(partial(page, start=first))
         except RecorderError as error:
-            if not is_damage(error):
+            if not error.is_damage:
                 raise
             raise CorruptEvent(found.id, first, f"this event, or one up to {stop - 1}, cannot be read") from error
         for row in rows:

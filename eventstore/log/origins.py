@@ -19,7 +19,7 @@ from foldlog.eventstore.arguments import text
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.errors import InvalidArgument
 from foldlog.eventstore.events import Event
-from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import find_begun
 from foldlog.eventstore.log.reading import SOURCE_KEYS, ReadTransaction
 from foldlog.eventstore.log.writing import WriteTransaction
@@ -158,9 +158,8 @@ def index(database: Database, conversation: str) -> None:
         writing.end()
         return stop if stop < writing.version else None
 
-    with translated():
-        while (stop := database.recorder.transact(add)) is not None:
-            start = stop
+    while (stop := database.recorder.transact(add)) is not None:
+        start = stop
 
 
 def index_as(database: Database, conversation: str, fork: str) -> None:

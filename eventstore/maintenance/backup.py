@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foldlog.eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreUnavailable, StoreUnusable
-from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.importing import BACKUP, IMPORT, REKEY
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.new_file import held, is_abandoned, made_beside, new_beside, parts_beside, sync
@@ -93,7 +93,7 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
     part = None
     try:
         part = new_beside(target)
-        with translated(), held(part), _left(database, part):
+        with held(part), _left(database, part):
             with contextlib.closing(recorder.copy_to(str(part), on_progress)) as copy:
                 made = list(verdicts(Database(copy, database.settings)))
             sync(part)
@@ -151,7 +151,7 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
         opened, part = made_beside(Path(path))
         os.close(opened)
         try:
-            with translated(), held(Path(part)):
+            with held(Path(part)):
                 copy_of(backup, part)
                 done, names, last = _verified(part, backup, settings)
                 check_replaceable(path)
@@ -213,7 +213,6 @@ def _entered_since(path: str, position: int) -> Iterator[PlacedRow]:
         return
     with (
         contextlib.suppress(EventStoreError),
-        translated(),
         contextlib.closing(SQLiteRecorder(path, writable=False)) as old,
     ):
         while page := old.query(lambda reader: reader.placed_rows(position, _PAGE)):  # noqa: B023
@@ -238,23 +237,22 @@ def vacuum(store: Store) -> Vacuumed:
     a minute for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole store, rewritten.
     """
     database = store.database
-    with translated():
-        recorder, path = database.recorder, database.recorder.path
-        before = _size(path)
-        discarded = _finish(database)
-        if path is None:
-            return Vacuumed(discarded, before, before, not recorder.compact(PATIENCE_S), space_returned=True)
-        pending = recorder.value("bytes_pending") != ""
-        returned = True
-        try:
-            recorder.compact(PATIENCE_S if pending else 0)
-        except StillRead as error:
-            if pending:
-                still_read = StoreUnavailable(f"{error}; end it and run 'foldlog vacuum' again")
-                still_read.unfinished = True
-                raise still_read from error
-            returned = False
-        return Vacuumed(discarded, before, _size(path), recorder.value("bytes_pending") != "", returned)
+    recorder, path = database.recorder, database.recorder.path
+    before = _size(path)
+    discarded = _finish(database)
+    if path is None:
+        return Vacuumed(discarded, before, before, not recorder.compact(PATIENCE_S), space_returned=True)
+    pending = recorder.value("bytes_pending") != ""
+    returned = True
+    try:
+        recorder.compact(PATIENCE_S if pending else 0)
+    except StillRead as error:
+        if pending:
+            still_read = StoreUnavailable(f"{error}; end it and run 'foldlog vacuum' again")
+            still_read.unfinished = True
+            raise still_read from error
+        returned = False
+    return Vacuumed(discarded, before, _size(path), recorder.value("bytes_pending") != "", returned)
 
 
 def _finish(database: Database) -> int:

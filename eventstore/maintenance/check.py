@@ -19,7 +19,7 @@ from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.row import NotAsWritten, border, is_redacted, link_of
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader, Recorder
-from foldlog.eventstore.recorders.errors import RecorderError, is_damage
+from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Row
 
 _PAGE = 1_000
@@ -64,7 +64,7 @@ def of_all(problem: str, *, sound: bool = False, needs_key: bool = False, of_hea
 
 def raise_unless_damage(error: RecorderError) -> None:
     """Raise the error, unless it says that the file is damaged, and not locked, closed or out of reach."""
-    if not is_damage(error):
+    if not error.is_damage:
         raise error
 
 

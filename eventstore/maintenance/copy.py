@@ -28,7 +28,7 @@ from foldlog.eventstore.errors import (
     VersionConflict,
 )
 from foldlog.eventstore.events import Event, RedactionCopied
-from foldlog.eventstore.log.database import Database, paged, start_after, translated
+from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.finding import find_again, tombstones_before
 from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, stored_rows
 from foldlog.eventstore.log.ledger import enter, enter_erasure
@@ -49,7 +49,7 @@ from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.redact import forks_that_share, redact_rows
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.errors import RecorderError, is_damage
+from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, Erasure, RecalledKey, Row
 from foldlog.eventstore.store import Store
 
@@ -87,8 +87,7 @@ def copy_store(source: Store, target: Store, *conversations: str, jobs: int = 4)
     the target does not have.
     """
     whole("jobs", jobs, 1, _JOBS_MAX)
-    with translated():
-        yield from _copied(source.database, target.database, conversations, jobs)
+    yield from _copied(source.database, target.database, conversations, jobs)
 
 
 def _copied(source: Database, target: Database, names: Sequence[str], jobs: int) -> Iterator[Moved]:
@@ -112,17 +111,16 @@ def compare_stores(source: Store, target: Store, *conversations: str) -> Iterato
     """Yield every conversation of ``source``, or of those named, that ``target`` does not have with the same head and
     the same redactions. Conversations that only the target has are ignored. Cost: one row of each on both sides.
     """
-    with translated():
-        for found in _conversations(source.database, conversations):
-            there = _find(target.database, found.id)
-            if there is None:
-                problem = f"{_measure(found)} in the source, missing in the target"
-                yield UnequalConversation(found.id, problem, behind=True)
-            elif not _same(found, there):
-                lives = there.erasure is None and found.erasure is None
-                behind = lives and (there.version < found.version or there.end == found.end)
-                problem = f"{_measure(found)} in the source, {_measure(there)} in the target"
-                yield UnequalConversation(found.id, problem, behind=behind)
+    for found in _conversations(source.database, conversations):
+        there = _find(target.database, found.id)
+        if there is None:
+            problem = f"{_measure(found)} in the source, missing in the target"
+            yield UnequalConversation(found.id, problem, behind=True)
+        elif not _same(found, there):
+            lives = there.erasure is None and found.erasure is None
+            behind = lives and (there.version < found.version or there.end == found.end)
+            problem = f"{_measure(found)} in the source, {_measure(there)} in the target"
+            yield UnequalConversation(found.id, problem, behind=behind)
 
 
 def _move(source: Database, target: Database, found: Conversation) -> Moved:
@@ -137,7 +135,7 @@ def _move(source: Database, target: Database, found: Conversation) -> Moved:
     except (CorruptEvent, HistoryDiverged, VersionConflict) as error:
         return Moved(found.id, 0, version, str(error))
     except RecorderError as error:
-        if not is_damage(error):
+        if not error.is_damage:
             raise
         return Moved(found.id, 0, version, str(error))
 

@@ -18,12 +18,11 @@ from foldlog.eventstore.errors import (
     ConversationHasForks,
     ConversationNotFound,
     CorruptEvent,
-    EventStoreError,
     VersionConflict,
 )
 from foldlog.eventstore.events import ATTRIBUTES, Detached
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.database import Database, behind, paged, start_after, translated, unavailable
+from foldlog.eventstore.log.database import Database, behind, paged, start_after
 from foldlog.eventstore.log.importing import DETACH, ERASE, REST_S
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import links_of
@@ -76,34 +75,33 @@ def erase(
     mark = partial(_mark, conversation=conversation, now=database.now(), expected=expected)
     kept, erased_forks = list[str](), 0
     erased: Conversation | None = None
-    with translated():
-        while erased is None:
-            parts = f"; forks keep a part: {', '.join(kept)}" if kept else ""
-            try:
-                erased = recorder.transact(partial(mark, reason=reason + parts))
-            except ConversationHasForks as error:  # also those that were begun since
-                if not (with_forks or detach_forks):
-                    raise
-                for fork in error.forks:
-                    if with_forks:
-                        erase(store, fork, reason=reason, complete=False, with_forks=True)
-                        erased_forks += 1
-                    else:
-                        kept += _detached(store, conversation, fork)
-            except RecorderError as error:
-                if not erased_forks:
-                    raise
-                told = f"conversation {conversation!r} is not erased; of its forks are erased: {erased_forks}"
-                raise unfinished(told, error) from error
-        done = f"conversation {conversation!r} is erased for every reader"
+    while erased is None:
+        parts = f"; forks keep a part: {', '.join(kept)}" if kept else ""
         try:
-            for each in recorder.query(lambda reader: reader.unfinished()):
-                if each.operation == ERASE or each.conversation == conversation:
-                    finish(database, each)
+            erased = recorder.transact(partial(mark, reason=reason + parts))
+        except ConversationHasForks as error:  # also those that were begun since
+            if not (with_forks or detach_forks):
+                raise
+            for fork in error.forks:
+                if with_forks:
+                    erase(store, fork, reason=reason, complete=False, with_forks=True)
+                    erased_forks += 1
+                else:
+                    kept += _detached(store, conversation, fork)
         except RecorderError as error:
-            raise unfinished(f"{done}, but not all of its rows are deleted", error) from error
-        gone = complete and purge(recorder, done)
-        return listed(erased, bytes_pending=not gone, unconfirmed=recorder.query(partial(_unconfirmed, key=erased.key)))
+            if not erased_forks:
+                raise
+            told = f"conversation {conversation!r} is not erased; of its forks are erased: {erased_forks}"
+            raise unfinished(told, error) from error
+    done = f"conversation {conversation!r} is erased for every reader"
+    try:
+        for each in recorder.query(lambda reader: reader.unfinished()):
+            if each.operation == ERASE or each.conversation == conversation:
+                finish(database, each)
+    except RecorderError as error:
+        raise unfinished(f"{done}, but not all of its rows are deleted", error) from error
+    gone = complete and purge(recorder, done)
+    return listed(erased, bytes_pending=not gone, unconfirmed=recorder.query(partial(_unconfirmed, key=erased.key)))
 
 
 def _mark(
@@ -221,10 +219,9 @@ def purge(recorder: Recorder, what_is_done: str) -> bool:
         raise unfinished(f"{what_is_done}, but the deleted bytes are still in the files", error) from error
 
 
-def unfinished(done: str, error: RecorderError) -> EventStoreError:
+def unfinished(done: str, error: RecorderError) -> RecorderError:
     """Return the error for work that the disk or the server ended after a part of it was done."""
     cause = str(error).removesuffix(NOTHING_WRITTEN)
     error.args = (f"{done} ({cause}); run the same command again to finish it",)
-    told = unavailable(error)
-    told.unfinished = True
-    return told
+    error.unfinished = True
+    return error

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from foldlog.eventstore.log.database import translated
 from foldlog.eventstore.recorders.sqlite.store_file import check_not_moved
 
 PART = ".part"
@@ -23,8 +22,7 @@ def new_beside(path: Path) -> Path:
 
     Raises ``StoreUnavailable`` where a log lies beside ``path`` that is of another file.
     """
-    with translated():
-        check_not_moved(str(path))
+    check_not_moved(str(path))
     handle, name = made_beside(path)
     os.close(handle)
     return Path(name)

@@ -27,7 +27,7 @@ from foldlog.eventstore.events import (
     summary_of,
 )
 from foldlog.eventstore.log.attributes import list_again
-from foldlog.eventstore.log.database import Database, behind, translated
+from foldlog.eventstore.log.database import Database, behind
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
@@ -121,12 +121,11 @@ def redact(
         with_summaries=with_summaries,
         records=records,
     )
-    with translated():
-        receipt, place = on_finished(database, work)
-        gone = complete and purge(database.recorder, f"event {event_id} of {conversation!r} is redacted")
-        position = None if place is None else place()
-        newest = database.last_position if position is None else position
-        unconfirmed = tuple(database.recorder.query(lambda reader: behind(reader, newest)))
+    receipt, place = on_finished(database, work)
+    gone = complete and purge(database.recorder, f"event {event_id} of {conversation!r} is redacted")
+    position = None if place is None else place()
+    newest = database.last_position if position is None else position
+    unconfirmed = tuple(database.recorder.query(lambda reader: behind(reader, newest)))
     return receipt._replace(position=position, unconfirmed=unconfirmed, bytes_pending=not gone)
 
 

@@ -11,13 +11,13 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnavailable
-from foldlog.eventstore.log.database import Database, paged, start_after, translated
+from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.importing import IMPORT, delete_rows
 from foldlog.eventstore.maintenance.erase import purge, unfinished
 from foldlog.eventstore.maintenance.reform import begin, reform
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.errors import RecorderError, is_damage
+from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
@@ -53,29 +53,28 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False) -> Iterator[
     ``salvage``. Cost: reading all rows that may change, and writing the changed ones; memory for one transaction.
     """
     database = store.database
-    with translated():
-        for found in _wanted(database, conversations):
-            database.data_key(found)
-        last: Rekeyed | None = None
-        changed = 0
-        for found in _wanted(database, conversations):
-            if found.erasure is None:
-                if last is not None:
-                    yield last
-                try:
-                    last = _rekeyed(database, found, decrypt)
-                except RecorderError as error:
-                    if not changed or is_damage(error):
-                        raise
-                    done = f"conversations in their new form: {changed}; {found.id!r} and those after it are not"
-                    raise unfinished(done, error) from error
-                changed += last.key or last.rows > 0
-        for each in database.recorder.query(lambda reader: reader.unfinished()):
-            if each.operation == IMPORT and (not conversations or each.conversation in conversations):
-                delete_rows(database.recorder, each.key)
-        gone = purge(database.recorder, "all events are stored in their new form")
-        if last is not None:
-            yield last._replace(bytes_pending=not gone)
+    for found in _wanted(database, conversations):
+        database.data_key(found)
+    last: Rekeyed | None = None
+    changed = 0
+    for found in _wanted(database, conversations):
+        if found.erasure is None:
+            if last is not None:
+                yield last
+            try:
+                last = _rekeyed(database, found, decrypt)
+            except RecorderError as error:
+                if not changed or error.is_damage:
+                    raise
+                done = f"conversations in their new form: {changed}; {found.id!r} and those after it are not"
+                raise unfinished(done, error) from error
+            changed += last.key or last.rows > 0
+    for each in database.recorder.query(lambda reader: reader.unfinished()):
+        if each.operation == IMPORT and (not conversations or each.conversation in conversations):
+            delete_rows(database.recorder, each.key)
+    gone = purge(database.recorder, "all events are stored in their new form")
+    if last is not None:
+        yield last._replace(bytes_pending=not gone)
 
 
 def _wanted(database: Database, conversations: Sequence[str]) -> Iterator[Conversation]:

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from foldlog.eventstore.arguments import YEAR_10000
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.errors import EventStoreError, VersionConflict
+from foldlog.eventstore.errors import CorruptEvent, EventStoreError, KeyUnavailable, VersionConflict
 from foldlog.eventstore.events import LOST, Annotation, Event, Message, UnknownEvent
-from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import chunked
 from foldlog.eventstore.log.past import Link, follows, links_of
@@ -33,6 +33,7 @@ from foldlog.eventstore.maintenance.check import (
     readable_conversations,
 )
 from foldlog.eventstore.maintenance.copy import CopyWriter, copy_tombstones, keys_of
+from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row
 from foldlog.eventstore.store import Store
 
@@ -64,18 +65,19 @@ def salvage(source: Store, target: Store, *, ends: Mapping[int, int | None] | No
     Raises what ``target`` raises where it cannot be written, and ``KeyUnavailable`` for no key but its own. Cost: each
     conversation is read once; memory for one page.
     """
-    with translated():
-        for found in readable_conversations(source.database.recorder):
-            if isinstance(found, Unlisted):
-                yield Salvaged(found.id or "", 0, False, problem=found.problem)
-                continue
-            if found.erasure is None:
-                target.database.query(partial(check_plain, database=target.database, conversation=found.id))
-            end = _lost_end(found, ends[found.key]) if ends and found.key in ends else ()
-            try:
-                yield _salvaged(source.database, target.database, found, end)
-            except EventStoreError as error:
-                yield Salvaged(found.id, 0, False, problem=str(error))
+    for found in readable_conversations(source.database.recorder):
+        if isinstance(found, Unlisted):
+            yield Salvaged(found.id or "", 0, False, problem=found.problem)
+            continue
+        if found.erasure is None:
+            target.database.query(partial(check_plain, database=target.database, conversation=found.id))
+        end = _lost_end(found, ends[found.key]) if ends and found.key in ends else ()
+        try:
+            yield _salvaged(source.database, target.database, found, end)
+        except RecorderError:
+            raise
+        except EventStoreError as error:
+            yield Salvaged(found.id, 0, False, problem=str(error))
 
 
 def _lost_end(found: Conversation, last: int | None) -> tuple[VerifyFinding]:
@@ -119,7 +121,7 @@ def _links(source: Database, found: Conversation) -> tuple[Link, ...]:
     try:
         with source.recorder.read() as reader:
             return links_of(source, reader, source.find_key(reader, found.key) or found)
-    except EventStoreError:
+    except (CorruptEvent, KeyUnavailable):
         return ()
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from foldlog.eventstore.arguments import whole
 from foldlog.eventstore.errors import InvalidOption
-from foldlog.eventstore.log.database import translated
 from foldlog.eventstore.recorders.errors import IntegrityError
 from foldlog.eventstore.store import Store
 
@@ -26,8 +25,7 @@ def follower_status(store: Store) -> Status:
     from foldlog.eventstore.recorders.postgres import PostgresRecorder  # its package may be missing
 
     assert isinstance(recorder, PostgresRecorder)  # the one on a server
-    with translated():
-        return recorder.status()
+    return recorder.status()
 
 
 def confirm(store: Store, read_model: str, position: int | None) -> None:
@@ -38,5 +36,5 @@ def confirm(store: Store, read_model: str, position: int | None) -> None:
     need this. Raises ``StoreUnavailable``. Durability: on disk when it returns. Cost: one commit.
     """
     name, value = f"tracking {read_model}", "" if position is None else str(whole("position", position, 0))
-    with translated(), suppress(IntegrityError):
+    with suppress(IntegrityError):
         store.database.recorder.transact(lambda transaction: transaction.set_value(name, value))

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from foldlog.eventstore.errors import ConversationNotFound, KeyUnavailable
-from foldlog.eventstore.log.database import Database, translated
+from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP
 from foldlog.eventstore.maintenance.check import (
@@ -75,8 +75,7 @@ def verify(
     Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: one hash and one checksum of every event; memory for
     one page.
     """
-    with translated():
-        yield from verdicts(store.database, conversation, published)
+    yield from verdicts(store.database, conversation, published)
 
 
 def verdicts(

@@ -2,62 +2,61 @@
 
     RecorderError
     ├── InterfaceError          the recorder cannot be used: it is closed
-    └── DatabaseError           the file is damaged, or is not a store
-        ├── IntegrityError      a key is taken
-        ├── OperationalError    the disk, the server or a lock refuses: waiting or the administrator helps
-        │   ├── StillRead       a reader that is open needs what should go
-        │   └── ReadOnly        it is open for reading only
-        └── ProgrammingError    a right is missing, or a limit is reached
+    ├── DatabaseError           the file is damaged, or is not a store
+    ├── IntegrityError          a key is taken
+    ├── OperationalError        the disk, the server or a lock refuses: waiting or the administrator helps
+    │   └── StillRead           a reader that is open needs what should go
+    ├── ReadOnly                it is open for reading only
+    └── ProgrammingError        a right is missing, or a limit is reached
 
-A recorder raises them with the driver's error as cause. The store turns those that waiting can cure into
-``StoreUnavailable``, the others into ``StoreUnusable``.
+A recorder raises them with the driver's error as cause. Those that waiting can cure are ``StoreUnavailable``, the
+others ``StoreUnusable``.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Final
+
+from foldlog.eventstore.errors import EventStoreError, StoreUnavailable, StoreUnusable
 
 NOTHING_WRITTEN: Final = "; nothing was written"
 """The end of the message of a transaction that left nothing behind."""
 
 
-class RecorderError(Exception):
-    """The database did not do what was asked. ``passing`` says whether the same call may succeed later."""
+class RecorderError(EventStoreError):
+    """The database did not do what was asked."""
 
-    passing: ClassVar[bool] = False
+    is_damage = False
+    """Whether the file is damaged, not locked, closed or out of reach."""
 
 
-class InterfaceError(RecorderError):
+class InterfaceError(RecorderError, StoreUnusable):
     """The recorder cannot be used any more: it is closed."""
 
 
-class DatabaseError(RecorderError):
+class DatabaseError(RecorderError, StoreUnusable):
     """The database is damaged, or is not a store."""
 
+    is_damage = True
 
-class IntegrityError(DatabaseError):
+
+class IntegrityError(RecorderError, StoreUnavailable):
     """A key is taken, so nothing was written. Read again, then decide again."""
 
-    passing = True
 
-
-class OperationalError(DatabaseError):
+class OperationalError(RecorderError, StoreUnavailable):
     """The disk, the server or a lock refuses. The message says what helps."""
-
-    passing = True
 
 
 class StillRead(OperationalError):
     """An open reader needs the data that should be removed. Try again when the reader has ended."""
 
 
-class ReadOnly(OperationalError):
+class ReadOnly(RecorderError, StoreUnusable):
     """The recorder is open for reading only."""
 
-    passing = False
 
-
-class ProgrammingError(DatabaseError):
+class ProgrammingError(RecorderError, StoreUnusable):
     """The database does not do what was asked: a right is missing, or a limit is reached."""
 
 
@@ -74,11 +73,4 @@ def error_class(error: Exception) -> type[RecorderError] | None:
     names = [kind.__name__ for kind in type(error).__mro__]
     if "Error" not in names:
         return None
-    return next((_BY_NAME[name] for name in names if name in _BY_NAME), RecorderError)
-
-
-def is_damage(error: BaseException | None) -> bool:
-    """Return whether an error of the recorder says that the file is damaged (not that it is locked, closed or out of
-    reach).
-    """
-    return type(error) is DatabaseError
+    return next((_BY_NAME[name] for name in names if name in _BY_NAME), ProgrammingError)

@@ -20,7 +20,6 @@ from foldlog.eventstore import (
     StoreUnusable,
     as_url,
     open_store,
-    translated,
 )
 from foldlog.eventstore.maintenance.check import readable_conversations
 from foldlog.eventstore.recorders.types import Conversation
@@ -188,17 +187,16 @@ def listed(store: Store) -> Iterator[ConversationRow]:
             yield row
             after = row.id
         return
-    with translated():
-        for found in readable_conversations(store.database.recorder, after):
-            try:
-                problem = "" if isinstance(found, Conversation) else found.problem
-                if not problem:
-                    yield store.conversation(str(found.id))
-            except EventStoreError as error:
-                problem = str(error)
-            if problem:
-                named = f"conversation {found.id!r}: " if found.id else ""
-                terminal.unread(f"{named}{problem}; run 'foldlog verify', then 'foldlog salvage'")
+    for found in readable_conversations(store.database.recorder, after):
+        try:
+            problem = "" if isinstance(found, Conversation) else found.problem
+            if not problem:
+                yield store.conversation(str(found.id))
+        except EventStoreError as error:
+            problem = str(error)
+        if problem:
+            named = f"conversation {found.id!r}: " if found.id else ""
+            terminal.unread(f"{named}{problem}; run 'foldlog verify', then 'foldlog salvage'")
 
 
 def ids_from(store: Store, beginning: str, limit: int) -> Iterator[str]:

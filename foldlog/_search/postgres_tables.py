@@ -25,7 +25,6 @@ from foldlog._search.hits import (
     marked,
 )
 from foldlog.eventstore import StoreUnavailable
-from foldlog.eventstore.log.database import translated
 from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.setup import command_of_owner
 
@@ -207,8 +206,7 @@ class PostgresTables(SearchTables):
             except psycopg.errors.ReadOnlySqlTransaction as error:
                 raise StoreUnavailable(f"the search index cannot be used: {error}") from error
 
-        with translated():
-            return self._recorder.beside(asked)
+        return self._recorder.beside(asked)
 
     def _lacks_rights(self, connection: Connection) -> str:
         """Say what the owner has to run where this role may not make or change the index."""

@@ -24,7 +24,6 @@ from foldlog._search.hits import (
     id_bytes,
 )
 from foldlog.eventstore import StoreUnavailable
-from foldlog.eventstore.log.database import translated
 from foldlog.eventstore.recorders.sqlite import process_forks
 
 _APPLICATION_ID = 0x666C7378
@@ -251,7 +250,7 @@ class SQLiteTables(SearchTables):
 
     @contextmanager
     def _used(self) -> Iterator[None]:
-        with self.lock, translated():
+        with self.lock:
             try:
                 yield
             except sqlite3.Error as error:

@@ -158,12 +158,12 @@ execute("BEGIN IMMEDIATE")""",
     ),
     "staging": Protection(
         "a long import is staged, and seen when it is whole",
-        "eventstore:StagedWriter._add",
+        "eventstore:StagedWriter._write",
         Instead(
             "end",
             """writing.end()
 if self._is_staged:
-    writing.publish(rows[-1].id + 1)
+    writing.publish(writing.version)
     self.there, self._is_staged, self._is_published = writing.found, False, True""",
         ),
         "tests/crash/test_crashes.py -k killed_before_any_statement and ingest_staged",
@@ -230,7 +230,7 @@ if self._is_staged:
     ),
     "forks-past": Protection(
         "a copy of a fork knows under which names its past was recorded",
-        "eventstore:StagedWriter._begun",
+        "eventstore:StagedWriter._opened",
         Gone("keep_past"),
         "tests/conformance/test_forks.py -k copied_with_its_past",
     ),

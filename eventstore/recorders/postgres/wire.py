@@ -23,7 +23,13 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from foldlog.eventstore.recorders.errors import InterfaceError, OperationalError, RecorderError, error_class
+from foldlog.eventstore.recorders.errors import (
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+    RecorderError,
+    error_class,
+)
 from foldlog.eventstore.recorders.postgres.columns import Columns, Parameter, packed
 
 _BINARY: Final = 1
@@ -87,7 +93,7 @@ def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Re
     elif state.startswith(_AGAIN):
         fault = TryAgain(text)
     else:
-        fault = (error_class(error) or RecorderError)(text)
+        fault = (error_class(error) or ProgrammingError)(text)
     fault.__cause__ = error
     return fault
 

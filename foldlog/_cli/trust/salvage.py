@@ -16,7 +16,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, open_existing, open_or_create
 from foldlog._documents import LossDocument, SalvagedDocument, SalvageDocument
 from foldlog._words.gist import count
-from foldlog.eventstore import Store, as_url, open_store, translated
+from foldlog.eventstore import Store, as_url, open_store
 from foldlog.eventstore.maintenance.salvage import Salvaged, salvage
 from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.sqlite.readable import Readable, copy_readable
@@ -47,7 +47,6 @@ def run(
         raise Refused(f"{target} exists already; salvage into a new store")
     done: list[Salvaged] = []
     with (
-        translated(),
         _readable(_url(source), to) as (old, readable),
         open_or_create(to) as new,
         terminal.progress() as bars,
