@@ -472,9 +472,9 @@ class Store:
 
     def copy_from(self, source: "Store") -> set[str]:
         """Copy every conversation of another store into this one; return the names of those that cannot be copied."""
-        return {name for name in source.names() if not self._copy(name, source)}
+        return {name for name in source.names() if not self.copy(name, source)}
 
-    def _copy(self, name: str, source: "Store") -> bool:
+    def copy(self, name: str, source: "Store") -> bool:
         theirs, ours = source.living.get(name), self.living.get(name)
         their_tombs = source.tombs.get(name, [])
         our_tombs = self.tombs.get(name, [])

@@ -192,6 +192,11 @@ class Steps:
         except es.ConversationErased:
             return None
 
+    def _state(self, site: Site, name: str) -> Any:
+        version = self._version(site, name)
+        events = site.processes[0].store.events(name) if version else ()
+        return version, [event.id for event in events if event.redacted is not None]
+
     @staticmethod
     def _refused(process: Process) -> bool:
         return 0 < process.seam.refuse_at <= process.seam.transactions
@@ -858,7 +863,15 @@ class Steps:
         def copied() -> list[Any]:
             return list(writing.histories.maintenance.copy_from(process.store, jobs=1))
 
-        moved, error = self.through(process, copied, lambda: None)
+        def settle() -> None:
+            """Take over what is copied by now, where another process is about to change the source."""
+            for name in source.model.names() if self.nested else ():
+                trial = target.model.snapshot()
+                trial.copy(name, source.model)
+                if self._state(target, name) == _state_of(trial, name):
+                    target.model = trial
+
+        moved, error = self.through(process, copied, settle)
         self.calm(target)
         if error is not None or self.met or rng.random() < 0.3:  # what a second run adds is nothing
             writing, process = target.processes[0], rng.choice(source.processes)
@@ -1079,6 +1092,11 @@ def _given(documents: dict[str, Any]) -> dict[str, Any]:
 
 def _version_of(store: model.Store, name: str) -> int | None:
     return None if name not in store.living and store.tombs.get(name) else store.version(name)
+
+
+def _state_of(store: model.Store, name: str) -> Any:
+    events = store.living[name].events if name in store.living else []
+    return _version_of(store, name), [event["id"] for event in events if event["redacted"]]
 
 
 def _brief(event: model.Event) -> str:
