@@ -168,7 +168,7 @@ class Store:
 
     def version(self, conversation: str) -> int:
         """Return the number of events, the next id; 0 for an unknown conversation. Raises ``ConversationErased``."""
-        found = self.database.query(lambda reader: find_begun(self.database, reader, conversation))
+        found = self.database.recorder.query(lambda reader: find_begun(self.database, reader, conversation))
         return 0 if found is None else found.version
 
     def conversations(self, after: str | None = None, limit: int = 100) -> tuple[ConversationRow, ...]:
@@ -177,7 +177,7 @@ class Store:
         Give the last id of a page as ``after`` of the next one. Cost: the conversations returned.
         """
         least = max(whole("limit", limit), 0)
-        page = self.database.query(lambda reader: self.database.listed(reader, after, least))
+        page = self.database.recorder.query(lambda reader: self.database.listed(reader, after, least))
         return self._listed(page)
 
     def iter_conversations(self, after: str | None = None) -> Iterator[ConversationRow]:
@@ -189,7 +189,7 @@ class Store:
 
     def conversation(self, conversation: str) -> ConversationRow:
         """Return one conversation as a list shows it, also an erased one. Raises ``ConversationNotFound``."""
-        found = self.database.query(lambda reader: self.database.find(reader, conversation))
+        found = self.database.recorder.query(lambda reader: self.database.find(reader, conversation))
         if found is None:
             raise ConversationNotFound(conversation)
         return self._listed([found])[0]
@@ -287,7 +287,7 @@ class Store:
             generations = [len(tombstones_before(reader, found)) for found in page]
             return tuple(map(partial(listed, bytes_pending=pending), page, generations, unconfirmed))
 
-        return self.database.query(read)
+        return self.database.recorder.query(read)
 
     def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         if self._projections and any(map(is_structural, events)):

@@ -273,7 +273,7 @@ class Views:
 
     def _view(self, conversation: str, version: int | None) -> View:
         view, missing = self._store.query(conversation, partial(self._opened, version=version))
-        if missing and self._store.database.writable:
+        if missing and self._store.database.recorder.writable:
             self._store.project(conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
 

@@ -126,15 +126,6 @@ class Database:
         """Whether bytes of what was erased or encrypted may still be in the store's file: ``vacuum`` removes them."""
         return self.recorder.value("bytes_pending") != ""
 
-    @property
-    def writable(self) -> bool:
-        """Whether the store was opened for writing too."""
-        return self.recorder.writable
-
-    def query(self, work: Callable[[Reader], T]) -> T:
-        """Run ``work`` in a read transaction and return what it returned."""
-        return self.recorder.query(work)
-
     def last_version(self, conversation: str) -> int | None:
         """Return the version of a conversation when this process found or left it last; None where it did not."""
         known = self.known.get(conversation)
@@ -220,12 +211,6 @@ class Database:
         if self.settings.keys is None:
             raise key_missing(f"conversation {found.id!r} is encrypted", found.key_id, None)
         return self.settings.keys.unwrap(found.id, found.key_id or "", found.sealed_key)
-
-    def lasts(self, codec: RowCodec) -> bool:
-        """Return whether a codec can be used in a later transaction than the one that found its conversation: where
-        this process has keys, only one that reads only rows written with the key of the conversation.
-        """
-        return self.settings.keys is None or codec.is_strict
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

@@ -136,7 +136,7 @@ def query_all(database: Database, work: Callable[[Moment], T]) -> T:
 
     All that it reads is of one moment. ``work`` may be run again, as in ``Store.query``. Raises ``StoreUnavailable``.
     """
-    return database.query(lambda reader: work(Moment(database, reader)))
+    return database.recorder.query(lambda reader: work(Moment(database, reader)))
 
 
 def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -> Iterator[Listed]:
@@ -182,12 +182,12 @@ def pages(
     def all_pages() -> Iterator[Iterable[T]]:
         yield opened
         for first, end in ranges:
-            with _named(name, first):
-                page = database.query(partial(following, first=first, end=end))
+            with damage_named(name, first):
+                page = database.recorder.query(partial(following, first=first, end=end))
             yield page
 
-    with _named(name, start):
-        found, ranges, opened = database.query(partial(read_existing, database, name, opening))
+    with damage_named(name, start):
+        found, ranges, opened = database.recorder.query(partial(read_existing, database, name, opening))
     return all_pages()
 
 
@@ -209,7 +209,7 @@ def _ranges(start: int, stop: int, *, reverse: bool) -> Iterator[tuple[int, int]
 
 
 @contextmanager
-def _named(conversation: str, first: int) -> Iterator[None]:
+def damage_named(conversation: str, first: int) -> Iterator[None]:
     """Raise ``CorruptEvent`` where the database cannot read a page of the file, so that others can be read on."""
     try:
         yield

@@ -30,7 +30,7 @@ from foldlog.eventstore.events import (
     summary_of,
 )
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.finding import find_again, find_begun
+from foldlog.eventstore.log.finding import damage_named, find_again, find_begun
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.past import Link
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
@@ -214,12 +214,8 @@ def stored_rows(database: Database, found: Conversation, start: int = 0) -> Iter
     version = start
     for first in range(start, found.version, CHUNK):
         stop = min(first + CHUNK, found.version)
-        try:
+        with damage_named(found.id, first):
             rows = database.recorder.query(partial(page, start=first))
-        except RecorderError as error:
-            if not error.is_damage:
-                raise
-            raise CorruptEvent(found.id, first, f"this event, or one up to {stop - 1}, cannot be read") from error
         for row in rows:
             if row.id != version:
                 break

@@ -105,7 +105,7 @@ def known(database: Database, conversation: str, format: str, source_ids: Iterab
 
     while True:
         try:
-            taken = database.query(look)
+            taken = database.recorder.query(look)
         except NotIndexed:
             index(database, conversation)
             continue
@@ -127,7 +127,7 @@ def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, .
             )
         )
 
-    return database.query(look)
+    return database.recorder.query(look)
 
 
 def index(database: Database, conversation: str) -> None:
@@ -171,7 +171,7 @@ def index_as(database: Database, conversation: str, fork: str) -> None:
             return False
         return bool(ReadTransaction(reader, found, database).recalled_among([INDEXED]))
 
-    if database.query(look):
+    if database.recorder.query(look):
         index(database, fork)
 
 

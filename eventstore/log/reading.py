@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from hashlib import blake2b
 from itertools import compress, count, takewhile
 from operator import add, attrgetter, itemgetter, ne
@@ -280,13 +279,10 @@ class ReadTransaction:
 
     def damaged_records(self, projection: str) -> Iterator[int]:
         """Return the versions of damaged records of a projection, which other reads skip: they are made again."""
-        codec = self._codec()
-        before, last = -1, 0
-        while before < last:
-            before = last
-            stored = self._reader.records(self.found.key, projection, last, _PAGE)
+        codec, after = self._codec(), 0
+        while stored := self._reader.records(self.found.key, projection, after, _PAGE):
             yield from (record.version for record in stored if codec.decoded_record(projection, record) is None)
-            last = stored[-1].version if stored else last
+            after = max(after + 1, stored[-1].version)
 
     # -- for the store and its maintenance ----------------------------------------------------------------------------
 
@@ -333,15 +329,14 @@ class ReadTransaction:
         return {name for name, _ in recalled}
 
     def source_keys(self) -> Iterator[tuple[str, RecalledKey]]:
-        """Yield the keys of ids that a source gave events, with what they stand for."""
-        keys = paged(partial(self.recalled_after, limit=_PAGE), itemgetter(0), _PAGE, SOURCE_KEYS)
-        return takewhile(lambda key: key[0].startswith(SOURCE_KEYS), keys)
+        """Yield the keys of ids that a source gave events, with what they stand for. Raises what ``recall`` raises."""
 
-    def recalled_after(self, after: str | None, limit: int) -> Sequence[tuple[str, RecalledKey]]:
-        """Return idempotency keys after ``after``. Raises what ``recall`` raises."""
-        recalled = self._reader.recalled(self.found.key, start_after(after), limit)
-        self.check_proofs(recalled)
-        return recalled
+        def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:
+            recalled = self._reader.recalled(self.found.key, start_after(after), _PAGE)
+            self.check_proofs(recalled)
+            return recalled
+
+        return takewhile(lambda key: key[0].startswith(SOURCE_KEYS), paged(page, itemgetter(0), _PAGE, SOURCE_KEYS))
 
     def check_proofs(self, recalled: Iterable[tuple[str, RecalledKey]]) -> None:
         """Raise ``CorruptEvent`` where an idempotency key was changed without the key of the conversation."""

@@ -163,11 +163,6 @@ class RowCodec(NamedTuple):
     mark: Mark = NOTHING_PENDING
 
     @property
-    def checksum_seed(self) -> int:
-        """The start of the checksums of the rows."""
-        return checksum_seed(self.conversation)
-
-    @property
     def is_strict(self) -> bool:
         """Whether it accepts only rows that were written with the key. Such a codec stays right, however old it is."""
         return self.data_key is not None and not self.mark.pending_until
@@ -178,7 +173,7 @@ class RowCodec(NamedTuple):
         """Return rows as they were given to the store, plain; damaged rows are marked. Plain and sound rows are
         returned unchanged. Cost: a checksum each.
         """
-        places = unsound(self.checksum_seed, rows)
+        places = unsound(checksum_seed(self.conversation), rows)
         if not places and self.data_key is None and not any(map(_encoding, rows)):
             return rows
         opened: dict[object, Attachment] = {}  # several rows may have the same
@@ -233,7 +228,7 @@ class RowCodec(NamedTuple):
         if any(beside):
             bodies = [Body.of(body, some) if some else body for body, some in zip(bodies, beside, strict=True)]
         columns = [(*row[:7], body, *row[8:]) for row, body in zip(stored, bodies, strict=True)]
-        return with_checksums(self.checksum_seed, columns)
+        return with_checksums(checksum_seed(self.conversation), columns)
 
     @property
     def _encrypted(self) -> int:
@@ -301,7 +296,7 @@ class RowCodec(NamedTuple):
     def decoded_record(self, projection: str, record: Record) -> Record | None:
         """Return the record as it was put, without checksum; None if the stored bytes were changed."""
         try:
-            if record.checksum != record_checksum(self.checksum_seed, projection, *record[:5]):
+            if record.checksum != record_checksum(checksum_seed(self.conversation), projection, *record[:5]):
                 return None
             body = self._decrypted_record(projection, record)
         except (TypeError, NotAsWritten, struct.error):  # a column of another type
@@ -313,7 +308,7 @@ class RowCodec(NamedTuple):
         record = record._replace(encoding=PLAIN if self.data_key is None else ENCRYPTED)
         if self.data_key is not None:
             record = record._replace(body=self.data_key.encrypt(record.body, _place_of_record(projection, record)))
-        return record._replace(checksum=record_checksum(self.checksum_seed, projection, *record[:5]))
+        return record._replace(checksum=record_checksum(checksum_seed(self.conversation), projection, *record[:5]))
 
     def _decrypted_record(self, projection: str, record: Record) -> bytes | None:
         key, body = self.data_key, record.body

@@ -135,7 +135,7 @@ def forks_of(store: Store, conversation: str) -> Iterator[str]:
         found = store.database.find(reader, conversation)
         return [] if found is None else [fork.id for fork in _forks_of_key(reader, found.key)]
 
-    for fork in store.database.query(names):
+    for fork in store.database.recorder.query(names):
         yield from forks_of(store, fork)
         yield fork
 
@@ -154,7 +154,7 @@ def _forks_of_key(reader: Reader, key: int) -> Iterator[Conversation]:
 
 def _detached(store: Store, conversation: str, fork: str) -> list[str]:
     """Detach a fork of a conversation. Return what the tombstone says of it."""
-    found = store.database.query(lambda reader: store.database.find(reader, fork))
+    found = store.database.recorder.query(lambda reader: store.database.find(reader, fork))
     if found is None or found.erasure is not None or found.parent is None:
         return []  # another process has done it
     with suppress(ConversationErased):  # another process has erased the fork since

@@ -70,7 +70,7 @@ def salvage(source: Store, target: Store, *, ends: Mapping[int, int | None] | No
             yield Salvaged(found.id or "", 0, False, problem=found.problem)
             continue
         if found.erasure is None:
-            target.database.query(partial(check_plain, database=target.database, conversation=found.id))
+            target.database.recorder.query(partial(check_plain, database=target.database, conversation=found.id))
         end = _lost_end(found, ends[found.key]) if ends and found.key in ends else ()
         try:
             yield _salvaged(source.database, target.database, found, end)

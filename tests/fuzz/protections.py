@@ -169,8 +169,8 @@ PROTECTIONS = {
     ),
     "met-before": Protection(
         "what a process met before counts only where it needs the key",
-        "eventstore:Database.lasts",
-        Instead("is_strict", "return True"),
+        "eventstore:_decoded",
+        Instead("is_strict", "if known is not None:"),
         f"{_ENCRYPTION} -k go_on_believing",
     ),
     "encrypted-salt": Protection(

@@ -66,7 +66,7 @@ def use_again(store: Store) -> None:
 
 
 def change_key(store: Store) -> None:
-    is_plain = store.database.query(lambda reader: reader.value("key_ids")) == ""
+    is_plain = store.database.recorder.query(lambda reader: reader.value("key_ids")) == ""
     keyed = Store(store.database.recorder, WriteSettings(keys=KEYS))
     list(rekey(keyed, decrypt=not getattr(store, "was_plain", is_plain)))
 
@@ -298,7 +298,7 @@ def test_each_entry_reaches_what_is_derived(
             with suppress(ConversationErased):
                 run(again)
         fresh = Store(recorder(), WriteSettings(keys=keys, plain_allowed=True))
-        assert fresh.database.query(lambda reader: reader.unfinished()) == []
+        assert fresh.database.recorder.query(lambda reader: reader.unfinished()) == []
         for column in COLUMNS:
             column(reader, fresh)
         if not is_killed:

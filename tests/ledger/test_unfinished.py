@@ -92,7 +92,9 @@ def test_what_was_killed_is_finished_by_what_meets_it(
         vacuum(store)
         list(rekey(store))
         assert (
-            store.database.query(lambda reader: [each for each in reader.unfinished() if each.operation != "import"])
+            store.database.recorder.query(
+                lambda reader: [each for each in reader.unfinished() if each.operation != "import"]
+            )
             == []
         )
         assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
@@ -166,4 +168,4 @@ def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path: Path):
         assert [finding for verdict in verify(store) for finding in verdict.findings] == []
         assert back_up(store, backup).events == 20_000
     with open_store(f"sqlite:///{backup}") as copy:
-        assert copy.database.query(lambda reader: reader.unfinished()) == []
+        assert copy.database.recorder.query(lambda reader: reader.unfinished()) == []
