@@ -145,7 +145,7 @@ class LLM:
         litellm's own retries and fallbacks are not used: they take an unusable reply for a good one, and do not tell
         what the failed attempts cost.
         """
-        _litellm()  # its import, which may take seconds, is no part of the step's time
+        _litellm()  # the step's time does not begin with its import, which may take seconds
         request = request_for(messages, tools, tool_choice, response_schema)
         spent, failures = Usage(), list[ModelCallFailed]()
         models = (self, *self._fallbacks)

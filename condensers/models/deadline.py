@@ -22,7 +22,7 @@ STEP_S = 60.0
 
 
 class _Time:
-    """The time of one block. It runs from the first question on, so that what comes before a call is no part of it."""
+    """The time of one block. It runs from the first question on, so that what comes before a call does not count."""
 
     def __init__(self, seconds: float, outer: _Time | None) -> None:
         self._seconds, self._outer = seconds, outer
