@@ -22,7 +22,7 @@ from tests.attack.choices import (
     reset,
     window,
 )
-from tests.attack.law import Shown, condensed, cut_points, named, observations_of_calls, sent, waiting, without
+from tests.attack.law import Shown, condensed, cut_points, named, observations_of_calls, sent, unseen, waiting, without
 from tests.attack.replies import Given
 
 MARK = re.compile(r"<<\d+>>")
@@ -227,7 +227,7 @@ def masked_by_law(spec: Spec, view: Shown, result: View) -> Iterator[str]:
             elif not set(view.ids()) - gone <= set(shown):
                 yield f"recent hides {sorted(set(view.ids()) - gone - set(shown))}, which its own rule keeps"
         return
-    older = view.items[: max(0, len(view.items) - spec["attention_window"])]
+    older = view.items[: min(unseen(view), max(0, len(view.items) - spec["attention_window"]))]
     masked = {item.id for item in older if item.kind == "observation"}
     for event in result:
         if event.id < 0:

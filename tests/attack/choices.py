@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from tests.attack.law import Item, Shown, cut_points, loops, sent
+from tests.attack.law import Item, Shown, cut_points, loops, sent, unseen
 
 Spec = dict[str, Any]
 
@@ -47,10 +47,11 @@ def due(spec: Spec, view: Shown, limit: int | None) -> Due:
 
 
 def forgotten_beside(view: Shown, kept: set[int], *, summaries: bool) -> set[int]:
-    """What lies between two cut points goes if no place of it is kept. Summaries of what is forgotten stay, unless the
-    rule counts them like anything else.
+    """What lies between two cut points goes if no place of it is kept, and a model was shown it. Summaries of what is
+    forgotten stay, unless the rule counts them like anything else.
     """
     gone: set[int] = set()
+    kept = kept | set(range(unseen(view), len(view.items)))
     for start, stop in pairwise(cut_points(view)):
         if not kept & set(range(start, stop)):
             gone |= {item.id for item in view.items[start:stop] if summaries or item.id >= 0}
@@ -123,6 +124,11 @@ def next_cut(view: Shown, wanted: int) -> int | None:
     return next((cut for cut in cut_points(view) if cut >= wanted), None)
 
 
+def last_cut(view: Shown) -> int:
+    """The last cut point before what no model was shown."""
+    return max(cut for cut in cut_points(view) if cut <= unseen(view))
+
+
 def after_prompt(view: Shown) -> int:
     return next((place + 1 for place, item in enumerate(view.items) if item.kind == "system"), 0)
 
@@ -157,14 +163,14 @@ def middles(spec: Spec, view: Shown, limit: int | None) -> list[Piece]:
     if min(tails) < 0:
         return []
     stop = next_cut(view, length - min(tails))
-    stop = cut_points(view)[-1] if stop is None else stop
+    stop = last_cut(view) if stop is None else min(stop, last_cut(view))
     real = sum(item.id >= 0 for item in view.items[start:stop])
     return [Piece(start, stop)] if stop > start and real >= max(1, spec["minimum_progress"] * length) else []
 
 
 def reset(view: Shown) -> Piece | None:
     """Everything between the first system prompt and calls that wait."""
-    start, stop = next_cut(view, after_prompt(view)), cut_points(view)[-1]
+    start, stop = next_cut(view, after_prompt(view)), last_cut(view)
     if start is None:
         return None
     return Piece(start, stop) if any(item.id >= 0 for item in view.items[start:stop]) else None

@@ -30,6 +30,7 @@ class Item:
     id: int
     kind: str
     by_user: bool = False
+    by_agent: bool = False
     call_id: str | None = None
     response_id: str | None = None
     thinking: bool = False
@@ -69,12 +70,14 @@ def item_of(event: Event) -> Item | None:
         case SystemMessage():
             return Item(event.id, "system", text=text_of(event.content))
         case Message():
-            return Item(event.id, "message", by_user=event.source == "user", text=text_of(event.content))
+            by = event.source
+            return Item(event.id, "message", by == "user", by == "agent", text=text_of(event.content))
         case Action():
             arguments = event.arguments if isinstance(event.arguments, dict) else {}
             return Item(
                 event.id,
                 "action",
+                by_agent=event.source == "agent",
                 call_id=event.call_id,
                 response_id=event.response_id,
                 thinking=bool(event.thinking),
@@ -197,6 +200,24 @@ def cut_points(view: Shown) -> list[int]:
     spans += [(unit.members[0], unit.members[-1]) for unit in loops(view)]
     spans += [(members[0], len(view.items)) for members in [waiting(view)] if members]
     return [index for index in range(len(view.items) + 1) if not any(first < index <= last for first, last in spans)]
+
+
+@once
+def unseen(view: Shown) -> int:
+    """The place from which on no model was shown the items: that of the agent's last words or calls, which came of one
+    response.
+    """
+    said = [place for place, item in enumerate(view.items) if item.by_agent]
+    if not said:
+        return len(view.items)
+    first = said[-1]
+    response = view.items[first].response_id
+    for place in range(first - 1, -1, -1):
+        item = view.items[place]
+        if response is None or (item.kind != "observation" and item.response_id != response):
+            break
+        first = place if item.by_agent else first
+    return first
 
 
 @once

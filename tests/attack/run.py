@@ -27,7 +27,7 @@ from tests.attack.checks import (
 from tests.attack.law import Item, Shown, cut_points, folded, item_of, sent
 from tests.attack.replies import Given, good, nasty
 from tests.attack.runtime import Runtime
-from tests.condensers.openai_server import Answer, OpenAIServer, Request
+from tests.condensers.openai_server import Answer, OpenAIServer, Request, Text, ToolCall
 
 MARK = re.compile(r"<<\d+>>")
 
@@ -164,7 +164,6 @@ class Conversation:
         self.law = Shown()
         self.events: list[Event] = []
         self.asked_in_vain_at = -1_000
-        self.reported = self.unreported = 0
         server.respond(self._reply)
 
     def close(self) -> None:
@@ -176,7 +175,6 @@ class Conversation:
         self.histories = self.open()
         self.history = self.histories[self.history.id]
         self.runtime.store = self.histories.store
-        self.reported, self.unreported = len(self.given), 0
 
     def _reply(self, request: Request) -> Answer:
         if self.draw.random() < 0.15:  # others go on while the model thinks
@@ -246,20 +244,23 @@ class Conversation:
             yield from condensation_problems(self.spec, self.limit, planned, self._view_at(action.id), action, given)
         if given and all(action.metadata["outcome"] == "declined" for action in made):
             self.asked_in_vain_at = self.law.version
-        yield from self._account(new, made, result is None)
+        yield from self._account(new, made, result is None, given)
         if not self.came_between:
             lately = self.law.version - self.asked_in_vain_at < SPARING_MAX
             yield from turn_problems(self.spec, self.limit, before, result, made, given, lately=lately)
 
-    def _account(self, new: Sequence[Event], made: Sequence[Event], raised: bool) -> Iterator[str]:
-        """Every call of a model was paid for and is reported, whatever came of it. Only calls of a step that raises
-        again what it raised before may be reported later, with the next condensation at the latest.
+    def _account(
+        self, new: Sequence[Event], made: Sequence[Event], raised: bool, given: Sequence[Given]
+    ) -> Iterator[str]:
+        """Every call of a model is reported, whatever came of it. Only those that cost nothing, of a step that raises
+        again what it raised before, are not.
         """
-        before = self.unreported
-        self.unreported = len(self.given) - self.reported - attempts_reported(new)
-        self.reported = len(self.given) - self.unreported
-        if self.unreported < 0 or (made and self.unreported) or (self.unreported > before and not raised):
-            yield f"{len(self.given)} calls of the model, and {self.reported} are reported"
+        free = 0
+        if raised and not made:
+            free = sum(not isinstance(each.answer, Text | ToolCall) for each in given)
+        reported = attempts_reported(new)
+        if not len(given) - free <= reported <= len(given):
+            yield f"{len(given)} calls of the model, and {reported} are reported"
 
     def _view_at(self, version: int) -> Shown:
         return folded(Shown(), self.events[:version])
