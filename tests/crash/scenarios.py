@@ -273,6 +273,7 @@ def detach(path: Path, ledger: Ledger) -> None:
         recorded = store.append("f", batch_of("own", 3), expected_version=ANY_VERSION, idempotency_key="own")
         ledger.enter("f", recorded[0].id, 3, "own")
         assert store.version("f") == 15
+        Views(store).current("f")  # which makes the revisions again
         vacuum(store)
 
 
@@ -320,7 +321,7 @@ SCENARIOS = {
     "erase": Scenario(_with_a_secret, erase, erases=SECRET),
     "redact": Scenario(_with_a_secret_event, redact, erases=SECRET, without_views=True),
     "fork": Scenario(_some_history, fork),
-    "detach": Scenario(_with_a_fork, detach, erases=SECRET),
+    "detach": Scenario(_with_a_fork, detach, erases=SECRET, without_views=True),
     "erase_with_forks": Scenario(_with_secret_forks, erase_with_forks, erases=SECRET),
     "migrate_new": Scenario(_nothing, migrate_new),
 }
