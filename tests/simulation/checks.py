@@ -24,11 +24,16 @@ def same(label: str, got: Any, want: Any, about: object = "") -> None:
         raise Finding(label, f"{about}\n    got      {got!r}\n    expected {want!r}")
 
 
+def name_of(error: Exception) -> str:
+    """Return the name of an error's class; of an error of a recorder, that of what it is for a caller."""
+    return next(each.__name__ for each in type(error).__mro__ if ".recorders." not in each.__module__)
+
+
 def error_of(call: Any) -> str | None:
     try:
         call()
     except es.EventStoreError as error:
-        return type(error).__name__
+        return name_of(error)
     return None
 
 

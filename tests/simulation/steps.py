@@ -173,7 +173,7 @@ class Steps:
             error = "Killed"
         except es.EventStoreError as raised:
             refused = isinstance(raised, es.StoreUnavailable) and self._refused(process)
-            error = "Refused" if refused else type(raised).__name__
+            error = "Refused" if refused else checks.name_of(raised)
         self.settle = None
         if error is not None:
             self.tell(f"  {error}")
@@ -376,7 +376,7 @@ class Steps:
             pending.append(PendingAppend(process.histories[name], [built(each) for each in events], **given))
             told.append(partial(site.model.append, name, events, self.world.at, **options))
         for outcome, tell in zip(_appends.append_all(process.store, pending), told, strict=True):
-            error = None if outcome.error is None else type(outcome.error).__name__
+            error = None if outcome.error is None else checks.name_of(outcome.error)
             self._agree("together", outcome.value, error, tell, self.recorded)
         self.look(rng, process, self.name(rng, site, living=False))
 
@@ -821,7 +821,7 @@ class Steps:
             else partial(process.store.ingest, name, [built(each) for each in given])
         )
         _, error = self.through(process, call, settle)
-        if error in ("ReadOtherwise", "VersionConflict") and (form or self.met):
+        if error == "ReadOtherwise" or (error == "VersionConflict" and self.met):
             error = "HistoryDiverged"
         if self.met:
             refusals.add("HistoryDiverged")
