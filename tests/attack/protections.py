@@ -21,7 +21,7 @@ PROTECTIONS = {
     "whole-units": Protection(
         "what a rule keeps is never lost by the extension to whole units",
         "condensers:unkept",
-        Instead("isdisjoint", "if start not in kept:"),
+        Instead("bisect_right", "for unit in sorted({bisect_right(points, each) for each in kept if each in points}):"),
         _WINDOW,
     ),
     "head-of-recent": Protection(
@@ -91,7 +91,7 @@ PROTECTIONS = {
     ),
     "masked": Protection(
         "a part of a pipeline that only masked leaves a request to those after it",
-        "condensers:PipelineCondenser.step",
+        "condensers:PipelineCondenser._step",
         Instead("is_standing", "if error.reports:"),
         "tests/condensers/test_pipeline.py",
     ),
