@@ -268,18 +268,7 @@ def _arguments(test: str) -> list[str]:
     if test.startswith("-m "):
         return test.split()
     file, _, chosen = test.partition(" -k ")
-    return [
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-m",
-        "long or not long",
-        "-p",
-        "no:cacheprovider",
-        file,
-        *(["-k", chosen] if chosen else []),
-    ]
+    return ["-m", "pytest", "-q", "-x", "--all", "-p", "no:cacheprovider", file, *(["-k", chosen] if chosen else [])]
 
 
 def _said(printed: str) -> str:

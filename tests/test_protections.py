@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from tests.adapters import protections as adapters
@@ -10,7 +11,7 @@ from tests.crash import protections as crash
 from tests.crash.scenarios import SCENARIOS
 from tests.fuzz import protections as fuzz
 from tests.postgres import protections as postgres
-from tests.protections import ROOT, Protection, is_sql, places, sql_blocks
+from tests.protections import ROOT, Protection, changed, is_sql, places, sql_blocks
 
 PARAMETERS = ("memory", "sqlite", "plain", *SCENARIOS)
 """Of fixtures that several files share."""
@@ -45,3 +46,9 @@ def test_each_protection_names_one_place_and_a_test():
     """Where it does not, name it anew in the table, or drop the row if the code is gone."""
     assert {name: each.where for name, each in TABLES.items() if _places(each) != 1} == {}
     assert {name: each.test for name, each in TABLES.items() if not _has_test(each)} == {}
+
+
+def test_each_protection_can_be_taken_out():
+    for each in TABLES.values():
+        file, text = changed(each)
+        assert file.suffix == ".sql" or ast.parse(text), each
