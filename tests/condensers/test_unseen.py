@@ -34,7 +34,9 @@ CONDENSERS = (
     {"type": "recent", "max_events": 3},
     {"type": "observation_masking", "attention_window": 1},
     {"type": "pipeline", "condensers": [{"type": "observation_masking"}, {"type": "digest", "max_tokens": LIMIT}]},
-    LLMSummarizingCondenser(Scripted("a summary"), max_tokens=LIMIT),
+    LLMSummarizingCondenser(
+        Scripted("a summary of all that the agent did, its results and what is left to be done"), max_tokens=LIMIT
+    ),
     LLMAttentionCondenser(Scripted('{"ids": []}'), max_size=6),
 )
 
@@ -158,7 +160,7 @@ def test_what_was_shown_once_may_be_forgotten(agent):
 
 
 def test_no_model_is_asked_for_a_summary_of_what_is_unseen(agent):
-    model = Scripted("a summary")
+    model = Scripted("a summary of all that the agent did, its results and what is left to be done")
     agent = agent(LLMSummarizingCondenser(model, max_tokens=LIMIT))
     agent.act(50_000)
     agent.prepare()
