@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from itertools import compress, count, takewhile
 from operator import add, attrgetter, itemgetter, ne
@@ -36,9 +37,6 @@ _MISSING = "it, or an event after it that is shown or structural, cannot be foun
 class ReadTransaction:
     """One conversation as one transaction finds it. Use it while the transaction is open."""
 
-    _begins = 0
-    _past: tuple[Segment, ...] | None = ()
-
     def __init__(
         self, reader: Reader, conversation: Conversation, database: Database, codec: RowCodec | None = None
     ) -> None:
@@ -47,8 +45,6 @@ class ReadTransaction:
         """The conversation as this transaction found or changed it."""
         self._database = database
         self._known_codec = codec
-        if conversation.parent is not None:
-            self._begins, self._past = conversation.begins, None
         self._changes: DocumentChanges | None = None
         """The changes of documents that were read last: who asks which values are the newest asks for these then."""
 
@@ -148,17 +144,12 @@ class ReadTransaction:
         if intervals:  # ascending, so the ends say it of all
             self._whole("the first interval", intervals[0][0])
             self._whole("the last interval", intervals[-1][1])
-        if not intervals or intervals[0][0] >= self._begins:
-            rows = self._reader.flagged_rows(self.found.key, intervals)
-            decoded = self._decoded(rows)
-        else:
-            parts = self._parts(intervals[0][0])
-            rows = self._reader.flagged_rows(self.found.key, within(intervals, parts))
-            decoded, start = [], 0
-            for part in parts:
-                stop = bisect_left(rows, part.stop, start, key=_id_of)
-                decoded += part.codec.decoded(rows[start:stop])
-                start = stop
+        parts = self._parts(intervals[0][0] if intervals else self.version)
+        rows = self._reader.flagged_rows(self.found.key, within(intervals, parts))
+        decoded = list[Row]()
+        for part in parts:
+            stop = bisect_left(rows, part.stop, len(decoded), key=_id_of)
+            decoded += part.codec.decoded(rows[len(decoded) : stop])
         self._check_that_none_is_missing(intervals, rows)
         return list(events_of(self.conversation, decoded))
 
@@ -243,7 +234,7 @@ class ReadTransaction:
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
         """Yield the conversation's own ``DocumentChanges`` with an id from ``start`` on, the newest first."""
         stop = self.version
-        first = max(self._whole("start", start), self._begins)
+        first = max(self._whole("start", start), self.found.begins)
         while rows := self._decoded(self._reader.rows(self.found.key, first, stop, _PAGE, kind=_DOCUMENTS)):
             for row in rows:
                 event = event_of(self.conversation, row)
@@ -292,8 +283,6 @@ class ReadTransaction:
 
     def rows(self, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
         """Return rows with ``start <= id < stop``, plain; damaged ones are marked. ``only``: all or structural rows."""
-        if start >= self._begins:
-            return self._decoded(self._reader.rows(self.found.key, start, stop, limit, only))
         found: list[Row] = []
         for part in self._parts(start):
             first, last = max(start, part.start), min(stop, part.stop)
@@ -303,12 +292,10 @@ class ReadTransaction:
                 found += part.codec.decoded(rows)
         return found
 
-    @property
+    @cached_property
     def past(self) -> tuple[Segment, ...]:
         """The parts of the conversation that are stored under other keys, the oldest first; only a fork has any."""
-        if self._past is None:
-            self._past = past_of(self._database, self._reader, self.found)
-        return self._past
+        return past_of(self._database, self._reader, self.found)
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
         """Return what a caller's idempotency key stands for. Raises ``CorruptEvent`` where it was changed without the
@@ -364,9 +351,7 @@ class ReadTransaction:
 
     def _parts(self, start: int) -> Sequence[Segment]:
         """Return the parts of the conversation that hold the events from ``start`` on, the oldest first."""
-        if start >= self._begins:
-            return (self._own(),)
-        past = self.past
+        past = self.past if start < self.found.begins else ()
         return (*past[bisect_right(past, start, key=_stop_of) :], self._own())
 
     def _records_of(self, projection: str, key: int, codec: RowCodec, after: int) -> Iterator[Record]:

@@ -120,9 +120,8 @@ class WriteTransaction(ReadTransaction):
         past = encode_past(links, self._codec_to_write().data_key)
         self._reader.change(self.found.key, changes.NewPast(past, version))
         self.found = self.found._replace(parent=None, parent_id=None, lineage=(), parent_version=version, past=past)
-        self._begins = 0
         self._changed = self._changed or self.found.visible
-        self._past = ()
+        self.past = ()
 
     def insert_past(self, rows: Sequence[Row]) -> None:
         """Insert plain rows of a fork's past under its own key."""
