@@ -63,10 +63,10 @@ def placed_rows(database: Database, reader: Reader, after_position: int, limit: 
         DecodedRow(position, conversation, next(decoded[conversation, is_entry]))
         for position, conversation, _, is_entry in placed
     ]
-    return [
-        each if each.row.encoding != DAMAGED or not is_entry else _told_by_tombstone(reader, each)
-        for each, (*_, is_entry) in zip(found, placed, strict=True)
-    ]
+    for number, each in enumerate(found):
+        if each.row.encoding == DAMAGED and placed[number].is_entry:
+            found[number] = _told_by_tombstone(reader, each)
+    return found
 
 
 def _told_by_tombstone(reader: Reader, damaged: DecodedRow) -> DecodedRow:

@@ -78,14 +78,15 @@ class WriteTransaction(ReadTransaction):
 
     def _insert(self, rows: Sequence[Row], left: Conversation) -> Place:
         found, known = self.found, self._database.known
-        if found.visible and not have_bytes(rows):
-            known.tell(found, left, rows)
         stored = self._encoded(rows)
+        if found.visible and (stored is rows or not have_bytes(rows)):
+            known.tell(found, left, rows)
         if stored is not rows:
             found = self.found  # it may have got a key
             left = found.grown(rows[-1])
         self.found, self._changed = left, self._changed or found.visible
-        return self._reader.insert(found.key, stored, staged=not found.visible, follow=known if found.visible else None)
+        follow = known if found.visible else None
+        return self._reader.insert(found.key, stored, staged=not found.visible, follow=follow)
 
     def publish(self, size: int) -> int:
         """Make the staged conversation visible. Return its first position."""
