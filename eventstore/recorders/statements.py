@@ -33,17 +33,8 @@ def _with(parts: Mapping[str, str], sql: str) -> str:
 @cache
 def migrations(dialect: str) -> Mapping[int, str]:
     """Return the scripts that change a database from schema n-1 to schema n, by n, ascending."""
-    return {number: _text(dialect, name) for number, name in sorted(_scripts(dialect).items())}
-
-
-def newest_schema(dialect: str) -> int:
-    """Return the number of the last migration, without reading one."""
-    return max(_scripts(dialect))
-
-
-def _scripts(dialect: str) -> Mapping[int, str]:
-    names = os.listdir(os.path.join(_SQL, dialect))
-    return {int(name[:4]): name for name in names if name[:4].isdigit()}
+    names = sorted(os.listdir(os.path.join(_SQL, dialect)))
+    return {int(name[:4]): _text(dialect, name) for name in names if name[:4].isdigit()}
 
 
 def _text(dialect: str, name: str) -> str:

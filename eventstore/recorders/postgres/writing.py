@@ -167,12 +167,18 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
                 self._write("list_as", key, at, version, joined)
             case changes.NewForm(rows):
                 self._replace(key, rows)
-            case changes.RememberedKey(idempotency_key, recalled, again):
-                self._remember(key, idempotency_key, recalled, again)
+            case changes.RememberedKey(idempotency_key, recalled, again=True):
+                self._write("prove", key, idempotency_key, recalled.proof)
+            case changes.RememberedKey(idempotency_key, (first_id, events, proof, _)):
+                self._taken_for_new.discard((key, idempotency_key))
+                self._write("remember", key, idempotency_key, first_id, events, proof)
             case changes.NewRecords(projection, records, replace_all):
                 self._put_records(projection, key, records, replace_all)
-            case Erasure():
-                self._erase(key, change)
+            case Erasure(erased_at, reason, events, head):
+                self._write("leave_lists", key)
+                self._write("erase_conversation", key, erased_at, reason, events, head)
+                self._write("delete_publications", key)
+                self._seen_by("stands_erasure", key, erased_at, head, reason)
         if type(change) in changes.STATEMENTS:
             self._write(changes.STATEMENTS[type(change)], key, *change)
 
@@ -192,13 +198,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._attach(key, rows)
         self._write("delete_unattached", key)
 
-    def _erase(self, key: int, erasure: Erasure) -> None:
-        erased_at, reason, events, head, _ = erasure
-        self._write("leave_lists", key)
-        self._write("erase_conversation", key, erased_at, reason, events, head)
-        self._write("delete_publications", key)
-        self._seen_by("stands_erasure", key, erased_at, head, reason)
-
     def _expunge(self, key: int, limit: int) -> bool:
         if not (self._delete("delete_rows", key, limit) and self._delete("delete_attachments", key, limit)):
             return False
@@ -216,14 +215,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._write("detach_copies", key)
         self._write("delete_unattached", key)
         return True
-
-    def _remember(self, key: int, idempotency_key: str, recalled: RecalledKey, again: bool) -> None:
-        first_id, events, proof, _ = recalled
-        if again:
-            self._write("prove", key, idempotency_key, proof)
-            return
-        self._taken_for_new.discard((key, idempotency_key))
-        self._write("remember", key, idempotency_key, first_id, events, proof)
 
     def _put_records(self, projection: str, key: int, records: Iterable[Record], replace_all: bool) -> None:
         if replace_all:

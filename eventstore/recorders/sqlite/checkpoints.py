@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from typing import Final
 
 from foldlog.eventstore.recorders.errors import RecorderError
@@ -40,8 +40,10 @@ class LogCheckpoints:
         self._stopped = False
         self._turn = threading.Lock()
         """The lock of the one thread that is at work."""
-        self._beside_commits = threading.Lock()
-        """The lock that is held while the log is written back without the write lock."""
+        self.beside_commits = threading.Lock()
+        """The lock that is held while the log is written back without the write lock. Under that one, whoever takes it
+        waits until no checkpoint is in progress, and none begins.
+        """
 
     def look(self, pages: int) -> None:
         """Have the log written back if it is long, and wait if it is too long. Call it after a commit, under the write
@@ -55,14 +57,8 @@ class LogCheckpoints:
             except RuntimeError:  # the program ends: the log stays as it is, or SQLite writes it back
                 self._stopped = True
         elif pages >= IN_COMMITS_AT:
-            with self._beside_commits:  # as long as it is held, SQLite could not write back in a commit
+            with self.beside_commits:  # as long as it is held, SQLite could not write back in a commit
                 pass
-
-    @contextmanager
-    def none_beside(self) -> Iterator[None]:
-        """Wait until no checkpoint is in progress, and begin none in the block. Enter it under the write lock."""
-        with self._beside_commits:
-            yield
 
     def stop(self, patience_s: float) -> bool:
         """Begin no checkpoint until ``go_on``. Return False if one goes on for that time."""
@@ -89,7 +85,7 @@ class LogCheckpoints:
 
     def _write_back(self) -> int:
         """Write the log back. Return the length at which to write it back next."""
-        with closing(self._file.connect(to_write=True)) as connection, self._beside_commits:
+        with closing(self._file.connect(to_write=True)) as connection, self.beside_commits:
             frames, done = maintenance.write_back(connection)
         if frames - done >= AT:  # a reader needs it, or another process is at it
             return int(frames) + AT

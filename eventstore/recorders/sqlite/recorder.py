@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from foldlog.eventstore.recorders.errors import DatabaseError, ReadOnly, RecorderError, StillRead
@@ -182,13 +182,11 @@ class SQLiteRecorder:
         process_forks.watch(self)
 
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
-        if not self.writable:
-            self._refuse_to_write()
+        self._check_writable()
         return self._queue.run(work, any_thread)
 
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
-        if not self.writable:
-            self._refuse_to_write()
+        self._check_writable()
         return self._queue.run_all(works)
 
     @contextlib.contextmanager
@@ -340,18 +338,18 @@ class SQLiteRecorder:
     def _alone(self) -> Iterator[sqlite3.Connection]:
         """Give the writing connection, under the write lock, to this thread alone."""
         self._file.check_open()
-        if not self.writable:
-            self._refuse_to_write()
+        self._check_writable()
         with self._queue.alone() as deadline:
             self._writing.take(deadline)
             connection = self._writing.connection or self._writing.open()
             self._file.check()
-            with self._checkpoints.none_beside():
+            with self._checkpoints.beside_commits:
                 yield connection
 
-    def _refuse_to_write(self) -> NoReturn:
-        self._file.check_open()
-        raise ReadOnly(f"{self._path} is open for reading only; {_TO_WRITE}")
+    def _check_writable(self) -> None:
+        if not self.writable:
+            self._file.check_open()
+            raise ReadOnly(f"{self._path} is open for reading only; {_TO_WRITE}")
 
     def _close_poller(self) -> None:
         with self._polling:

@@ -22,7 +22,7 @@ from foldlog.eventstore.recorders.sqlite import maintenance, schema
 from foldlog.eventstore.recorders.sqlite.errors import translated
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
-from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, lock_path
+from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 
 _BESIDE = ("-wal", "-shm", "-journal")
 
@@ -98,8 +98,8 @@ def remove_empty(path: str) -> None:
             connection.rollback()
             with suppress(sqlite3.OperationalError):  # it stays: only the last connection can give the log up
                 connection.execute("PRAGMA journal_mode = DELETE")
-                for name in (*(f"{file.path}{suffix}" for suffix in _BESIDE), file.path, lock_path(file.path)):
-                    Path(name).unlink(missing_ok=True)
+                for suffix in (*_BESIDE, "", "-queue"):
+                    Path(f"{file.path}{suffix}").unlink(missing_ok=True)
     finally:
         lock.close()
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from foldlog.eventstore.recorders.errors import DatabaseError
-from foldlog.eventstore.recorders.statements import migrations, newest_schema
+from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.types import new_store_uuid
 
 _APPLICATION_ID: Final = 0x666C6F67  # "flog"
-NEWEST: Final = newest_schema("sqlite")
+NEWEST: Final = max(migrations("sqlite"))
 
 
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:

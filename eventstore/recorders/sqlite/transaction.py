@@ -125,12 +125,10 @@ class SQLiteTransaction(SQLiteReader):
                 self.newest_era = next(_eras)
             case changes.NewKey():
                 self._list_again(key)
-            case changes.RememberedKey(idempotency_key, recalled, again):
-                first_id, events, proof, _ = recalled
-                if again:
-                    self._execute(SQL["prove"], (proof, key, utf8(idempotency_key)))
-                else:
-                    self._execute(SQL["remember"], (key, utf8(idempotency_key), first_id, events, proof))
+            case changes.RememberedKey(idempotency_key, recalled, again=True):
+                self._execute(SQL["prove"], (recalled.proof, key, utf8(idempotency_key)))
+            case changes.RememberedKey(idempotency_key, (first_id, events, proof, _)):
+                self._execute(SQL["remember"], (key, utf8(idempotency_key), first_id, events, proof))
             case changes.NewRecords(projection, records, replace_all):
                 if replace_all:
                     self._execute(SQL["delete_records"], (projection, key))

@@ -17,11 +17,6 @@ _POLL_S: Final = 0.002
 _AT_ONCE: Final = LOCK_EX | LOCK_NB
 
 
-def lock_path(path: str) -> str:
-    """Return the path of the file that holds the write lock of a store."""
-    return f"{path}-queue"
-
-
 class WriteLock:
     """A lock on a file beside the database, held by one process at a time. The kernel frees it when its holder dies.
 
@@ -33,20 +28,17 @@ class WriteLock:
     """
 
     def __init__(self, path: str, patience_s: float) -> None:
-        self._path = lock_path(path)
+        self._path = f"{path}-queue"
         self._patience_s = patience_s
         self._file = -1
-        self._name: bytes | None = None
-        """The name of this process, as it stands at the beginning of the lock file; most stores are opened only to
-        read, and need none.
-        """
-        self._name_bytes = 0
+        self._name = b""
+        """The name of this process, as it stands at the beginning of the lock file."""
         self._pending: _Pending | None = None
 
     def open(self) -> None:
         """Open the file of the lock, and make it where there is none."""
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-        self._name, self._name_bytes = None, 0  # a forked child has another
+        self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
 
     def take(self, deadline: float) -> None:
         """Take the lock, unless this process holds it already; wait until ``deadline``, by ``time.monotonic``.
@@ -64,7 +56,7 @@ class WriteLock:
             self._wait(deadline)
         # Not through a mapping of the file: where the file was cut, or a full disk has no room for it, that ends
         # the process.
-        if pread(self._file, self._name_bytes, 0) != self._name:
+        if pread(self._file, len(self._name), 0) != self._name:
             self._write_name()
 
     def release(self) -> None:
@@ -110,9 +102,6 @@ class WriteLock:
         )
 
     def _write_name(self) -> None:
-        if self._name is None:
-            self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
-            self._name_bytes = len(self._name)
         try:
             os.pwrite(self._file, self._name, 0)
         except OSError as error:
