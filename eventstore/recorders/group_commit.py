@@ -163,10 +163,18 @@ class CommitQueue:
         return [Outcome(job.result) if job.error is None else Outcome(error=job.error) for job in jobs]
 
     @contextlib.contextmanager
-    def alone(self, patience_s: float | None = None) -> Iterator[float]:
+    def alone(self) -> Iterator[float]:
         """Lead without a group for as long as the block lasts: no other thread writes. The block may take the lock,
         with the deadline that it is given. Raises what ``run`` raises.
         """
+        job = self.begin_alone(self._patience_s)
+        try:
+            yield job.deadline
+        finally:
+            self.end_alone(job)
+
+    def begin_alone(self, patience_s: float) -> Job[None]:
+        """Lead without a group until ``end_alone``."""
         job: Job[None] = self._job(None, patience_s=patience_s)
         try:
             INSIDE.add(job.writer)
@@ -174,10 +182,14 @@ class CommitQueue:
             self._wait(job)
             if job.done:
                 job.raise_error()
-            yield job.deadline
-        finally:
-            self._leave((job,))
-            INSIDE.discard(job.writer)
+        except BaseException:
+            self.end_alone(job)
+            raise
+        return job
+
+    def end_alone(self, job: Job[None]) -> None:
+        self._leave((job,))
+        INSIDE.discard(job.writer)
 
     # -- coming and leaving -------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Transaction
 from foldlog.eventstore.recorders.errors import DatabaseError, ReadOnly, RecorderError, StillRead
-from foldlog.eventstore.recorders.group_commit import INSIDE, CommitQueue, outside
+from foldlog.eventstore.recorders.group_commit import INSIDE, CommitQueue, Job, outside
 from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
 from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.errors import raise_translated, translated
@@ -155,6 +155,7 @@ class SQLiteRecorder:
     on_server = False
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
     _poller: sqlite3.Connection | None
+    _no_writers: Job[None] | None
 
     def __init__(
         self,
@@ -271,8 +272,8 @@ class SQLiteRecorder:
     def rest(self, patience_s: float) -> bool:
         rested = self._checkpoints.stop(patience_s)  # first: it takes the write lock
         try:
-            self._no_writers.enter_context(self._queue.alone(patience_s))
-            INSIDE.discard((threading.get_ident(), self._path))  # another recorder may have the same file
+            self._no_writers = self._queue.begin_alone(patience_s)
+            INSIDE.discard(self._no_writers.writer)  # another recorder may have the same file
             self._writing.close()
         except RecorderError:  # a thread writes, or this one does
             rested = False
@@ -281,7 +282,9 @@ class SQLiteRecorder:
 
     def resume(self) -> None:
         self._readers.resume()
-        self._no_writers.close()
+        if self._no_writers is not None:
+            self._queue.end_alone(self._no_writers)
+            self._no_writers = None
         self._checkpoints.go_on()
 
     def renew_in_child(self, *, inherited: bool) -> None:
@@ -290,7 +293,7 @@ class SQLiteRecorder:
             self._file.close("it was in use in another thread when this process was forked")
         self._lock.renew_in_child()
         # The parent's are kept: other threads may have been inside of them, and no finalizer must wait for these.
-        self._of_parent = self._queue, self._writing, self._readers, self._checkpoints, self._no_writers
+        self._of_parent = self._queue, self._writing, self._readers, self._checkpoints
         self._begin()
 
     # -- opening and closing ------------------------------------------------------------------------------------------
@@ -299,7 +302,7 @@ class SQLiteRecorder:
         """Make what belongs to one process: queue, connections and their locks."""
         self._polling = threading.RLock()  # a signal handler may poll while this thread does
         self._poller = None
-        self._no_writers = contextlib.ExitStack()
+        self._no_writers = None
         self._readers = ReaderPool(self._file)
         self._checkpoints = LogCheckpoints(self._file, self._alone)
         self._writing = SQLiteWriting(
