@@ -33,15 +33,13 @@ from foldlog.eventstore.log.attributes import list_again
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import Generation, find_begun, find_meant
 from foldlog.eventstore.log.ledger import enter
-from foldlog.eventstore.log.past import past_of
+from foldlog.eventstore.log.past import ancestor, past_of
 from foldlog.eventstore.log.reading import ReadTransaction, stored_key
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import (
     dense_events,
     from_microseconds,
-    not_erased,
-    sound,
     stored_event_of,
     with_times,
 )
@@ -231,10 +229,7 @@ def begin_fork(
     if rival is not None:
         raise VersionConflict(new_id, 0, rival.version)
     owner = _owner(database, transaction, found, at)
-    rows = ReadTransaction(transaction, owner, database).rows(at - 1, at, 1)
-    if not rows:
-        raise CorruptEvent(owner.id, at - 1, "it is missing")
-    fork = Fork(owner, sound(owner.id, rows[0]))
+    fork = Fork(owner, ReadTransaction(transaction, owner, database).last_row(at))
     begun = begin_new(transaction, database, new_id, database.now(), fork=fork, replaces=replaces)
     writing = WriteTransaction(transaction, begun, database)
     writing.begin()
@@ -258,7 +253,4 @@ def _owner(database: Database, transaction: Transaction, found: Conversation, at
     if at > found.begins:
         return found
     (part,) = (part for part in past_of(database, transaction, found) if part.start < at <= part.stop)
-    owner = not_erased(database.find_key(transaction, part.key))
-    if owner is None:
-        raise CorruptEvent(part.id, at - 1, "it is missing, as all of the conversation is")
-    return owner
+    return ancestor(database, transaction, part.key, part.id, at - 1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.log.keys import DataKey
-from foldlog.eventstore.log.row import NotAsWritten, border, seed
+from foldlog.eventstore.log.row import NotAsWritten, border, not_erased, seed
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Reader, Transaction
@@ -92,7 +92,7 @@ def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Se
     for each in reversed(lineage):
         codec = RowCodec(each.id)
         if each.encrypted:
-            codec = database.codec_of(_ancestor(database, reader, each.key, each.id, 0))
+            codec = database.codec_of(ancestor(database, reader, each.key, each.id, 0))
         parts.append(Segment(each.key, each.id, codec, start, each.stop))
         start = each.stop
     return tuple(parts)
@@ -104,8 +104,8 @@ def links_of(database: Database, reader: Reader, found: Conversation) -> tuple[L
     """
     links: list[Link] = []
     for part in past_of(database, reader, found):
-        ancestor = _ancestor(database, reader, part.key, part.id, part.start)
-        for link in (*copied_links(database, ancestor), Link(ancestor.id, ancestor.salt, part.stop)):
+        its = ancestor(database, reader, part.key, part.id, part.start)
+        for link in (*copied_links(database, its), Link(its.id, its.salt, part.stop)):
             if not links or links[-1].stop < part.stop:
                 links.append(link._replace(stop=min(link.stop, part.stop)))
     return (*links, *copied_links(database, found))
@@ -119,11 +119,12 @@ def copied_links(database: Database, found: Conversation) -> tuple[Link, ...]:
         raise CorruptEvent(found.id, 0, str(error)) from error
 
 
-def _ancestor(database: Database, reader: Reader, key: int, name: str, start: int) -> Conversation:
-    ancestor = database.find_key(reader, key)
-    if ancestor is None:
-        raise CorruptEvent(name, start, "it is missing, and a fork needs it")
-    return ancestor
+def ancestor(database: Database, reader: Reader, key: int, name: str, event_id: int) -> Conversation:
+    """Return the conversation that a fork shares events with. Raises ``CorruptEvent``, ``ConversationErased``."""
+    found = not_erased(database.find_key(reader, key))
+    if found is None:
+        raise CorruptEvent(name, event_id, "it is missing, and a fork needs it")
+    return found
 
 
 def past_under(transaction: Transaction, found: Conversation, key: DataKey | None, new: DataKey | None) -> Conversation:

@@ -94,7 +94,7 @@ class ReadTransaction:
             return self.head
         if not 0 < version < self.version:
             return None
-        return self._last_row(version).head
+        return self.last_row(version).head
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Yield events with ``start <= id < stop``, in order. Raises ``CorruptEvent`` at an event that is missing or
@@ -193,7 +193,7 @@ class ReadTransaction:
         ends = {end for interval in intervals for end in interval if 0 < end < self.version - 1}
         others = ends.difference(map(_id_of, rows))
         if others:
-            rows = sorted([*rows, *(self._last_row(end + 1) for end in others)], key=_id_of)
+            rows = sorted([*rows, *(self.last_row(end + 1) for end in others)], key=_id_of)
         before = list(map(add, map(_shown_before, rows), map(_structural_before, rows)))
         after = [0, *map(add, before, map(add, map(_shown, rows), map(_structural, rows)))]
         places, firsts = [-1, *map(_id_of, rows)], [first or -1 for first, _ in intervals]
@@ -204,7 +204,7 @@ class ReadTransaction:
             if bisect_right(firsts, places[n]) == bisect_right(firsts, places[n + 1]):
                 raise CorruptEvent(self.conversation, places[n] + 1, _MISSING)
 
-    def _last_row(self, version: int) -> Row:
+    def last_row(self, version: int) -> Row:
         """Return the last row of this version. Raises ``CorruptEvent`` where it is missing or unreadable."""
         rows = self.rows(version - 1, version, 1)
         if not rows or rows[0].id != version - 1:
