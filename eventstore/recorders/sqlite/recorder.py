@@ -282,9 +282,9 @@ class SQLiteRecorder:
 
     def resume(self) -> None:
         self._readers.resume()
-        if self._no_writers is not None:
-            self._queue.end_alone(self._no_writers)
-            self._no_writers = None
+        job, self._no_writers = self._no_writers, None  # first: another thread that forks may lead next
+        if job is not None:
+            self._queue.end_alone(job)
         self._checkpoints.go_on()
 
     def renew_in_child(self, *, inherited: bool) -> None:
