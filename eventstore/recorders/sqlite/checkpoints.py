@@ -41,7 +41,7 @@ class LogCheckpoints:
         self._turn = threading.Lock()
         """The lock of the one thread that is at work."""
         self.beside_commits = threading.Lock()
-        """The lock that is held while the log is written back without the write lock. Under that one, whoever takes it
+        """The lock that is held while the log is written back without the write lock. Under that one, who takes it
         waits until no checkpoint is in progress, and none begins.
         """
 
