@@ -16,12 +16,11 @@ from msgspec.structs import replace
 
 from foldlog.eventstore.arguments import text
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.conversation import ANY_VERSION, AnyVersion
+from foldlog.eventstore.conversation import ANY_VERSION, AnyVersion, State, check_version
 from foldlog.eventstore.documents.differences import difference, json_text
 from foldlog.eventstore.documents.values import (
     CHAIN_MAX,
     DocumentValue,
-    Newest,
     newest_documents,
     newest_value,
     newest_values,
@@ -33,13 +32,15 @@ from foldlog.eventstore.errors import (
     DocumentsChanged,
     IdempotencyConflict,
     InvalidEvent,
-    VersionConflict,
 )
 from foldlog.eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
 from foldlog.eventstore.log.finding import Generation, find_meant
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Recorded
+from foldlog.eventstore.recorders.types import RecalledKey
 from foldlog.eventstore.store import Store
+
+_Guard = Callable[[ReadTransaction], None]
 
 
 class Deleted:
@@ -97,26 +98,23 @@ class Documents:
             _checked_name(name): value if value is DELETED else _own(name, value) for name, value in changed.items()
         }
         while True:
-            newest, known = self._newest(conversation, values, generation)
-            repeated = idempotency_key is not None and self._repeated(conversation, idempotency_key, values)
-            change = repeated[0] if repeated else _change(newest, known, values)
+            change, guard = self._change(conversation, values, generation, idempotency_key)
             if change is None and not given:
                 self._check(conversation, expected_version, generation)
                 return ()
             batch = given if change is None else [*given, change]
             try:
-                recorded = self._store.append(
+                return self._store.append(
                     conversation,
                     batch,
                     expected_version=expected_version,
                     idempotency_key=idempotency_key,
                     generation=generation,
                     dedupe=dedupe,
-                    guard=None if change is None or repeated else _guard(change, newest.redactions),
+                    guard=guard,
                 )
             except DocumentsChanged:
                 continue  # another writer changed or redacted a document: take the differences from its value
-            return recorded
 
     def _check(
         self, conversation: str, expected: int | Literal[AnyVersion.ANY_VERSION], generation: Generation
@@ -125,19 +123,22 @@ class Documents:
         database = self._store.database
         with database.recorder.read() as reader:
             found, _ = find_meant(database, reader, conversation, generation)
-        actual = 0 if found is None else found.version
-        if expected is not ANY_VERSION and expected != actual:
-            raise VersionConflict(conversation, expected, actual)
+        check_version(State(conversation, 0 if found is None else found.version), expected)
 
-    def _newest(
-        self, conversation: str, names: Iterable[str], generation: Generation
-    ) -> tuple[Newest, dict[str, DocumentValue]]:
-        """Return the event ids of the newest documents, and the values of some of them."""
+    def _change(
+        self, conversation: str, values: Mapping[str, Any], generation: Generation, key: str | None
+    ) -> tuple[DocumentChanges | None, _Guard | None]:
+        """Return the event that holds these values, and the guard of its append; None where nothing changes."""
 
-        def read(reading: ReadTransaction) -> tuple[Newest, dict[str, DocumentValue]]:
-            newest = newest_documents(reading, None)
+        def read(reading: ReadTransaction) -> tuple[DocumentChanges | None, _Guard | None]:
             generation.key = generation.key or reading.key
-            return newest, {name: read_value(reading, name, newest.ids[name]) for name in names if name in newest.ids}
+            if key is not None and (recalled := reading.recall(key)) is not None:
+                return _repeated(reading, recalled, key, values), None
+            ids = newest_documents(reading, None)
+            change = _of_values(
+                ids, {name: read_value(reading, name, ids[name]) for name in values if name in ids}, values
+            )
+            return change, None if change is None else _guard(change, reading.redactions)
 
         try:
             return self._store.query(conversation, read)
@@ -146,48 +147,39 @@ class Documents:
         except ConversationErased:
             if not generation.replaces_erased:
                 raise
-        return Newest(None, {}), {}
-
-    def _repeated(self, conversation: str, key: str, values: Mapping[str, Any]) -> list[DocumentChanges | None]:
-        """Find the changes that were appended under an idempotency key. Return a list with them; a list with None if
-        the key stands for events without changes; an empty list if the key is new.
-
-        Raises ``IdempotencyConflict`` if the changes have other values.
-        """
-
-        def read(reading: ReadTransaction) -> list[DocumentChanges | None]:
-            recalled = reading.recall(key)
-            if recalled is None:
-                return []
-            stop = recalled.first_id + recalled.events
-            before, after = newest_documents(reading, recalled.first_id), newest_documents(reading, stop)
-            for name, value in values.items():
-                if (name in after.ids) is (value is DELETED):
-                    raise IdempotencyConflict(conversation, key, recalled.first_id)
-                if (
-                    value is not DELETED
-                    and difference(read_value(reading, name, after.ids[name]).value, value) is not None
-                ):
-                    raise IdempotencyConflict(conversation, key, recalled.first_id)
-            (last,) = reading.events(stop - 1, stop)
-            if before.head == after.head or not isinstance(last, DocumentChanges):
-                return [None]
-            return [replace(last, id=NOT_RECORDED, timestamp=None)]
-
-        try:
-            return self._store.query(conversation, read)
-        except ConversationNotFound:
-            return []
+        return _of_values({}, {}, values), None
 
 
 # --- writing ---
 
 
-def _change(newest: Newest, known: Mapping[str, DocumentValue], values: Mapping[str, Any]) -> DocumentChanges | None:
+def _repeated(
+    reading: ReadTransaction, recalled: RecalledKey, key: str, values: Mapping[str, Any]
+) -> DocumentChanges | None:
+    """Return the changes that were appended under an idempotency key; None if it stands for events without changes.
+
+    Raises ``IdempotencyConflict`` if the changes have other values.
+    """
+    stop = recalled.first_id + recalled.events
+    ids = newest_documents(reading, stop)
+    for name, value in values.items():
+        if value is DELETED:
+            is_other = name in ids
+        else:
+            is_other = name not in ids or difference(read_value(reading, name, ids[name]).value, value) is not None
+        if is_other:
+            raise IdempotencyConflict(reading.conversation, key, recalled.first_id)
+    (last,) = reading.events(stop - 1, stop)
+    return replace(last, id=NOT_RECORDED, timestamp=None) if isinstance(last, DocumentChanges) else None
+
+
+def _of_values(
+    ids: Mapping[str, int], known: Mapping[str, DocumentValue], values: Mapping[str, Any]
+) -> DocumentChanges | None:
     """Return the event that holds these values; None if all of them are the newest ones already."""
     changed: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
-        before = known.get(name) if name in newest.ids else None
+        before = known.get(name)
         if value is DELETED:
             if before is not None:
                 changed[name] = {"deleted": True}
@@ -197,10 +189,10 @@ def _change(newest: Newest, known: Mapping[str, DocumentValue], values: Mapping[
             changed[name] = change
     if not changed:
         return None
-    return DocumentChanges(changed=changed, others={name: i for name, i in newest.ids.items() if name not in changed})
+    return DocumentChanges(changed=changed, others={name: i for name, i in ids.items() if name not in changed})
 
 
-def _guard(change: DocumentChanges, redactions: int) -> Callable[[ReadTransaction], None] | None:
+def _guard(change: DocumentChanges, redactions: int) -> _Guard | None:
     """Return what raises ``DocumentsChanged`` if an event was redacted since the values were read that the change has
     differences to; None where it has none.
     """
@@ -220,8 +212,9 @@ def _step(before: DocumentValue, value: Any) -> dict[str, Any] | None:
     found = difference(before.value, value)
     if found is None:
         return None
-    size = len(json_text(found))
-    if before.depth >= CHAIN_MAX or before.spent + size > before.whole or 2 * size > before.whole:
+    whole, size = len(json_text(before.whole)), len(json_text(found))
+    spent = sum(len(json_text(each)) for each in before.differences)
+    if len(before.differences) >= CHAIN_MAX or spent + size > whole or 2 * size > whole:
         return {"value": value}
     return {"base": before.id, "difference": found}
 

@@ -131,7 +131,7 @@ def _list_some(transaction: Transaction, database: Database, touched: Iterable[t
         writing = WriteTransaction(transaction, found, database)
         try:
             changed = writing.documents_before(found.version)
-            if changed is None or changed[1].id >= listed_at:
+            if changed is None or changed.id >= listed_at:
                 list_again(writing, newest_value(writing, ATTRIBUTES))
             else:
                 writing.list_as(found.version, None)

@@ -130,7 +130,7 @@ class Appending(Struct, eq=False):
             existing = frozenset(i for i in summaries_named(events) if _brings_summary(reading, i))
         if DocumentChanges in kinds:
             last = None if reading is None else reading.documents_before(version)
-            documents = {} if last is None else last[1].newest()
+            documents = {} if last is None else last.newest()
         return decide(State(self.conversation, version, existing, documents), Append(events, self.expected_version))
 
     def _earlier(self, reading: ReadTransaction, idempotency_key: str) -> tuple[Recorded, ...] | None:

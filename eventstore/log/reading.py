@@ -211,8 +211,8 @@ class ReadTransaction:
             raise CorruptEvent(self.conversation, version - 1, "it is missing")
         return sound(self.conversation, rows[0])
 
-    def documents_before(self, version: int) -> tuple[bytes, DocumentChanges] | None:
-        """Return the last ``DocumentChanges`` before a version, with the head of its event; None before the first.
+    def documents_before(self, version: int) -> DocumentChanges | None:
+        """Return the last ``DocumentChanges`` before a version; None before the first.
 
         Raises ``CorruptEvent`` where it is unreadable. Cost: one event.
         """
@@ -229,7 +229,7 @@ class ReadTransaction:
         if not isinstance(event, DocumentChanges):
             raise CorruptEvent(self.conversation, decoded.id, "the event holds no changes of documents")
         self._changes = event
-        return decoded.head, event
+        return event
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
         """Yield the conversation's own ``DocumentChanges`` with an id from ``start`` on, the newest first."""
