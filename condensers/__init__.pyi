@@ -10,6 +10,7 @@ from foldlog.condensers.base import Requirement as Requirement
 from foldlog.condensers.base import Step as Step
 from foldlog.condensers.base import Summarizer as Summarizer
 from foldlog.condensers.base import ToolCall as ToolCall
+from foldlog.condensers.compat import condensed_history as condensed_history
 from foldlog.condensers.config.parameters import Strategy as Strategy
 from foldlog.condensers.config.parameters import list_strategies as list_strategies
 from foldlog.condensers.config.registry import CondenserConfig as CondenserConfig

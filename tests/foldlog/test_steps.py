@@ -14,7 +14,8 @@ from foldlog.condensers import (
     NoOpCondenser,
     RecentEventsCondenser,
 )
-from foldlog.eventstore import CondensationRequest
+from foldlog.condensers.compat import condensed_history, get_condensation_metadata
+from foldlog.eventstore import Annotation, CondensationRequest
 
 DIGEST = {"type": "digest", "max_size": 8, "keep_first": 1}
 
@@ -174,6 +175,16 @@ def test_a_request_that_cannot_be_met_is_an_error_once_and_the_next_step_goes_on
         history.condense()
     assert isinstance(history.step(), View)
     assert history.version() == 3
+
+
+def test_what_the_references_condensed_history_masks_is_reported_in_the_history(opened):
+    histories = opened(condenser={"type": "observation_masking", "attention_window": 1})
+    history = histories["c1"]
+    history.append(work(3))
+    view = condensed_history(histories.condenser, history)
+    assert [event.content for event in view if isinstance(event, Observation)] == ["<MASKED>", "<MASKED>", "done"]
+    assert kinds(history)[7:] == [Annotation]
+    assert [batch["masked"] for batch in get_condensation_metadata(history)] == [2]
 
 
 def test_opening_and_appending_import_no_condenser_that_asks_a_model():

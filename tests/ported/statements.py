@@ -14,10 +14,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "COMING_FROM_OPENHANDS.md"
 
 BEFORE = """
 import foldlog
-from foldlog.condensers import LLM, AgentModel, AmortizedForgettingCondenser, Condensation, Condenser, CondenserConfig
-from foldlog.condensers import InvalidCondenser, LLMConfig, Reason, RecentEventsCondenser, ReportingCondenser
-from foldlog.condensers import RollingCondenser, Step, condenser_from_config, default_condenser, load_condenser
-from foldlog.condensers import is_context_window_error, register_config, reports_of, request_condensation_tool
+from foldlog.condensers import LLM, AmortizedForgettingCondenser, Condensation, CondenserConfig, InvalidCondenser
+from foldlog.condensers import LLMConfig
+from foldlog.condensers import RecentEventsCondenser, default_condenser, load_condenser
+from foldlog.condensers import is_context_window_error, request_condensation_tool
+from foldlog.condensers.compat import CONDENSER_REGISTRY, Condenser, CondenserBase, PipelinableCondenserBase
+from foldlog.condensers.compat import RollingCondenser, condensed_history, from_config, get_condensation_metadata
 from foldlog.eventstore import CondensationRequestAction, AgentCondensationObservation
 from foldlog import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage, View
 
@@ -158,19 +160,17 @@ VIEWS = (
 CONDENSERS = (
     Statement(
         "`class MyCondenser(Condenser): def condense(self, view)`",
-        "the same, and `agent_llm` is a parameter of each such method",
-        "class First(Condenser):\n    def condense(self, view: View, agent_llm: AgentModel | None = None) -> View:\n"
-        "        return view.with_events(view[:1])\n\n"
+        "the same, with or without `agent_llm`",
+        "class First(Condenser):\n    def condense(self, view):\n        return view.with_events(view[:1])\n\n"
         "assert len(First().condense(view)) == 1",
     ),
     Statement(
         "`RollingCondenser` with `should_condense(view)` and `get_condensation(view)`",
-        "the same, with `reasons` in the place of `should_condense`: why a condensation is due",
+        "the same",
         "class Drop(RollingCondenser):\n"
-        "    def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:\n"
-        "        return frozenset({Reason.EVENTS} if len(view) > 5 else ())\n\n"
-        "    def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:\n"
-        "        return Condensation(action=CondensationAction(forgotten_event_ids=(view[1].id,)))\n\n"
+        "    def should_condense(self, view):\n        return len(view) > 5\n\n"
+        "    def get_condensation(self, view):\n"
+        "        return Condensation(action=CondensationAction(forgotten_event_ids=[view[1].id]))\n\n"
         "assert isinstance(Drop().condense(view), Condensation)",
     ),
     Statement(
@@ -180,33 +180,31 @@ CONDENSERS = (
     ),
     Statement(
         "`CondenserBase`, `PipelinableCondenserBase` (V1)",
-        "`Condenser`; any condenser can be a part of a pipeline",
-        'assert condenser_from_config({"type": "pipeline", "condensers": [{"type": "recent"}]}).condense(view) == view',
+        "aliases in `foldlog.condensers.compat`",
+        "assert CondenserBase is Condenser\nassert issubclass(PipelinableCondenserBase, Condenser)",
     ),
     Statement(
         "`Condenser.from_config(config)`",
-        "`condenser_from_config(config)`; it takes a configuration or a table",
-        'condenser = condenser_from_config({"type": "recent", "max_events": 5})\n'
+        "the same; it takes a configuration or a table",
+        'condenser = Condenser.from_config({"type": "recent", "max_events": 5})\n'
         "assert len(condenser.condense(view)) == 5",
     ),
     Statement(
         "`Condenser.register_config(ConfigType)`, `CONDENSER_REGISTRY`",
-        "`register_config(ConfigType, Condenser)`",
+        "the same",
         "from typing import Literal\n\n"
         'class OnlyConfig(CondenserConfig):\n    type: Literal["only"] = "only"\n    many: int = 1\n\n'
-        'class Only(Condenser):\n    type = "only"\n\n    def __init__(self, many: int) -> None:\n'
-        "        self.many = many\n\n"
-        "    def condense(self, view: View, agent_llm: AgentModel | None = None) -> View:\n"
-        "        return view.with_events(view[: self.many])\n\n"
-        "register_config(OnlyConfig, Only)\n"
-        'assert len(condenser_from_config({"type": "only", "many": 2}).condense(view)) == 2',
+        'class Only(Condenser):\n    type = "only"\n\n    def __init__(self, many):\n        self.many = many\n\n'
+        "    def condense(self, view):\n        return view.with_events(view[: self.many])\n\n"
+        "Only.register_config(OnlyConfig)\nassert CONDENSER_REGISTRY[OnlyConfig] is Only\n"
+        'assert len(Condenser.from_config({"type": "only", "many": 2}).condense(view)) == 2\n'
+        "del CONDENSER_REGISTRY[OnlyConfig]",
     ),
     Statement(
         "`condenser.kind`, `condenser.model_dump()` and back (V1)",
-        "`condenser.type`, `condenser.config.model_dump()` and `condenser_from_config`",
-        'condenser = condenser_from_config({"kind": "amortized", "max_size": 40})\n'
-        "assert condenser_from_config(condenser.config.model_dump()) == condenser\n"
-        'assert condenser.type == "amortized"',
+        "`condenser.type`, `condenser.config.model_dump()` and `from_config`",
+        'condenser = from_config({"kind": "amortized", "max_size": 40})\n'
+        'assert from_config(condenser.config.model_dump()) == condenser\nassert condenser.type == "amortized"',
         "A condenser is an object with a configuration, not a pydantic model itself. Keys stay `SecretStr`.",
     ),
     Statement(
@@ -218,7 +216,7 @@ CONDENSERS = (
     Statement(
         "`handles_condensation_requests()`",
         "the same",
-        'assert condenser_from_config({"type": "conversation_window"}).handles_condensation_requests()',
+        'assert from_config({"type": "conversation_window"}).handles_condensation_requests()',
     ),
     Statement(
         "`condense(list_of_events)`",
@@ -242,19 +240,17 @@ CONDENSERS = (
     ),
     Statement(
         "`condensed_history(state)`",
-        "`history.step()`",
-        "assert history.step() == view",
-        "A condensation that it returns is appended already. Ask again for the View.",
+        "`condensed_history(condenser, history)`",
+        "assert condensed_history(AmortizedForgettingCondenser(max_size=10), history) == view",
+        "The condensation is not appended, as there. `history.step()` appends it.",
     ),
     Statement(
         "`add_metadata`, `write_metadata(state)`, `metadata_batch(state)`, `get_condensation_metadata(state)`",
-        "the reports of a step, and `reports_of(event)`",
-        "class Seeing(ReportingCondenser):\n"
-        "    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:\n"
-        '        return Step(view, ({"seen": len(view)},))\n\n'
-        'with foldlog.open("memory:", condenser=Seeing()) as others:\n'
-        '    others["c1"].append(Message(source="user", content="hi"))\n    others["c1"].step()\n'
-        '    assert [report for event in others["c1"].events() for report in reports_of(event)] == [{"seen": 1}]',
+        "the same for classes derived from `foldlog.condensers.compat.Condenser`, with a history in place of the state",
+        "class Seeing(Condenser):\n    def condense(self, view):\n"
+        '        self.add_metadata("seen", len(view))\n        return view\n\n'
+        "condenser = Seeing()\nwith condenser.metadata_batch(history):\n    condenser.condense(view)\n"
+        'assert get_condensation_metadata(history) == [{"seen": 8}]',
         "What was written stands in the log, as an annotation, and is read back after a restart.",
     ),
     Statement(
@@ -279,8 +275,7 @@ CONFIGURATION = (
     Statement(
         '`[condenser]` with `type = "noop"`, `"llm"`, `"recent_events"`, `"browser_output"`, …',
         "the same names, and V1's: `no_op`, `llm_summarizing`, `LLMSummarizingCondenser`",
-        'for name in ("no_op", "NoOpCondenser", "noop"):\n'
-        '    assert condenser_from_config({"type": name}).type == "noop"',
+        'for name in ("no_op", "NoOpCondenser", "noop"):\n    assert from_config({"type": name}).type == "noop"',
     ),
     Statement(
         '`llm_config = "name"` with `[llm.name]`',
@@ -307,14 +302,14 @@ CONFIGURATION = (
     Statement(
         "an unknown key or type: a warning, and a condenser that does nothing",
         "`InvalidCondenser` with the path of the key and what is allowed",
-        'try:\n    condenser_from_config({"type": "recnt"})\nexcept InvalidCondenser as error:\n'
+        'try:\n    from_config({"type": "recnt"})\nexcept InvalidCondenser as error:\n'
         "    assert \"did you mean 'recent'\" in str(error)",
         "A mistake that is passed over costs an agent its memory later.",
     ),
     Statement(
         "`keep_first` and `max_size` are compared when the agent is built",
         "compared when the configuration is loaded; with a summary there must be room for it, too",
-        'try:\n    condenser_from_config({"type": "digest", "max_size": 10, "keep_first": 4})\n'
+        'try:\n    from_config({"type": "digest", "max_size": 10, "keep_first": 4})\n'
         "except InvalidCondenser as error:\n"
         '    assert "half of max_size" in str(error)',
         "V0 accepts `keep_first = max_size / 2 - 1`. There the summary leaves no room for a tail.",
@@ -352,9 +347,9 @@ def page() -> str:
     parts = [
         "# Coming from OpenHands",
         "",
-        "Configurations of condensers from OpenHands V0 and V1 are read here, or fail with one sentence that says what",
-        "to write instead. This page lists each name with ours and an example. Every example runs in the tests, after",
-        "these lines:",
+        "Condensers, configurations and habits from OpenHands V0 and V1 run here, or fail with one sentence that says",
+        "what to write instead. This page lists each name with ours and an example. Every example runs in the tests,",
+        "after these lines:",
         "",
         "```python",
         BEFORE.strip(),
