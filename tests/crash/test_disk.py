@@ -81,13 +81,16 @@ def test_any_sync_that_fails_loses_nothing(scenarios: list[str], whole: bool):
     assert_sound("sync", scenarios, whole, more_than=5)
 
 
+NAME_OF = "def name_of(error): return 'StoreUnavailable' if isinstance(error, StoreUnavailable) else 'StoreUnusable'\n"
+
+
 def on_a_failing_disk(script: str, folder: Path) -> str:
     """What a script printed, with ``fault`` to set and an open ``store`` to use."""
     prelude = (
-        "import sys\nfrom foldlog.eventstore import *\nfrom tests.crash.faults import fault\n"
+        f"import sys\nfrom foldlog.eventstore import *\nfrom tests.crash.faults import fault\n{NAME_OF}"
         "store = open_store(f'sqlite:///{sys.argv[1]}/store.db')\n"
         "def append(n): store.append('c1', Message(source='user', content=str(n)), expected_version=n)\n"
-        "def attempt(n):\n    try: append(n)\n    except EventStoreError as error: print(type(error).__name__, error)\n"
+        "def attempt(n):\n    try: append(n)\n    except EventStoreError as error: print(name_of(error), error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", prelude + script, folder],
@@ -108,7 +111,7 @@ def test_after_a_sync_that_failed_nothing_is_written_until_the_store_is_opened_a
         "attempt(1)\n"  # this sync fails, the next ones would not
         "attempt(1)\n"
         "try: store.version('c1')\n"
-        "except EventStoreError as error: print(type(error).__name__, error)\n",
+        "except EventStoreError as error: print(name_of(error), error)\n",
         tmp_path,
     )
     said = printed.splitlines()
@@ -133,10 +136,10 @@ def as_nobody(script: str, folder: Path) -> str:
     """What a script printed that ran without the rights of root, which no permission holds back."""
     drop = "import os\nif os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
     # Imported while Python's own files may be read.
-    prelude = "from foldlog.eventstore import *\nimport foldlog.eventstore.recorders.sqlite\n"
+    prelude = f"from foldlog.eventstore import *\nimport foldlog.eventstore.recorders.sqlite\n{NAME_OF}"
     attempt = (
         "def attempt(work):\n    try: print('done', work())\n"
-        "    except EventStoreError as error: print(type(error).__name__, error)\n"
+        "    except EventStoreError as error: print(name_of(error), error)\n"
         f"url = 'sqlite:///{folder}/store.db'\nmessage = Message(source='user', content='hi')\n"
     )
     done = subprocess.run(

@@ -27,7 +27,7 @@ def written(*events):
 
 
 def test_each_item_is_one_event_of_its_kind():
-    events = read(*ITEMS)
+    events = read(*ITEMS[:10])
     kinds = [
         Message,
         Annotation,
