@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.log.keys import DataKey
-from foldlog.eventstore.log.row import NotAsWritten, border, not_erased, seed
+from foldlog.eventstore.log.row import NotAsWritten, border, link_of, not_erased, seed
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.recorders.types import Conversation, Row
 
 if TYPE_CHECKING:
     from foldlog.eventstore.log.database import Database
@@ -65,16 +65,16 @@ def decode_past(stored: bytes | None, key: DataKey | None) -> tuple[Link, ...]:
         raise NotAsWritten("what is known of copied events was changed") from error
 
 
-def follows(
-    conversation: str, salt: bytes, links: Sequence[Link], event_id: int, head: bytes | None
-) -> tuple[bytes, bytes]:
-    """Return what an event's head is computed from: a head, and a salt. ``head`` is that of the event before it."""
-    place = bisect_right([link.stop for link in links], event_id)
+def head_after(conversation: str, salt: bytes, links: Sequence[Link], head: bytes | None, row: Row) -> bytes:
+    """Return the head of a plain row of a conversation; ``head`` is that of the row before it."""
+    place = bisect_right([link.stop for link in links], row.id) if links else 0
     name, its_salt = (links[place].id, links[place].salt) if place < len(links) else (conversation, salt)
     start = links[place - 1].stop if place else 0
-    if event_id == 0 or head is None:
-        return seed(name, its_salt), its_salt
-    return border(name, its_salt, start, head) if event_id == start else head, its_salt
+    if row.id == 0 or head is None:
+        head = seed(name, its_salt)
+    elif row.id == start:
+        head = border(name, its_salt, start, head)
+    return link_of(head, its_salt, row)
 
 
 def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Segment, ...]:

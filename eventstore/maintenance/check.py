@@ -14,9 +14,9 @@ from foldlog.eventstore import codec
 from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.database import Database, paged, start_after
-from foldlog.eventstore.log.past import Link, decode_past, follows, past_of
+from foldlog.eventstore.log.past import Link, decode_past, head_after, past_of
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
-from foldlog.eventstore.log.row import NotAsWritten, border, is_redacted, link_of
+from foldlog.eventstore.log.row import NotAsWritten, border, is_redacted
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.errors import RecorderError
@@ -163,10 +163,7 @@ class Check:
 
     def _follows(self, row: Row, head: bytes) -> bool:
         """Return whether a row follows this head before it."""
-        if self._links or row.id == 0:
-            before, salt = follows(self._found.id, self.salt, self._links, row.id, head)
-            return link_of(before, salt, row) == row.head
-        return link_of(head, self.salt, row) == row.head
+        return head_after(self._found.id, self.salt, self._links, head, row) == row.head
 
     def _take(self, stored: Row, row: Row) -> bool:
         """Check the next row, as it is stored and plain. Return whether it is sound."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import islice
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import NamedTuple
 
 from foldlog.eventstore.arguments import whole
@@ -32,7 +32,7 @@ from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.finding import find_again, tombstones_before
 from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, stored_rows
 from foldlog.eventstore.log.ledger import enter, enter_erasure
-from foldlog.eventstore.log.past import Link, follows, links_of
+from foldlog.eventstore.log.past import Link, head_after, links_of
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import (
     PLAIN,
@@ -40,7 +40,6 @@ from foldlog.eventstore.log.row import (
     commitment_of,
     from_microseconds,
     is_redacted,
-    link_of,
     not_erased,
     stored_event_of,
     with_checksums,
@@ -48,6 +47,7 @@ from foldlog.eventstore.log.row import (
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.redact import forks_that_share, redact_rows
+from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, Erasure, RecalledKey, Row
@@ -87,17 +87,13 @@ def copy_store(source: Store, target: Store, *conversations: str, jobs: int = 4)
     the target does not have.
     """
     whole("jobs", jobs, 1, _JOBS_MAX)
-    yield from _copied(source.database, target.database, conversations, jobs)
-
-
-def _copied(source: Database, target: Database, names: Sequence[str], jobs: int) -> Iterator[Moved]:
-    conversations = _conversations(source, names)
+    wanted = _conversations(source.database, conversations)
+    move = partial(_move, source.database, target.database)
     with ThreadPoolExecutor(jobs) as pool:
         running: set[Future[Moved]] = set()
         try:
             while True:
-                room = 2 * jobs - len(running)
-                running |= {pool.submit(_move, source, target, found) for found in islice(conversations, room)}
+                running |= {pool.submit(move, found) for found in islice(wanted, 2 * jobs - len(running))}
                 if not running:
                     return
                 done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -141,18 +137,8 @@ def _move(source: Database, target: Database, found: Conversation) -> Moved:
 
 
 def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation]:
-    """Yield these conversations, or all that have events or a tombstone. Cost: a page at a time."""
-    for name in names:
-        found = _find(database, name)
-        if found is None:
-            raise ConversationNotFound(name)
-        yield found
-
-    def page(after: str | None) -> Sequence[Conversation]:
-        return database.recorder.query(lambda reader: database.listed(reader, after, CHUNK))
-
-    if not names:
-        yield from (found for found in paged(page, attrgetter("id"), CHUNK) if found.version or found.erasure)
+    """Yield these conversations, or all that have events or a tombstone."""
+    return (found for found in named_or_all(database, names) if names or found.version or found.erasure)
 
 
 def _find(database: Database, conversation: str) -> Conversation | None:
@@ -269,8 +255,7 @@ class CopyWriter(StagedWriter):
                 raise CorruptEvent(end.id, row.id, row.body.decode(errors="replace"))
             if row.id != end.version:
                 raise CorruptEvent(end.id, end.version, "it is missing")
-            before, salt = follows(end.id, end.salt, self._past, row.id, end.head)
-            if link_of(before, salt, row) != row.head:
+            if head_after(end.id, end.salt, self._past, end.head, row) != row.head:
                 raise CorruptEvent(end.id, row.id, "its head is not that of the event in the source: one was changed")
             sound.append(row._replace(shown_before=end.shown, structural_before=end.structural))
             end = end.grown(sound[-1])

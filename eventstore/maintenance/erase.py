@@ -29,10 +29,10 @@ from foldlog.eventstore.log.past import links_of
 from foldlog.eventstore.log.results import ConversationRow, listed
 from foldlog.eventstore.log.row import checksum_seed, sound, with_checksums
 from foldlog.eventstore.log.writing import WriteTransaction, forget_records
-from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished
-from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder, Transaction
+from foldlog.eventstore.maintenance.rekey import Met, finish, on_finished, purge, unfinished
+from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.changes import Finished, Left
-from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError
+from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from foldlog.eventstore.store import Store
 
@@ -201,27 +201,3 @@ def _copy_on(transaction: Transaction, database: Database, fork: str) -> bool:
     enter(transaction, found, Detached(parent=found.parent_id or "", version=begins), database.now())
     writing.end()
     return False
-
-
-# -- the bytes --------------------------------------------------------------------------------------------------------
-
-
-def purge(recorder: Recorder, what_is_done: str) -> bool:
-    """Remove the bytes of deleted and replaced rows, on PostgreSQL. Return whether none is pending; in a SQLite file,
-    ``vacuum`` removes them.
-
-    The call waits for open transactions for a minute, then raises ``StoreUnavailable``, as it does where the disk
-    refuses. The error is ``unfinished``.
-    """
-    try:
-        return recorder.compact(PATIENCE_S) if recorder.on_server else recorder.value("bytes_pending") == ""
-    except RecorderError as error:
-        raise unfinished(f"{what_is_done}, but the deleted bytes are still in the files", error) from error
-
-
-def unfinished(done: str, error: RecorderError) -> RecorderError:
-    """Return the error for work that the disk or the server ended after a part of it was done."""
-    cause = str(error).removesuffix(NOTHING_WRITTEN)
-    error.args = (f"{done} ({cause}); run the same command again to finish it",)
-    error.unfinished = True
-    return error

@@ -42,8 +42,8 @@ from foldlog.eventstore.log.row import (
     with_checksums,
 )
 from foldlog.eventstore.log.writing import WriteTransaction, forget_records
-from foldlog.eventstore.maintenance.erase import living_forks, purge
-from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
+from foldlog.eventstore.maintenance.erase import living_forks
+from foldlog.eventstore.maintenance.rekey import check_finished, on_finished, purge
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Row
 from foldlog.eventstore.store import Store

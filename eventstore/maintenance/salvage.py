@@ -21,8 +21,8 @@ from foldlog.eventstore.events import LOST, Annotation, Event, Message, UnknownE
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import chunked
-from foldlog.eventstore.log.past import Link, follows, links_of
-from foldlog.eventstore.log.row import PLAIN, link_of, new_salt
+from foldlog.eventstore.log.past import Link, head_after, links_of
+from foldlog.eventstore.log.row import PLAIN, new_salt
 from foldlog.eventstore.log.writing import check_plain
 from foldlog.eventstore.maintenance.check import (
     Check,
@@ -183,6 +183,5 @@ def _linked(new: Conversation, links: Sequence[Link], rows: Iterable[Row]) -> It
     """Yield the rows with heads that form a chain. Up to the first changed head they are the original rows."""
     head: bytes | None = None
     for row in rows:
-        before, salt = follows(new.id, new.salt, links, row.id, head)
-        head = link_of(before, salt, row)
+        head = head_after(new.id, new.salt, links, head, row)
         yield row._replace(proof=head + row.proof[HEAD_BYTES:])

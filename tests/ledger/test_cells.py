@@ -38,7 +38,7 @@ from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import erase as detachment
-from foldlog.eventstore.maintenance import reform
+from foldlog.eventstore.maintenance import rekey as rekeying
 from foldlog.eventstore.maintenance.erase import detach, erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -213,8 +213,8 @@ class Killing:
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detachment, "_CHUNK", 3)
     monkeypatch.setattr(importing, "CHUNK", 3)
-    monkeypatch.setattr(reform, "_ROWS_MAX", 4)
-    monkeypatch.setattr(reform, "_ROWS_FIRST", 4)
+    monkeypatch.setattr(rekeying, "_ROWS_MAX", 4)
+    monkeypatch.setattr(rekeying, "_ROWS_FIRST", 4)
 
 
 def fill(store: Store) -> None:

@@ -20,7 +20,7 @@ from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog.eventstore import KeyRing, Store
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance import copy, erase, reform
+from foldlog.eventstore.maintenance import copy, erase, rekey
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Recorder
 from tests.simulation import model
@@ -94,10 +94,10 @@ def sped_up() -> Iterator[None]:
     settings: Sequence[tuple[Any, str, object]] = (
         (foldlog.eventstore.log.importing, "CHUNK", 5),
         (erase, "_CHUNK", 4),
-        (reform, "_ROWS_MAX", 5),
+        (rekey, "_ROWS_MAX", 5),
         (foldlog.eventstore.log.importing, "REST_S", 0),
         (erase, "REST_S", 0),
-        (reform, "REST_S", 0),
+        (rekey, "REST_S", 0),
         (copy, "ThreadPoolExecutor", _InThisThread),
         (foldlog._web.conversations, "threading", _InNoThread),
     )
