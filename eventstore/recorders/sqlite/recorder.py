@@ -52,9 +52,11 @@ class ReaderPool:
             self._uses.discard(use)
             time.sleep(_POLL_S)
             self._uses.add(use)
-        try:
+        try:  # noqa: SIM105 - suppress() is two calls in every read
             use.connection = self._idle.pop()
         except IndexError:
+            pass
+        if use.connection is None:
             use.connection = self.file.connect()
         return use.connection
 
