@@ -110,6 +110,8 @@ class StagedWriter:
         self._is_published = not self._is_staged
         self.key = None if there is None else there.key
         """The key of the conversation in this store, once it has begun."""
+        self._tried: int | None = None
+        """The same, also where an exception from outside came right after its first commit."""
         self._next = 0.0
         """When the next transaction may begin."""
         self.added = 0
@@ -119,9 +121,11 @@ class StagedWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.key is not None and not self._is_published:
+        recorder, tried = self.database.recorder, self._tried
+        if tried is not None and not self._is_published:
             with contextlib.suppress(RecorderError):
-                delete_rows(self.database.recorder, self.key)
+                if tried in recorder.query(lambda reader: staged_keys(reader, self._new.id)):
+                    delete_rows(recorder, tried)
 
     def add(self, rows: Sequence[Row], beside: Beside) -> None:
         """Add the next rows, plain, at most some thousand, in one transaction with what ``beside`` writes.
@@ -156,6 +160,7 @@ class StagedWriter:
 
         def in_transaction(transaction: Transaction) -> int:
             writing = self._opened(transaction, version)
+            self._tried = writing.key
             work(writing)
             writing.end()
             return writing.key

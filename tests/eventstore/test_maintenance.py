@@ -196,6 +196,23 @@ def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(sto
     recorder.close()
 
 
+def test_an_import_that_is_interrupted_right_after_a_commit_leaves_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    transact, left = store._recorder.transact, itertools.count()
+
+    def interrupted(work):  # type: ignore[no-untyped-def]
+        result = transact(work)
+        if next(left) == 0:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(store._recorder, "transact", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.ingest("interrupted", [HI] * 35)
+    assert store._recorder.query(lambda reader: staged_keys(reader, "interrupted")) == []
+
+
 def test_an_import_that_was_taken_for_dead_is_told_and_can_be_run_again(tmp_path: Path):
     path = tmp_path / "store.db"
     hours = itertools.count()
