@@ -16,6 +16,7 @@ from benchmarks.frame import Question, Round, Scale, in_new_process
 from benchmarks.prepared import prepared
 from foldlog.condensers.strategies.digest import Digest
 from foldlog.eventstore import Action, CondensationAction, Event, Message, codec
+from foldlog.eventstore.codec_json import Undecodable
 
 _TEXT = "a sentence of the kind that people say to agents when they ask them for something " * 8
 
@@ -126,7 +127,7 @@ def decoding(scale: Scale, folder: Path) -> Iterator[Round]:
     def took_ms(body: bytes, times: int) -> float:
         begun = time.process_time()
         for _ in range(times):
-            with contextlib.suppress(codec.Undecodable):
+            with contextlib.suppress(Undecodable):
                 codec.decode("message", 1, body, 0)
         return 1_000 * (time.process_time() - begun)
 

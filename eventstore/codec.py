@@ -24,7 +24,7 @@ from foldlog.eventstore.codec_json import (
     BEGINS_EXACT,
     BEGINS_WITH_LIST,
     EXACT,
-    NotListed,
+    Undecodable,
     exact_of,
     is_json,
     is_written_otherwise,
@@ -52,30 +52,16 @@ _SOURCES = ", ".join(map(repr, get_args(Source)))
 
 _Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
+KINDS: Mapping[str, type[KnownEvent]] = {str(type_.__struct_config__.tag): type_ for type_ in get_args(KnownEvent)}
+"""The registry: every stored kind and its type."""
+UPCASTS: Mapping[str, tuple[_Upcast, ...]] = {}
+"""The functions that upgrade bodies of older schema versions, by kind, oldest first. Every kind has schema version 1 so
+far.
+"""
 
-_UPCASTS: Mapping[type[KnownEvent], tuple[_Upcast, ...]] = {}
-"""The functions that upgrade bodies of older schema versions, oldest first. Every kind has schema version 1 so far."""
-
-
-class _Kind(NamedTuple):
-    type: type[KnownEvent]
-    upcasts: tuple[_Upcast, ...] = ()
-    """``upcasts[n]`` upgrades a body from schema version n+1 to n+2."""
-
-    @property
-    def schema(self) -> int:
-        return len(self.upcasts) + 1
-
-
-KINDS: Mapping[str, _Kind] = {
-    str(type_.__struct_config__.tag): _Kind(type_, _UPCASTS.get(type_, ())) for type_ in get_args(KnownEvent)
+_STORED_AS: Mapping[type, tuple[str, int]] = {
+    type_: (kind, len(UPCASTS.get(kind, ())) + 1) for kind, type_ in KINDS.items()
 }
-"""The registry: every stored kind, its type, and the upgrades of older schema versions."""
-
-_NAME_OF: Mapping[type, str] = {kind.type: name for name, kind in KINDS.items()}
-_TYPE_OF: Mapping[str, type] = {name: kind.type for name, kind in KINDS.items()}
-_SCHEMA_OF: Mapping[str, int] = {name: kind.schema for name, kind in KINDS.items()}
-_TYPE_AT: Mapping[tuple[str, int], type] = {(name, kind.schema): kind.type for name, kind in KINDS.items()}
 _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 
 
@@ -91,10 +77,6 @@ class Encoded(NamedTuple):
     structural: bool
     body: bytes
     event: Event
-
-
-class Undecodable(ValueError):
-    """These bytes are not an event. The store adds their place and raises ``CorruptEvent``."""
 
 
 _new = tuple.__new__  # what Encoded(...) calls, without the call around it
@@ -124,9 +106,10 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     ``UnknownEventType`` for an object that is not a registered event. Cost: one encoding, and a check that the stored
     form can be read and has the same meaning, which takes about as long.
     """
-    kind = _NAME_OF.get(type(event))
-    if kind is None or isinstance(event, UnknownEvent):
+    stored = _STORED_AS.get(type(event))
+    if stored is None or isinstance(event, UnknownEvent):
         return _encoded_unknown(event)
+    kind, schema = stored
     if not ours:
         if isinstance(event, Entry):
             raise InvalidEvent(f"an event of kind {kind!r} is an entry of the ledger, which only the store makes")
@@ -137,11 +120,11 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
             )
     try:
         given = event if event.id == NOT_RECORDED else replace(event, id=NOT_RECORDED)
-        body, read_back, nested = _round_trip(kind, given)
+        body, read_back = _round_trip(kind, schema, given)
     except RecursionError:
         raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
     except (TypeError, ValueError) as error:  # Undecodable is a ValueError
-        if _has_wrong_source(event):
+        if event.source not in get_args(Source):
             problem = f"its source is {short(event.source)}; use {_SOURCES}"
         else:
             problem = _not_storable(event) or str(error)
@@ -149,23 +132,20 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.utcoffset() is None:
         raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware time")
-    if nested:
-        _check_depth(kind, nested, body)
     if finite and event.origin is None and body.startswith(_BEGINS_OTHERWISE):
         infinite = not_json(_values(event), or_bytes=True, finite=True)
         if infinite is not None:
             raise InvalidEvent(f"this {kind} cannot be stored: {infinite}")
     force_setattr(read_back, "id", event.id)
-    return _new(Encoded, (kind, _SCHEMA_OF[kind], read_back.shown, event.structural, body, read_back))
+    return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back))
 
 
-def _round_trip(kind: str, event: KnownEvent) -> tuple[bytes, Event, Sequence[Any]]:
-    """Return the body of an event, the event as a reader will see it, and those of its values that may be nested deep.
+def _round_trip(kind: str, schema: int, event: KnownEvent) -> tuple[bytes, Event]:
+    """Return the body of an event, and the event as a reader will see it.
 
     A long event of nothing but texts, whole numbers and flags is not decoded: its text was encoded, so it is text, and
     the types of its fields are checked without it.
     """
-    nested: Sequence[Any] = ()
     try:
         body = b"" if event.extra else _to_json(event)
     except UnicodeEncodeError:
@@ -173,19 +153,21 @@ def _round_trip(kind: str, event: KnownEvent) -> tuple[bytes, Event, Sequence[An
     if len(body) > _LONG:
         nested = _nested(event)
         if not nested:
-            return body, msgspec.convert(asdict(event), type(event)), nested
+            return body, msgspec.convert(asdict(event), type(event))
+        _check_depth(nested, body)
     if body:
         read_back: KnownEvent = _strict.decode(body)
         if read_back == event or not _differs(event, read_back):
-            return body, read_back, nested
-        # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it wrote another
-        # value, such as base64 for bytes.
-        _refuse_not_json(event)
-        if not is_written_otherwise(_builtins(event)):
-            return body, read_back, nested
-    _refuse_not_json(event)
-    body = _slow_body(event)
-    return body, decode(kind, _SCHEMA_OF[kind], body, NOT_RECORDED), _nested(event)
+            return body, read_back
+    # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it wrote another
+    # value, such as base64 for bytes.
+    problem = _not_storable(event)
+    if problem is not None:
+        raise ValueError(problem)
+    if not body or is_written_otherwise(_values(event)):
+        body = _slow_body(event)
+        _check_depth(_nested(event), body)
+    return body, decode(kind, schema, body, NOT_RECORDED)
 
 
 def _nested(event: KnownEvent) -> list[Any]:
@@ -194,24 +176,12 @@ def _nested(event: KnownEvent) -> list[Any]:
     return values if event.origin is None else [*values, event.origin.id, event.origin.rest]
 
 
-def _builtins(event: KnownEvent) -> dict[str, Any]:
-    """Return the fields as JSON has them. Values that are bytes stay bytes."""
-    fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=plain)
-    return fields
-
-
 def _differs(event: KnownEvent, read_back: Event) -> bool:
     """Return whether a field was read back as another value. A list counts as equal in a field that holds a tuple."""
     for given, read in zip(astuple(event), astuple(read_back), strict=True):
         if given != read and not (type(given) is list and tuple(given) == read):
             return True
     return False
-
-
-def _refuse_not_json(event: KnownEvent) -> None:
-    problem = _not_storable(event)
-    if problem is not None:
-        raise ValueError(problem)
 
 
 def _not_storable(event: KnownEvent) -> str | None:
@@ -236,14 +206,12 @@ def decode(kind: str, schema: int, body: bytes, event_id: int, shown: bool = Fal
     ``Undecodable`` where the bytes are not an event. Cost: one pass over the bytes; older schema versions, unknown
     fields and values that JSON cannot hold take a slower path.
     """
-    if _SCHEMA_OF.get(kind) != schema:
-        return _decode_other_schema(kind, schema, body, event_id, shown, structural)
     try:
         event: KnownEvent = _strict.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        event = _convert(kind, _parsed(body))
-    if type(event) is not _TYPE_OF[kind]:
-        raise Undecodable(f"its column says {kind}, its body {_NAME_OF[type(event)]}")
+        return _decoded_slowly(kind, schema, body, event_id, shown, structural)
+    if _STORED_AS[type(event)] != (kind, schema):
+        return _decoded_slowly(kind, schema, body, event_id, shown, structural)
     force_setattr(event, "id", event_id)  # no other code has it before it is returned
     return event
 
@@ -255,11 +223,10 @@ def decode_all(
     a strict decoding. No bytecode is executed for a row.
     """
     try:
-        types = list(map(_TYPE_AT.__getitem__, zip(kinds, schemas, strict=True)))
         events: list[Event] = list(map(_strict.decode, bodies))
-    except (KeyError, TypeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (TypeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if list(map(type, events)) != types:
+    if list(map(_STORED_AS.__getitem__, map(type, events))) != list(zip(kinds, schemas, strict=True)):
         return None
     deque(map(force_setattr, events, repeat("id"), ids), maxlen=0)  # no other code has them before they are returned
     return events
@@ -271,7 +238,7 @@ def _slow_body(event: KnownEvent) -> bytes:
 
     Raises ``ValueError`` where an extra field has the name of one of the event's own.
     """
-    fields = _builtins(event)
+    fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=plain)
     extra = fields.pop("extra", {})
     for name in extra:
         if name in event.__struct_encode_fields__ or name == "kind":
@@ -280,10 +247,6 @@ def _slow_body(event: KnownEvent) -> bytes:
     found = taken_out(fields)
     text = with_exact(fields) if EXACT in fields or not is_json(fields) else _encoder.encode(fields)
     return with_list(text, found) if found else text
-
-
-def _has_wrong_source(event: Event) -> bool:
-    return event.source not in get_args(Source)
 
 
 def _encoded_unknown(event: object) -> Encoded:
@@ -300,9 +263,9 @@ def _encoded_unknown(event: object) -> Encoded:
         )
     kind, schema = event.stored_kind, event.stored_schema
     known = KINDS.get(kind)
-    if known is not None and schema <= known.schema:
+    if known is not None and schema <= _STORED_AS[known][1]:
         raise InvalidEvent(
-            f"an UnknownEvent has the kind {kind!r}, which this version of foldlog knows; build a {known.type.__name__}"
+            f"an UnknownEvent has the kind {kind!r}, which this version of foldlog knows; build a {known.__name__}"
         )
     if not 0 <= schema < 2**31:
         raise InvalidEvent(f"schema version {schema} is out of range; use 0 to 2³¹ - 1")
@@ -313,9 +276,9 @@ def _encoded_unknown(event: object) -> Encoded:
     return Encoded(kind, schema, event.shown, event.is_structural, event.body, event)
 
 
-def _check_depth(kind: str, values: Sequence[Any], body: bytes) -> None:
-    """Raise ``InvalidEvent`` for an event with values that are nested too deep. Count brackets first, also those in
-    texts: most events have few.
+def _check_depth(values: Sequence[Any], body: bytes) -> None:
+    """Raise ``RecursionError``, as encoding does, for values that are nested too deep. Count brackets first, also those
+    in texts: most events have few.
     """
     if body.count(b"[") + body.count(b"{") <= _DEPTH_MAX:
         return
@@ -325,53 +288,36 @@ def _check_depth(kind: str, values: Sequence[Any], body: bytes) -> None:
         items = chain.from_iterable(value.values() if isinstance(value, dict) else value for value in level)
         level = [item for item in items if isinstance(item, _CONTAINERS)]
     if depth > _DEPTH_MAX:
-        raise InvalidEvent(f"this {kind} is nested {depth} levels deep; {_DEPTH_MAX} is the most that can be stored")
+        raise RecursionError
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
+    listed, text = without_list(body)
     try:
-        listed, text = without_list(body)
-        fields = _parsed_text(text)
-        put_back(fields, listed, body)
-    except NotListed as error:
-        raise Undecodable(str(error)) from error
-    return fields
-
-
-def _parsed_text(body: bytes) -> dict[str, Any]:
-    try:
-        value = _any.decode(body)
+        value = _any.decode(text)
     except (ValueError, RecursionError) as error:
         raise Undecodable(f"its body is not JSON that can be read ({error})") from error
     if not isinstance(value, dict):
         raise Undecodable(f"its body is a JSON {type(value).__name__}, not an object")
-    if body.startswith(BEGINS_EXACT):
-        exact = exact_of(value)
-        if exact is None or with_exact(exact) != body:
-            raise Undecodable("its exact form and the fields beside it differ")
-        return exact
-    return value
+    fields: dict[str, Any] = exact_of(value, text) if text.startswith(BEGINS_EXACT) else value
+    put_back(fields, listed, body)
+    return fields
 
 
-def _decode_other_schema(kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool) -> Event:
-    known = KINDS.get(kind)
-    if known is None or schema > known.schema:
+def _decoded_slowly(kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool) -> Event:
+    """Decode what the strict decoder does not: other kinds and schema versions, fields that this version does not know,
+    which are kept, and values that JSON cannot hold.
+    """
+    type_, upcasts = KINDS.get(kind), UPCASTS.get(kind, ())
+    if type_ is None or schema > len(upcasts) + 1:
         return UnknownEvent(
             id=event_id, stored_kind=kind, stored_schema=schema, body=body, shown=shown, is_structural=structural
         )
     if schema < 1:
         raise Undecodable(f"it has schema version {schema}; schema versions begin at 1")
     fields = _parsed(body)
-    for upcast in known.upcasts[schema - 1 :]:
+    for upcast in upcasts[schema - 1 :]:
         fields = upcast(fields)
-    event = _convert(kind, fields)
-    force_setattr(event, "id", event_id)
-    return event
-
-
-def _convert(kind: str, fields: dict[str, Any]) -> KnownEvent:
-    """Convert on the slow path: keep the fields that this version does not know."""
-    type_ = KINDS[kind].type
     if fields.get("kind") != kind:
         raise Undecodable(f"its column says {kind}, its body {short(fields.get('kind'))}")
     known = {name: value for name, value in fields.items() if name in type_.__struct_encode_fields__}
@@ -382,4 +328,5 @@ def _convert(kind: str, fields: dict[str, Any]) -> KnownEvent:
         raise Undecodable(str(error)) from error
     if extra:
         force_setattr(event, "extra", extra)
+    force_setattr(event, "id", event_id)
     return event

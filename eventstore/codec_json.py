@@ -12,7 +12,6 @@ so a value of a user is never mistaken for one of these.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
 from collections import deque
@@ -30,6 +29,10 @@ BEGINS_EXACT = b'{"$exact":'
 _encode = msgspec.json.encode
 BEGINS_WITH_LIST: Final = b'{"$bytes":'
 _decoder = json.JSONDecoder()
+
+
+class Undecodable(ValueError):
+    """These bytes are not an event. The store adds their place and raises ``CorruptEvent``."""
 
 
 # -- the exact form ---------------------------------------------------------------------------------------------------
@@ -67,13 +70,16 @@ def is_written_otherwise(value: Any) -> bool:
     return isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value))
 
 
-def exact_of(value: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the object that ``$exact`` holds, or None."""
+def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
+    """Return the fields that ``$exact`` holds. Raises ``Undecodable`` where ``text`` is not their form."""
     try:
-        exact = json.loads(base64.b64decode(value[EXACT], validate=True))
-    except (ValueError, TypeError, binascii.Error, RecursionError):
-        return None
-    return exact if isinstance(exact, dict) else None
+        exact: dict[str, Any] = json.loads(base64.b64decode(fields[EXACT], validate=True))
+        written = with_exact(exact)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise Undecodable(f"its exact form cannot be read ({error})") from error
+    if written != text:
+        raise Undecodable("its exact form and the fields beside it differ")
+    return exact
 
 
 # -- bytes beside a body ----------------------------------------------------------------------------------------------
@@ -100,10 +106,6 @@ class Body(bytes):
         body = cls(text)
         body.attachments = tuple(attachments)
         return body
-
-
-class NotListed(ValueError):
-    """The body does not begin with a readable list of bytes."""
 
 
 def attachment_of(plain: bytes) -> Attachment:
@@ -157,7 +159,7 @@ def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
     """Return the list with which a body begins, and the JSON object after it; a body without a list is returned
     unchanged.
 
-    Raises ``NotListed``.
+    Raises ``Undecodable``.
     """
     if not body.startswith(BEGINS_WITH_LIST):
         return [], body
@@ -166,26 +168,28 @@ def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
         listed, end = _decoder.raw_decode(text, len(BEGINS_WITH_LIST))
         for each in listed:
             if len(bytes.fromhex(each["sha256"])) != 32 or type(each["size"]) is not int or not each["at"]:
-                raise NotListed("its list of bytes holds something else")
+                raise Undecodable("its list of bytes holds something else")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise NotListed(f"its list of bytes cannot be read ({error})") from error
+        raise Undecodable(f"its list of bytes cannot be read ({error})") from error
     if not listed or text[end : end + 1] != ",":
-        raise NotListed("its list of bytes is not followed by its fields")
+        raise Undecodable("its list of bytes is not followed by its fields")
     return listed, b"{" + text[end + 1 :].encode()
 
 
 def listed_in(body: bytes) -> set[bytes]:
-    """Return the names of the attachments that a plain body needs. Raises ``NotListed``."""
+    """Return the names of the attachments that a plain body needs. Raises ``Undecodable``."""
     return {bytes.fromhex(each["sha256"]) for each in without_list(body)[0]}
 
 
 def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: bytes) -> None:
-    """Put the attachments of ``body`` back in their places. Raises ``NotListed`` where one or its place is missing."""
+    """Put the attachments of ``body`` back in their places. Raises ``Undecodable`` where one, or its place, is
+    missing.
+    """
     plain = {each.name: each.body for each in attachments_of(body)}
     for each in listed:
         value = plain.get(bytes.fromhex(each["sha256"]))
         if value is None:
-            raise NotListed(
+            raise Undecodable(
                 f"its bytes with SHA-256 {each['sha256'][:12]}… are missing, or not those that were written"
             )
         try:
@@ -193,10 +197,10 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
             for step in each["at"][:-1]:
                 container = container[step]
             if container[each["at"][-1]] is not None:
-                raise NotListed("its list of bytes names a place that holds something else")
+                raise Undecodable("its list of bytes names a place that holds something else")
             container[each["at"][-1]] = value
         except (LookupError, TypeError) as error:
-            raise NotListed("its list of bytes names a place that does not exist") from error
+            raise Undecodable("its list of bytes names a place that does not exist") from error
 
 
 # -- values that JSON would give back as others -----------------------------------------------------------------------

@@ -43,6 +43,7 @@ from eventsourcing.persistence import (
 from eventsourcing.utils import Environment, EnvType, resolve_topic
 
 from foldlog.eventstore import codec
+from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database
@@ -125,7 +126,7 @@ class ConversationMapper(Mapper[str]):
         kind, schema = kind_and_schema(stored_event.topic)
         try:
             event = codec.decode(kind, schema, stored_event.state, stored_event.originator_version)
-        except codec.Undecodable as error:
+        except Undecodable as error:
             raise MapperDeserialisationError(
                 f"event {stored_event.originator_version} of {stored_event.originator_id!r} cannot be read: {error}"
             ) from error

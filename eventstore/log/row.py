@@ -39,6 +39,7 @@ from msgspec.structs import force_setattr
 from foldlog.eventstore import codec
 from foldlog.eventstore.arguments import EPOCH, YEAR_10000, moment
 from foldlog.eventstore.codec import Encoded
+from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.errors import ConversationErased, CorruptEvent
 from foldlog.eventstore.events import Event, UnknownEvent
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row, utf8
@@ -260,7 +261,7 @@ def stored_event_of(conversation: str, row: Row, position: int | None = None) ->
         sound(conversation, row, position)
     try:
         return codec.decode(kind, schema, body, event_id, shown, structural)
-    except codec.Undecodable as error:
+    except Undecodable as error:
         raise CorruptEvent(conversation, event_id, str(error), position) from error
 
 

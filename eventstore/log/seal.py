@@ -20,7 +20,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast, get_args
 
-from foldlog.eventstore.codec_json import Attachment, Body, NotListed, attachment_of, attachments_of, listed_in
+from foldlog.eventstore.codec_json import Attachment, Body, Undecodable, attachment_of, attachments_of, listed_in
 from foldlog.eventstore.errors import InvalidOption, install_command
 from foldlog.eventstore.log.keys import DataKey, KeyRing
 from foldlog.eventstore.log.row import (
@@ -276,7 +276,7 @@ class RowCodec(NamedTuple):
             beside.append(opened[each[:2]])
         try:
             listed = listed_in(body)
-        except NotListed as error:
+        except Undecodable as error:
             raise NotAsWritten(str(error)) from error
         missing = listed - {each.name for each in beside}
         if missing:

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from foldlog.eventstore import codec
+from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.database import Database, paged, start_after
@@ -224,7 +225,7 @@ class Check:
         """
         try:
             event = codec.decode(row.kind, row.schema, row.body, row.id, row.shown, row.structural)
-        except codec.Undecodable as error:
+        except Undecodable as error:
             return f"its content was changed: {error}"
         if isinstance(event, Redaction):
             for event_id, its_hash in zip(event.event_ids, event.hashes, strict=False):

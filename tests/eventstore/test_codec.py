@@ -30,7 +30,8 @@ from foldlog.eventstore import (
     UnknownEventType,
     codec,
 )
-from foldlog.eventstore.codec import KINDS, Undecodable, decode, encode
+from foldlog.eventstore.codec import KINDS, UPCASTS, decode, encode
+from foldlog.eventstore.codec_json import Undecodable
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -205,8 +206,8 @@ def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch: pytest.MonkeyP
         body["content"] = body.pop("text")
         return body
 
-    monkeypatch.setitem(codec.KINDS, "message", codec.KINDS["message"]._replace(upcasts=(with_content,)))
-    monkeypatch.setitem(codec._SCHEMA_OF, "message", 2)
+    monkeypatch.setitem(codec.UPCASTS, "message", (with_content,))
+    monkeypatch.setitem(codec._STORED_AS, Message, ("message", 2))
     event = decode("message", 1, b'{"kind":"message","text":"hi","source":"user","later":1}', 3)
     assert event == Message(id=3, content="hi", source="user", extra={"later": 1})
     assert decode("message", 2, b'{"kind":"message","content":"hi","source":"user"}', 3).content == "hi"
@@ -219,7 +220,7 @@ def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch: pytest.MonkeyP
         ("message", 1, b'{"kind":"message"', "not JSON"),
         ("message", 1, b"\xff", "not JSON"),
         ("message", 1, b"[1]", "a JSON list"),
-        ("message", 1, b'{"kind":"action","tool":"ls"}', "column says message, its body action"),
+        ("message", 1, b'{"kind":"action","tool":"ls"}', "column says message, its body 'action'"),
         ("message", 1, b'{"content":"hi","source":"user"}', "its body None"),
         ("message", 1, b'{"kind":"message","content":3,"source":"user"}', "Expected `str | array`, got `int`"),
         ("message", 1, b'{"kind":"message","source":"user"}', "missing required field `content`"),
@@ -227,7 +228,7 @@ def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch: pytest.MonkeyP
             "message",
             1,
             b'{"$exact":"%%%","kind":"message","content":"x","source":"user"}',
-            "the fields beside it differ",
+            "its exact form cannot be read",
         ),
         ("message", 1, b"[" * 100_000, "not JSON"),
         ("message", 0, b'{"kind":"message","content":"hi","source":"user"}', "schema versions begin at 1"),
@@ -281,13 +282,17 @@ def test_what_is_no_event_is_not_encoded():
         encode({"kind": "message"})  # type: ignore[arg-type]
 
 
+def newest_schema(kind: str) -> int:
+    return len(UPCASTS.get(kind, ())) + 1
+
+
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("v*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_golden_bytes_are_read_for_ever(path: Path):
     """Each file holds a stored body of some released schema, and the event that it must still give."""
     golden = json.loads(path.read_text())
     event = decode(golden["kind"], golden["schema"], golden["body"].encode(), 0)
     assert json.loads(encode(event, ours=True).body) == golden["reads_as"]
-    if golden["schema"] == KINDS[golden["kind"]].schema:
+    if golden["schema"] == newest_schema(golden["kind"]):
         assert encode(event, ours=True).body == golden["body"].encode()
 
 
@@ -295,7 +300,7 @@ def test_there_are_golden_bytes_of_every_schema_of_every_kind():
     stored = {
         (golden["kind"], golden["schema"]) for golden in map(json.loads, map(Path.read_text, GOLDEN.glob("v*/*.json")))
     }
-    assert stored == {(name, schema) for name, kind in KINDS.items() for schema in range(1, kind.schema + 1)}
+    assert stored == {(kind, schema) for kind in KINDS for schema in range(1, newest_schema(kind) + 1)}
 
 
 @pytest.mark.parametrize("kind, schema", [("later \udcff", 1), ("later", -1), ("later", 2**31)])

@@ -109,8 +109,8 @@ PROTECTIONS = {
     ),
     "exact-beside": Protection(
         "an exact form counts only beside what was made of it",
-        "eventstore:_parsed_text",
-        Part("with_exact"),
+        "eventstore:exact_of",
+        Never("written text"),
         "tests/eventstore/test_codec.py -k counts_only_beside",
     ),
     "own-fields": Protection(

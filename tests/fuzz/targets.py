@@ -35,6 +35,7 @@ from foldlog.eventstore import (
     codec,
     open_store,
 )
+from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.log.row import NotAsWritten
 from foldlog.eventstore.log.seal import decompressed
 from foldlog.eventstore.recorders import urls
@@ -74,7 +75,7 @@ def stored_body(at: random.Random) -> str:
     schema = at.choice((1, 1, 2, 0, -1, 3, 2**40))
     try:
         event = codec.decode(kind, schema, body, at.choice((0, 5, 2**40)), shown=True)
-    except codec.Undecodable:
+    except Undecodable:
         return "undecodable"
     return _stored(event)
 

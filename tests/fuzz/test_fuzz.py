@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from foldlog.condensers import condenser_from_config
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.eventstore import codec
+from foldlog.eventstore.codec_json import Undecodable
 from foldlog.formats import FORMATS, decode
 from tests.fuzz.targets import TARGETS
 from tests.how_many import examples
@@ -56,7 +57,7 @@ def test_records_of_any_json_are_events_or_findings(records: list[Any], format: 
 def test_any_bytes_are_an_event_or_undecodable(kind: str, schema: int, body: bytes):
     try:
         event = codec.decode(kind, schema, body, 0)
-    except codec.Undecodable as error:
+    except Undecodable as error:
         told = str(error)
     else:
         told = type(event).__name__
