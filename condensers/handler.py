@@ -1,4 +1,4 @@
-"""The command handler: read a View, let a condenser decide, append its decision. Other writers never wait for it.
+"""The command handler: read a View, let a condenser decide, append its decision. Other writers never wait for a model.
 
 A condenser may take a minute to ask a model, and other writers may append in that time. The plan is then checked
 against the newer View without a second model call. It holds if no other condensation came, the events it forgets are
@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import count
 
 from msgspec.structs import replace
 
@@ -133,25 +132,18 @@ class CondenseHandler:
         """Append the condensation and return it as stored. Raise ``Outdated`` if other writers appended first and it no
         longer holds.
 
-        After several conflicts the plan is checked inside the transaction that appends it, provided that few events
-        came since the last check: other writers wait only for the check of those few.
+        It is checked again inside the transaction that appends it, for the few events that came since the first check.
         """
         plan = Plan(action, view)
-        for conflicts in count():
-            try:
-                if conflicts < _CONFLICTS_MAX:
-                    recorded = append(action, expected_version=plan.view.version)
-                else:
-                    guard = partial(_check, plan, news_max=_NEWS_MAX << (conflicts - _CONFLICTS_MAX))
-                    recorded = append(action, expected_version=ANY_VERSION, guard=guard)
-            except VersionConflict:
-                plan = plan.after(tuple(self._store.events(conversation, start=plan.view.version)))
-                action = replace(action, metadata={**action.metadata, "planned_at": view.version})
-            else:
-                (only,) = recorded
-                assert isinstance(only.event, CondensationAction)
-                return only.event
-        raise AssertionError("there is always a next time")
+        try:
+            recorded = append(action, expected_version=view.version)
+        except VersionConflict:
+            plan = plan.after(tuple(self._store.events(conversation, start=view.version)))
+            action = replace(action, metadata={**action.metadata, "planned_at": view.version})
+            recorded = append(action, expected_version=ANY_VERSION, guard=partial(_check, plan))
+        (only,) = recorded
+        assert isinstance(only.event, CondensationAction)
+        return only.event
 
     def _drop(self, append: Append, plan: CondensationAction, planned_at: int, problem: str) -> None:
         report = {**plan.metadata, "outcome": "dropped", "problem": problem, "planned_at": planned_at}
@@ -196,23 +188,14 @@ class CondenseHandler:
         return view if any(map(is_structural, since)) else view.then(since)
 
 
-_CONFLICTS_MAX = 5
-
-_NEWS_MAX = 100
-"""The most events that are checked within a transaction; doubled each time that there were more."""
-
 _CONVERSATIONS_REMEMBERED = 1_000
 
 _LOOKED_BACK = 100
 """A handler that is new to a conversation reads this many of its last events to find the recorded rules."""
 
 
-def _check(plan: Plan, reading: ReadTransaction, *, news_max: int) -> None:
-    """Raise ``Outdated`` if the plan does not hold, and ``VersionConflict`` if more than ``news_max`` events came
-    since.
-    """
-    if reading.version - plan.view.version > news_max:
-        raise VersionConflict(reading.conversation, plan.view.version, reading.version)
+def _check(plan: Plan, reading: ReadTransaction) -> None:
+    """Raise ``Outdated`` if the plan does not hold. Other writers wait for this check."""
     plan.after(tuple(reading.events(plan.view.version)))
 
 
