@@ -21,12 +21,12 @@ from foldlog.eventstore.log.importing import BACKUP, IMPORT, REKEY
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.new_file import held, is_abandoned, made_beside, new_beside, parts_beside, sync
 from foldlog.eventstore.maintenance.rekey import finish
-from foldlog.eventstore.maintenance.verify import Verdict, verdicts
+from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder
 from foldlog.eventstore.recorders.changes import Finished, Left
 from foldlog.eventstore.recorders.errors import OperationalError, StillRead
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
-from foldlog.eventstore.recorders.sqlite.replacing import check_replaceable, copy_of, replace
+from foldlog.eventstore.recorders.sqlite.replacing import check_replaceable, replace
 from foldlog.eventstore.recorders.types import PlacedRow
 from foldlog.eventstore.store import Store
 
@@ -95,7 +95,7 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
         part = new_beside(target)
         with held(part), _left(database, part):
             with contextlib.closing(recorder.copy_to(str(part), on_progress)) as copy:
-                made = list(verdicts(Database(copy, database.settings)))
+                made = list(verify(Store(copy, database.settings)))
             sync(part)
             part.rename(target)
             sync(target.parent)
@@ -142,6 +142,8 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
         raise InvalidOption(f"the backup {backup} does not exist; check its path")
     if os.path.isdir(backup):
         raise InvalidOption(f"the backup {backup} is a folder; name the file of the backup")
+    if os.path.getsize(backup) == 0:
+        raise InvalidOption(f"the backup {backup} is an empty file; name another one")
     if os.path.exists(path) and os.path.samefile(backup, path):
         raise InvalidOption(f"{backup} is the store itself; name a backup of it")
     kept = _name_for_the_old(path)
@@ -152,8 +154,7 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
         os.close(opened)
         try:
             with held(Path(part)):
-                copy_of(backup, part)
-                done, names, last = _verified(part, backup, settings)
+                done, names, last = _copied(backup, part, settings)
                 check_replaceable(path)
                 since = [(each.conversation, each.row.kind) for each in _entered_since(path, last)]
                 sync(part)
@@ -168,15 +169,15 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
     return Restored(path, former, *done, tuple(erased_since), tuple(redacted_since))
 
 
-def _verified(part: str, backup: str, settings: WriteSettings) -> tuple[tuple[int, int], set[str], int]:
-    """Return what a copy of a backup holds, the ids of conversations that are not erased, and the last position. Raises
-    ``KeyUnavailable``, ``StoreUnusable`` where it is not sound.
+def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int, int], set[str], int]:
+    """Copy a backup, and verify the copy. Return what it holds, the ids of conversations that are not erased, and the
+    last position. Raises ``KeyUnavailable``, ``StoreUnusable`` where it is not sound.
     """
-    SQLiteRecorder(part, create=False).close()
-    with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode = DELETE")
-    with contextlib.closing(SQLiteRecorder(part, writable=False)) as copy:
-        made = list(verdicts(Database(copy, settings)))
+    with (
+        contextlib.closing(SQLiteRecorder(backup, writable=False)) as source,
+        contextlib.closing(source.copy_to(part, lambda done, of: None)) as copy,
+    ):
+        made = list(verify(Store(copy, settings)))
         last = int(copy.value("last_position"))
     findings = [(verdict.conversation, finding) for verdict in made for finding in verdict.findings]
     damage = [(conversation, finding) for conversation, finding in findings if not finding.needs_key]

@@ -34,8 +34,7 @@ _STRAY = "it does not follow the event before it: one of the two was changed, or
 
 class VerifyFinding(NamedTuple):
     """A problem of events ``first`` to ``last``; without them, a problem of the whole conversation. ``sound``: the
-    content of the events is unchanged. ``needs_key``: nothing was checked, because a key is missing. ``of_head``: only
-    a published head shows it.
+    content of the events is unchanged. ``needs_key``: nothing was checked, because a key is missing.
     """
 
     first: int | None
@@ -43,7 +42,6 @@ class VerifyFinding(NamedTuple):
     problem: str
     sound: bool = False
     needs_key: bool = False
-    of_head: bool = False
 
     def __str__(self) -> str:
         if self.first is None:
@@ -58,9 +56,9 @@ class VerifyFinding(NamedTuple):
         return self.last - self.first + 1 if is_gap else 0  # type: ignore[operator]
 
 
-def of_all(problem: str, *, sound: bool = False, needs_key: bool = False, of_head: bool = False) -> VerifyFinding:
+def of_all(problem: str, *, sound: bool = False, needs_key: bool = False) -> VerifyFinding:
     """Return a problem of the whole conversation."""
-    return VerifyFinding(None, None, problem, sound, needs_key, of_head)
+    return VerifyFinding(None, None, problem, sound, needs_key)
 
 
 def raise_unless_damage(error: RecorderError) -> None:

@@ -7,7 +7,7 @@ events. Followers read the erasure as an entry, an ``Erased`` with a position of
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from operator import attrgetter
@@ -128,25 +128,13 @@ def _unconfirmed(reader: Reader, key: int) -> Sequence[str]:
     return () if position is None else behind(reader, position)
 
 
-def forks_of(store: Store, conversation: str) -> Iterator[str]:
-    """Yield the ids of all forks of a conversation, erased ones too; the forks of a fork come before it."""
-
-    def names(reader: Reader) -> list[str]:
-        found = store.database.find(reader, conversation)
-        return [] if found is None else [fork.id for fork in _forks_of_key(reader, found.key)]
-
-    for fork in store.database.recorder.query(names):
-        yield from forks_of(store, fork)
-        yield fork
-
-
 def living_forks(reader: Reader, key: int) -> list[Conversation]:
     """Return the forks of the conversation with this key, without erased ones."""
-    return [fork for fork in _forks_of_key(reader, key) if fork.erasure is None]
 
+    def page(after: str | None) -> Sequence[Conversation]:
+        return reader.conversations(start_after(after), _PAGE, forks_of=key)
 
-def _forks_of_key(reader: Reader, key: int) -> Iterator[Conversation]:
-    return paged(lambda after: reader.conversations(start_after(after), _PAGE, forks_of=key), attrgetter("id"), _PAGE)
+    return [fork for fork in paged(page, attrgetter("id"), _PAGE) if fork.erasure is None]
 
 
 # -- forks that go on alone -------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ from foldlog.eventstore.log.row import (
 from foldlog.eventstore.log.writing import WriteTransaction, forget_records
 from foldlog.eventstore.maintenance.erase import living_forks
 from foldlog.eventstore.maintenance.rekey import check_finished, on_finished, purge
-from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Row
 from foldlog.eventstore.store import Store
 
@@ -299,13 +299,13 @@ def _quotes(reading: ReadTransaction, events: Sequence[Event]) -> list[Condensat
     return found
 
 
-def forks_that_share(database: Database, transaction: Transaction, key: int, event_id: int) -> Iterator[Conversation]:
-    for fork in living_forks(transaction, key):
+def forks_that_share(database: Database, reader: Reader, key: int, event_id: int) -> Iterator[Conversation]:
+    for fork in living_forks(reader, key):
         if event_id < fork.begins:
-            whole_fork = database.find_key(transaction, fork.key)  # a list leaves out its ancestors
+            whole_fork = database.find_key(reader, fork.key)  # a list leaves out its ancestors
             if whole_fork is not None:
                 yield whole_fork
-                yield from forks_that_share(database, transaction, fork.key, event_id)
+                yield from forks_that_share(database, reader, fork.key, event_id)
 
 
 def _check_that_none_builds_on(reading: ReadTransaction, event: DocumentChanges) -> None:

@@ -33,7 +33,6 @@ from foldlog.eventstore.errors import (
     ConversationNotFound,
     CorruptEvent,
     KeyUnavailable,
-    StoreUnavailable,
     StoreUnusable,
 )
 from foldlog.eventstore.events import KeyChanged
@@ -61,7 +60,6 @@ from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row, U
 from foldlog.eventstore.store import Store
 
 _PAGE = 1_000
-_ATTEMPTS = 5
 _ROWS_FIRST, _ROWS_MAX = 16, 200
 _BYTES = 2 * 2**20
 """The approximate number of bytes that one transaction changes."""
@@ -142,7 +140,7 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
     try:
         if database.settings.compression is None and _has_its_key(database, found, decrypt):
             return outcome  # of a chosen compression only the rows tell
-        for _ in range(_ATTEMPTS):
+        while True:
             has_new_key = on_finished(database, partial(begin, database=database, key=found.key, decrypt=decrypt))
             done = reform(database, found.key)
             key = outcome.key or has_new_key or done.key
@@ -153,10 +151,6 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
                 return outcome
     except CorruptEvent as error:
         return outcome._replace(problem=str(error))
-    raise StoreUnavailable(
-        f"the key of conversation {found.id!r} was changed {_ATTEMPTS} times by other processes; run 'foldlog rekey' "
-        f"when they have ended"
-    )
 
 
 def _has_its_key(database: Database, found: Conversation, decrypt: bool) -> bool:

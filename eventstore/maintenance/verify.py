@@ -75,14 +75,7 @@ def verify(
     Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: one hash and one checksum of every event; memory for
     one page.
     """
-    yield from verdicts(store.database, conversation, published)
-
-
-def verdicts(
-    database: Database, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
-) -> Iterator[Verdict]:
-    """Yield the verdicts that ``verify`` yields. Raises what the recorder raises."""
-    heads = dict(published or {})
+    database, heads = store.database, dict(published or {})
     if conversation is not None:
         found = database.recorder.query(lambda reader: reader.conversation(conversation))
         if found is None and conversation not in heads:
@@ -128,7 +121,7 @@ def _absent(conversation: str, kept: Sequence[Published], *, is_list_whole: bool
     version = max(each.version for each in kept)
     problem = "it is missing" if is_list_whole else "it is missing, or cannot be read"
     problem += f", and had {version:,} events when its head was published"
-    return Verdict(conversation, 0, None, None, (of_all(problem, of_head=True),))
+    return Verdict(conversation, 0, None, None, (of_all(problem),))
 
 
 def _generations(
@@ -203,7 +196,7 @@ def _findings(
     for version, _ in kept:
         if version > found.version:
             problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
-            yield of_all(f"{problem} {found.version:,}", of_head=True)
+            yield of_all(f"{problem} {found.version:,}")
     if found.parent is not None and (past or any(version <= found.begins for version, _ in kept)):
         for part in checks_of_past(database, found, dict(kept)):
             yield from [part] if isinstance(part, VerifyFinding) else _of_rows(part)
@@ -218,4 +211,4 @@ def _of_rows(check: Check) -> Iterator[VerifyFinding]:
     yield from check.findings
     for version, head in check.published.items() if not check.findings else ():
         problem = f"at version {version} its head is not the one that was published: its history was rewritten"
-        yield of_all(f"{problem} ({head.hex()} was)", of_head=True)
+        yield of_all(f"{problem} ({head.hex()} was)")

@@ -39,7 +39,7 @@ from foldlog.eventstore import (
     confirm,
 )
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.maintenance import erase
+from foldlog.eventstore.maintenance.redact import forks_that_share
 from foldlog.projections.stored.revision_codec import PROJECTION
 
 _CHUNK = 1_000
@@ -286,11 +286,16 @@ class AuditTables:
                 self._follow(_REMAINS, 0)
         self._to_confirm = True
 
-    def _replace(self, conversation: str, event_ids: Iterable[int]) -> None:
+    def _replace(self, conversation: str, event_ids: Sequence[int]) -> None:
         """Replace redacted events, in forks too."""
         self._to_confirm = True
         known = "SELECT 1 FROM events WHERE conversation = ? AND id = ?"
-        for name in (conversation, *erase.forks_of(self._store, conversation)):
+        database, names = self._store.database, [conversation]
+        with database.recorder.read() as reader:
+            found = database.find(reader, conversation)
+            if found is not None:
+                names += [fork.id for fork in forks_that_share(database, reader, found.key, min(event_ids, default=0))]
+        for name in names:
             for event_id in event_ids:
                 if self._database.execute(known, [storable(name), event_id]).fetchone():
                     with suppress(ConversationErased):  # that entry comes later

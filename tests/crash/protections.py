@@ -363,7 +363,7 @@ if self._is_staged:
     "verified": Protection(
         "a backup is verified",
         "eventstore:back_up",
-        Instead("verdicts", "made = list(verdicts(Database(copy, database.settings)))[:0]"),
+        Instead("verify Store", "made = list(verify(Store(copy, database.settings)))[:0]"),
         "tests/eventstore/test_maintenance.py -k tells_what_is_damaged",
     ),
     "stale": Protection(

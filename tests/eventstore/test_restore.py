@@ -347,5 +347,7 @@ def test_a_full_disk_of_the_store_is_not_a_backup_that_cannot_be_read(
         return connection
 
     monkeypatch.setattr(sqlite3, "connect", small)
-    with pytest.raises(StoreUnavailable, match=rf"cannot copy {backup} to {path}\..*\.part: database or disk is full"):
+    with pytest.raises(
+        StoreUnavailable, match=rf"cannot copy to {path}\..*\.part from {backup}: database or disk is full"
+    ):
         restore_store(f"sqlite:///{path}", backup)

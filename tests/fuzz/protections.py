@@ -74,7 +74,7 @@ PROTECTIONS = {
     "cut": Protection(
         "… and their versions",
         "eventstore:_findings",
-        Gone("found of_head"),
+        Gone("of_all problem found"),
         _VERIFICATION,
     ),
     "salt": Protection(

@@ -19,25 +19,11 @@ from pathlib import Path
 from foldlog.eventstore.recorders.base import PATIENCE_S
 from foldlog.eventstore.recorders.errors import DatabaseError, RecorderError
 from foldlog.eventstore.recorders.sqlite import maintenance, schema
-from foldlog.eventstore.recorders.sqlite.errors import translated
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 
 _BESIDE = ("-wal", "-shm", "-journal")
-
-
-def copy_of(path: str, into: str) -> None:
-    """Copy the newest state of the store at ``path`` to a new file, whatever its schema, marked as a copy.
-
-    Raises ``DatabaseError`` if the file is not a store.
-    """
-    with translated(f"read {path}"), closing(StoreFile(path, writable=False).open()) as reader:
-        reader.execute("BEGIN")
-        if schema.checked_number(reader, path) == 0:
-            raise DatabaseError(f"{path} is an empty file, not a store; choose another file")
-        with translated(f"copy {path} to {into}"):
-            maintenance.copy(reader, into, lambda done, of: None)
 
 
 def check_replaceable(path: str) -> None:
