@@ -8,7 +8,7 @@
         case View() as view: ...                  # go on
 
     base.py rolling.py selection.py    what a condenser is, when it is due, what it may forget
-    handler.py plans.py                one step over a stored conversation, also under contention
+    handler.py                         one step over a stored conversation, also under contention
     unseen.py                          what no model was shown yet stays
     reports.py                         what a step reports
     replays.py                         another condenser over a recorded history

@@ -9,16 +9,15 @@ reported, and the condenser plans again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
-from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
+from foldlog.condensers.errors import CondenserError, InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.models.estimate import counting
-from foldlog.condensers.plans import Outdated, Plan
 from foldlog.condensers.reports import (
     CONDENSER_METADATA_KEY,
     annotation,
@@ -32,13 +31,14 @@ from foldlog.eventstore import (
     CondensationAction,
     Event,
     Generation,
-    ReadTransaction,
     Recorded,
+    Retraction,
     Store,
     VersionConflict,
     is_structural,
 )
 from foldlog.projections import View, Views
+from foldlog.projections.units import pending_positions, units
 
 _WAIT, _WAIT_MAX = 10, 160
 """The number of events before a failed model is asked again: after its first failure, and the maximum."""
@@ -79,7 +79,7 @@ class CondenseHandler:
             remembered = self._memory_of(conversation)
             condenser = self._condenser if remembered.may_ask(view.version) else self._sparing
             try:
-                result, reports = self._decide(view, condenser)
+                result, reports = self.preview(view, condenser)
             except NoCondensationAvailable as error:
                 if self._declined(conversation, append, view, error, remembered):
                     raise
@@ -102,14 +102,6 @@ class CondenseHandler:
                 f"requests; choose one that does, such as 'digest', or a pipeline that holds one"
             )
 
-    def preview(self, view: View) -> Step:
-        """Return what a step over ``view`` would give, and append nothing. A condenser with a model asks it.
-
-        Raises ``NoCondensationAvailable`` where a condensation is required and impossible, and what the condenser
-        raises. Cost: the condenser's work.
-        """
-        return self._decide(view, self._condenser)
-
     def _memory_of(self, conversation: str) -> Remembered:
         remembered = self._remembered.get(conversation)
         if remembered is None:
@@ -118,10 +110,14 @@ class CondenseHandler:
             remembered = self._remembered.setdefault(conversation, Remembered(self._condenser.type))
         return remembered
 
-    def _decide(self, view: View, condenser: Condenser) -> Step:
-        """Return the condenser's answer. Refuse a condensation that changes nothing: each later step would make it."""
-        step = unseen.step(condenser, view, self._agent_llm)
-        if isinstance(step.result, Condensation) and not Plan(step.result.action, view).forgets_something():
+    def preview(self, view: View, condenser: Condenser | None = None) -> Step:
+        """Return what a step over ``view`` would give, and append nothing. A condenser with a model asks it.
+
+        Raises ``NoCondensationAvailable`` where a condensation is required and impossible, or would change nothing, as
+        each later one would; and what the condenser raises. Cost: the condenser's work.
+        """
+        step = unseen.step(condenser or self._condenser, view, self._agent_llm)
+        if isinstance(step.result, Condensation) and not forgets_something(step.result.action, view):
             raise NoCondensationAvailable(
                 f"the condenser {self._condenser.type!r} would forget no event that the View of {len(view)} shows",
                 tuple(reports_of(step.result.action)),
@@ -134,13 +130,16 @@ class CondenseHandler:
 
         It is checked again inside the transaction that appends it, for the few events that came since the first check.
         """
-        plan = Plan(action, view)
         try:
             recorded = append(action, expected_version=view.version)
         except VersionConflict:
-            plan = plan.after(tuple(self._store.events(conversation, start=view.version)))
+            newer = planned_before(action, view, tuple(self._store.events(conversation, start=view.version)))
             action = replace(action, metadata={**action.metadata, "planned_at": view.version})
-            recorded = append(action, expected_version=ANY_VERSION, guard=partial(_check, plan))
+            recorded = append(
+                action,
+                expected_version=ANY_VERSION,
+                guard=lambda reading: planned_before(action, newer, tuple(reading.events(newer.version))),
+            )
         (only,) = recorded
         assert isinstance(only.event, CondensationAction)
         return only.event
@@ -194,9 +193,55 @@ _LOOKED_BACK = 100
 """A handler that is new to a conversation reads this many of its last events to find the recorded rules."""
 
 
-def _check(plan: Plan, reading: ReadTransaction) -> None:
-    """Raise ``Outdated`` if the plan does not hold. Other writers wait for this check."""
-    plan.after(tuple(reading.events(plan.view.version)))
+# --- plans ---
+
+
+class Outdated(CondenserError):
+    """A planned condensation does not fit the events that other writers appended since. It was not appended."""
+
+
+def forgets_something(action: CondensationAction, view: View) -> bool:
+    """Return whether a condensation forgets an event of the log that the View shows."""
+    ids = _named(action)
+    return any(event.id in ids and event.id >= 0 for event in view.events)
+
+
+def planned_before(action: CondensationAction, view: View, meanwhile: Sequence[Event]) -> View:
+    """Return the View after these events, for which ``action``, which was planned on ``view``, holds too.
+
+    Raises ``Outdated`` if it no longer holds. It holds if there was no other condensation and no retraction, if the
+    events to forget are still shown, if every event that stays is still sent to the model, and if no part of an open
+    call is forgotten. A request or a declined condensation in between does not matter. Cost: a copy of the View and its
+    units, before and after.
+    """
+    for event in meanwhile:
+        if isinstance(event, CondensationAction) and (event.summary is not None or any(event.forgotten)):
+            raise Outdated(f"condensation {event.id} was appended first")
+        if isinstance(event, Retraction):
+            raise Outdated(f"retraction {event.id} was appended first")
+    view, ids = view.then(meanwhile), _named(action)
+    gone = ids.difference(event.id for event in view.events)
+    if gone:
+        raise Outdated(f"{len(gone)} of the {len(ids)} events to forget are not shown now, such as {min(gone)}")
+    after = view.then((action,))
+    waiting = {view[position].id for position in pending_positions(units(view.events, view.left_behind))}
+    parted = (_sent(view) - ids - _sent(after)) | (waiting & (ids | (after.left_behind - view.left_behind)))
+    if parted:
+        raise Outdated(f"calls and observations would be separated: {len(parted)} events, such as {min(parted)}")
+    return view
+
+
+def _sent(view: View) -> set[int]:
+    return {view[position].id for position in view.fit_positions}
+
+
+def _named(action: CondensationAction) -> set[int]:
+    """Return the ids of the events and summaries that it forgets."""
+    intervals, summaries = action.forgotten
+    return {*summaries, *(event_id for first, last in intervals for event_id in range(first, last + 1))}
+
+
+# --- what a handler remembers ---
 
 
 class Remembered:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Set
+from copy import copy
 from typing import ClassVar
 
 from foldlog.condensers.base import (
@@ -34,11 +35,17 @@ class RollingCondenser(ReportingCondenser):
     asks_a_model: ClassVar[bool] = False
     """Whether a condensation needs a model's reply, which may fail and costs money."""
 
+    _only_where_it_must = False
+
     def handles_condensation_requests(self) -> bool:
         return True
 
     def sparing(self) -> Condenser:
-        return _OnlyWhereItMust(self) if self.asks_a_model else self
+        if not self.asks_a_model:
+            return self
+        sparing = copy(self)
+        vars(sparing)["_only_where_it_must"] = True  # a dataclass may be frozen
+        return sparing
 
     @abstractmethod
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
@@ -66,7 +73,7 @@ class RollingCondenser(ReportingCondenser):
         if bound is not self:
             return bound.step(view, agent_llm)
         requirement = self.condensation_requirement(view, agent_llm)
-        if requirement is None:
+        if requirement is None or (self._only_where_it_must and requirement is Requirement.SOFT):
             return Step(view)
         try:
             return Step(self.get_condensation(view, agent_llm))
@@ -118,20 +125,6 @@ class RollingCondenser(ReportingCondenser):
         if reset is None:
             raise unavailable
         return reset
-
-
-class _OnlyWhereItMust(ReportingCondenser):
-    """A rolling condenser that condenses only if it must."""
-
-    def __init__(self, rolling: RollingCondenser) -> None:
-        self._rolling = rolling
-
-    def handles_condensation_requests(self) -> bool:
-        return self._rolling.handles_condensation_requests()
-
-    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        must = self._rolling.condensation_requirement(view, agent_llm) is Requirement.HARD
-        return self._rolling.step(view, agent_llm) if must else Step(view)
 
 
 def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given
 from msgspec.structs import replace
 
 from foldlog.condensers.base import Condenser
-from foldlog.condensers.plans import Outdated, Plan
+from foldlog.condensers.handler import Outdated, forgets_something, planned_before
 from foldlog.eventstore.events import Annotation, CondensationAction, Event, Origin, Retraction
 from foldlog.projections import View, well_formed
 from foldlog.projections.units import pending_positions, units
@@ -20,9 +20,9 @@ from tests.properties.histories import histories
 DECLINED = CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})
 
 
-def outdated(plan: Plan, meanwhile: list[Event]) -> str | None:
+def outdated(plan: tuple[CondensationAction, View], meanwhile: list[Event]) -> str | None:
     try:
-        plan.after(meanwhile)
+        planned_before(*plan, meanwhile)
     except Outdated as error:
         return str(error)
     return None
@@ -43,7 +43,7 @@ def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stay
     action = stepped(condenser, view, None)
     if not isinstance(action, CondensationAction):
         return
-    plan, came = Plan(action, view), following(view, later)
+    plan, came = (action, view), following(view, later)
     forgotten = set(ids(view)).difference(ids(view.then([action])))
     for n in range(len(came) + 1):
         now = view.then(came[:n])
@@ -70,7 +70,7 @@ def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stay
 )
 def test_what_outdates_a_plan(came, problem):
     view = viewed(message(), call(call_id="late"), messages(9))
-    plan = Plan(condensed(1, 2, 3), view)
+    plan = (condensed(1, 2, 3), view)
     told = outdated(plan, [replace(event, id=view.version + place) for place, event in enumerate(came)])
     assert told is problem is None or problem in told
 
@@ -81,7 +81,7 @@ def later(view, *events):
 
 def test_a_call_that_came_late_of_a_response_that_is_forgotten_outdates_a_plan():
     view = viewed(message(), call(call_id="a", response_id="r"), answer(call_id="a"), messages(5))
-    plan = Plan(condensed(1, 2), view)
+    plan = (condensed(1, 2), view)
     more = later(view, call(call_id="b", response_id="r"), answer(call_id="b"))
     assert "be separated: 2 events" in outdated(plan, more)
     assert outdated(plan, later(view, call(call_id="b", response_id="q"), answer(call_id="b"))) is None
@@ -90,15 +90,15 @@ def test_a_call_that_came_late_of_a_response_that_is_forgotten_outdates_a_plan()
 def test_an_answer_that_completes_a_response_of_which_a_call_is_forgotten_outdates_a_plan():
     calls = call(call_id=None, response_id="r"), call(call_id="a", response_id="r")
     view = viewed(*calls, message(), answer(call_id="a", cause=2))
-    assert "be separated" in outdated(Plan(condensed(1, 2), view), later(view, answer(call_id=None, cause=0)))
-    assert outdated(Plan(condensed(2), view), later(view, answer(call_id=None, cause=0))) is None
+    assert "be separated" in outdated((condensed(1, 2), view), later(view, answer(call_id=None, cause=0)))
+    assert outdated((condensed(2), view), later(view, answer(call_id=None, cause=0))) is None
 
 
 def test_a_tool_loop_that_goes_on_outdates_a_plan_that_forgets_it_to_its_end():
     thinking = replace(call(call_id="a"), thinking=({"type": "thinking", "thinking": "hm"},))
     note = Annotation(name="seen by no model", shown=True, origin=Origin(format="openai-responses"))
     view = viewed(message(), thinking, answer(call_id="a"), note)
-    plan = Plan(condensed(1, 2), view)
+    plan = (condensed(1, 2), view)
     assert "be separated: 2 events" in outdated(plan, later(view, call(call_id="b"), answer(call_id="b")))
     assert outdated(plan, later(view, message(), call(call_id="b"), answer(call_id="b"))) is None
 
@@ -112,28 +112,28 @@ THINKING = ({"type": "thinking", "thinking": "hm"},)
 def test_orphans_behind_an_open_loop_do_not_hide_that_it_goes_on(first, last, holds):
     loop = [replace(call(call_id="a"), thinking=THINKING), answer(call_id="a")]
     view = viewed(loop, answer(call_id=None, cause=1), answer(call_id=None, cause=2), REQUEST)
-    plan = Plan(condensed(*range(first, last + 1)), view)
+    plan = (condensed(*range(first, last + 1)), view)
     assert (outdated(plan, later(view, *pair(9))) is None) == holds
 
 
 def test_calls_that_would_join_a_broken_loop_outdate_a_plan_that_forgets_the_event_that_ended_it():
     loop = [replace(call(call_id="a"), thinking=THINKING), answer(call_id="a"), call(call_id="never")]
     view = viewed(message(), loop, message("go on"))
-    plan = Plan(condensed(4), view)
+    plan = (condensed(4), view)
     assert "be separated: 4 events" in outdated(plan, later(view, *pair(9)))
-    assert outdated(Plan(condensed(0), view), later(view, *pair(9))) is None
-    with_summary = Plan(condensed(4, summary="S", offset=4), view)
+    assert outdated((condensed(0), view), later(view, *pair(9))) is None
+    with_summary = (condensed(4, summary="S", offset=4), view)
     assert outdated(with_summary, later(view, *pair(9))) is None, "the summary ends the loop"
 
 
 def test_a_call_that_joins_forgotten_ones_and_waits_outdates_a_plan():
     view = viewed(message(), call(call_id="a", response_id="r"), answer(call_id="a"))
-    plan = Plan(condensed(1, 2), view)
+    plan = (condensed(1, 2), view)
     assert "would be separated" in outdated(plan, later(view, call(call_id="b", response_id="r")))
 
 
 def test_a_plan_that_forgets_nothing_that_is_shown_says_so():
     view = viewed(messages(3), condensed(0, summary="S", offset=0))
-    assert Plan(condensed(1), view).forgets_something()
-    assert Plan(condensed(0), viewed(messages(1))).forgets_something()
-    assert not Plan(condensed(0, -5), view).forgets_something()
+    assert forgets_something(condensed(1), view)
+    assert forgets_something(condensed(0), viewed(messages(1)))
+    assert not forgets_something(condensed(0, -5), view)
