@@ -22,17 +22,13 @@ from msgspec.structs import asdict, astuple, force_setattr, replace
 
 from foldlog.eventstore.codec_json import (
     BEGINS_EXACT,
-    BEGINS_WITH_LIST,
-    EXACT,
     Undecodable,
     exact_of,
-    is_json,
-    is_written_otherwise,
     not_json,
     plain,
     put_back,
     taken_out,
-    with_exact,
+    text_of,
     with_list,
     without_list,
 )
@@ -80,13 +76,9 @@ class Encoded(NamedTuple):
 
 
 _new = tuple.__new__  # what Encoded(...) calls, without the call around it
-_encoder = msgspec.json.Encoder(enc_hook=plain)
-_to_json = _encoder.encode
+_to_json = msgspec.json.Encoder(enc_hook=plain).encode
 _strict = msgspec.json.Decoder(KnownEvent, strict=True)
 _any = msgspec.json.Decoder()
-
-_BEGINS_OTHERWISE = (BEGINS_EXACT, BEGINS_WITH_LIST)
-"""The beginnings of bodies that may hold NaN or an infinity."""
 
 _SCALARS = frozenset({str, int, bool, NoneType})
 _CONTAINERS = (dict, list, tuple)
@@ -120,7 +112,7 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
             )
     try:
         given = event if event.id == NOT_RECORDED else replace(event, id=NOT_RECORDED)
-        body, read_back = _round_trip(kind, schema, given)
+        body, read_back = _round_trip(kind, schema, given, finite and event.origin is None)
     except RecursionError:
         raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
     except (TypeError, ValueError) as error:  # Undecodable is a ValueError
@@ -132,15 +124,11 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.utcoffset() is None:
         raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware time")
-    if finite and event.origin is None and body.startswith(_BEGINS_OTHERWISE):
-        infinite = not_json(_values(event), or_bytes=True, finite=True)
-        if infinite is not None:
-            raise InvalidEvent(f"this {kind} cannot be stored: {infinite}")
     force_setattr(read_back, "id", event.id)
     return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back))
 
 
-def _round_trip(kind: str, schema: int, event: KnownEvent) -> tuple[bytes, Event]:
+def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tuple[bytes, Event]:
     """Return the body of an event, and the event as a reader will see it.
 
     A long event of nothing but texts, whole numbers and flags is not decoded: its text was encoded, so it is text, and
@@ -161,12 +149,11 @@ def _round_trip(kind: str, schema: int, event: KnownEvent) -> tuple[bytes, Event
             return body, read_back
     # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it wrote another
     # value, such as base64 for bytes.
-    problem = _not_storable(event)
+    problem = _not_storable(event, finite)
     if problem is not None:
         raise ValueError(problem)
-    if not body or is_written_otherwise(_values(event)):
-        body = _slow_body(event)
-        _check_depth(_nested(event), body)
+    body = _slow_body(event)
+    _check_depth(_nested(event), body)
     return body, decode(kind, schema, body, NOT_RECORDED)
 
 
@@ -184,11 +171,13 @@ def _differs(event: KnownEvent, read_back: Event) -> bool:
     return False
 
 
-def _not_storable(event: KnownEvent) -> str | None:
+def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
     """Return what in an event cannot be stored. Its fields may hold bytes; ``data`` may also be bytes itself."""
     values = _values(event)
-    alone = {name: value for name, value in values.items() if isinstance(value, bytes) and name != "data"}
-    return not_json(alone) or not_json(values, or_bytes=True)
+    for name, value in values.items():
+        if isinstance(value, bytes) and name != "data":
+            return f"its field {name} has a value of type {type(value).__name__}; write it as text, such as base64"
+    return not_json(values, finite=finite)
 
 
 def _values(event: KnownEvent) -> dict[str, Any]:
@@ -233,8 +222,8 @@ def decode_all(
 
 
 def _slow_body(event: KnownEvent) -> bytes:
-    """Return the body of an event that has extra fields of a newer version, or text, numbers and bytes that JSON cannot
-    hold. Extra fields are put back beside the event's own.
+    """Return the body of an event that may have extra fields of a newer version, or text, numbers and bytes that JSON
+    cannot hold. Extra fields are put back beside the event's own.
 
     Raises ``ValueError`` where an extra field has the name of one of the event's own.
     """
@@ -245,7 +234,7 @@ def _slow_body(event: KnownEvent) -> bytes:
             raise ValueError(f"its extra field {name!r} has the name of one of its own fields; set that field instead")
     fields.update(extra)
     found = taken_out(fields)
-    text = with_exact(fields) if EXACT in fields or not is_json(fields) else _encoder.encode(fields)
+    text = text_of(fields)
     return with_list(text, found) if found else text
 
 

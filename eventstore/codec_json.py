@@ -38,43 +38,36 @@ class Undecodable(ValueError):
 # -- the exact form ---------------------------------------------------------------------------------------------------
 
 
-def is_json(fields: dict[str, Any]) -> bool:
-    """Return whether these fields can be written as JSON in UTF-8 and read back as the same values."""
-    return _readable(fields) == fields and not is_written_otherwise(fields)
+def text_of(fields: dict[str, Any]) -> bytes:
+    """Return the body of these fields, which hold no bytes. Where JSON in UTF-8 cannot hold one of them, its first
+    field holds the exact fields, as ASCII JSON in base64; the others are a form that any tool can read.
 
-
-def with_exact(fields: dict[str, Any]) -> bytes:
-    """Return a body that any tool can read. Its first field holds the exact fields, as ASCII JSON in base64.
-
-    A body that holds a field ``$exact`` of a user is stored in this form too.
+    A body that holds a field ``$exact`` of a user is stored in the exact form too.
     """
-    exact = json.dumps(fields, separators=(",", ":")).encode("ascii")
     readable = _readable({name: value for name, value in fields.items() if name != EXACT})
+    if readable == fields:
+        return _encode(fields)
+    exact = json.dumps(fields, separators=(",", ":")).encode("ascii")
     return _encode({EXACT: base64.b64encode(exact).decode("ascii"), **readable})
 
 
 def _readable(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {_readable(key): _readable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return [_readable(item) for item in value]
     return value
-
-
-def is_written_otherwise(value: Any) -> bool:
-    """Return whether the encoder replaces a part of the value: an infinity or NaN by null, or bytes by base64."""
-    if isinstance(value, dict | list | tuple):
-        return any(map(is_written_otherwise, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value))
 
 
 def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
     """Return the fields that ``$exact`` holds. Raises ``Undecodable`` where ``text`` is not their form."""
     try:
         exact: dict[str, Any] = json.loads(base64.b64decode(fields[EXACT], validate=True))
-        written = with_exact(exact)
+        written = text_of(exact)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Undecodable(f"its exact form cannot be read ({error})") from error
     if written != text:
@@ -209,18 +202,14 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
 _Path = tuple[Any, str] | None
 """The path before a step, and the step. Only the path that an error names becomes text."""
 
-_BASE64: Final = 'write base64.b64encode(value).decode("ascii")'
-_BYTES: Final = "write bytes(value)"
-_AS_IT_IS: Final = (str, int, float)
 
-
-def not_json(fields: Mapping[str, Any], *, or_bytes: bool = False, finite: bool = False) -> str | None:
+def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
     """Return the first value in these named fields that JSON would not give back as it is: its path, its type and what
-    to write instead. None where all are None, texts, numbers, flags, lists, tuples, and maps with texts as names.
+    to write instead. None where all are None, texts, numbers, flags, bytes, lists, tuples, and maps with texts as
+    names.
 
-    With ``or_bytes``, bytes are allowed too: an event can hold them within a field. With ``finite``, NaN and infinities
-    are not. A tuple is read back as a list. A value of a derived class is read back as an equal value of the plain
-    type. Cost: one visit of each list and map, even if one contains itself.
+    With ``finite``, NaN and infinities are refused too. A tuple is read back as a list. A value of a derived class is
+    read back as an equal value of the plain type. Cost: one visit of each list and map, even if one contains itself.
     """
     waiting: deque[tuple[_Path, Any]] = deque([((None, name), value) for name, value in fields.items()])
     seen: set[int] = set()
@@ -228,7 +217,7 @@ def not_json(fields: Mapping[str, Any], *, or_bytes: bool = False, finite: bool 
         path, value = waiting.popleft()
         if finite and isinstance(value, float) and not math.isfinite(value):
             return f"its field {_text(path)} is {value}, which JSON cannot hold; write it as text, or None"
-        if value is None or isinstance(value, _AS_IT_IS) or (or_bytes and type(value) is bytes):
+        if value is None or isinstance(value, str | int | float) or type(value) is bytes:
             continue
         if isinstance(value, dict | list | tuple):
             if id(value) in seen:
@@ -246,7 +235,7 @@ def not_json(fields: Mapping[str, Any], *, or_bytes: bool = False, finite: bool 
                 waiting.extend([((path, f"[{place}]"), item) for place, item in enumerate(value)])
             continue
         kind = type(value).__name__
-        return f"its field {_text(path)} has a value of type {kind}, which JSON cannot hold; {_remedy(value, or_bytes)}"
+        return f"its field {_text(path)} has a value of type {kind}, which JSON cannot hold; {_remedy(value)}"
     return None
 
 
@@ -271,11 +260,9 @@ def said(value: object) -> str:
     return str(value)
 
 
-def _remedy(value: object, or_bytes: bool) -> str:
-    if isinstance(value, bytes) and not or_bytes:
-        return _BASE64
+def _remedy(value: object) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
-        return _BYTES
+        return "write bytes(value)"
     if isinstance(value, AbstractSet):
         return "write a list, such as sorted(value)"
     if isinstance(value, date | time):

@@ -103,8 +103,8 @@ PROTECTIONS = {
     ),
     "exact": Protection(
         "a field that a user names $exact is not interpreted",
-        "eventstore:_slow_body",
-        Part("EXACT"),
+        "eventstore:text_of",
+        Instead("readable items name", "readable = _readable(fields)"),
         "tests/eventstore/test_codec.py -k named_exact",
     ),
     "exact-beside": Protection(
