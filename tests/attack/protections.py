@@ -75,10 +75,10 @@ PROTECTIONS = {
     ),
     "sent": Protection(
         "a plan holds if what stays is still sent",
-        "condensers.plans:_check",
+        "condensers.handler:planned_before",
         Instead(
             "_sent",
-            "parted = (_sent(view) & (after.left_behind - view.left_behind)) | (_waiting(view) & "
+            "parted = (_sent(view) & (after.left_behind - view.left_behind)) | (waiting & "
             "(ids | (after.left_behind - view.left_behind)))",
         ),
         _PLANS,
