@@ -147,15 +147,12 @@ def _type_of(table: Mapping[str, Any]) -> type[CondenserConfig]:
     if "type" in table and "kind" in table:
         raise wrong_table([(("kind",), "is another word for 'type', and both are given; leave one of them out")])
     key = "kind" if "kind" in table else "type"
-    name = table.get(key)
-    if name is None:
-        raise wrong_table([(("type",), f"is required; it is one of {', '.join(_names())}")])
+    name, allowed = table.get(key), _names()
     if not isinstance(name, str):
-        problem = f"expected text, found {type(name).__name__}; it is one of {', '.join(_names())}"
-        raise wrong_table([((key,), problem)])
+        raise wrong_table([((key,), f"is required, as a text; it is one of {', '.join(allowed)}")])
     found = _find(name)
     if found is None:
-        raise wrong_table([((key,), f"unknown condenser type {name!r}{suggestion(name, _names())}")])
+        raise wrong_table([((key,), f"unknown condenser type {name!r}{suggestion(name, allowed)}")])
     return found
 
 

@@ -67,27 +67,21 @@ def read_condenser_config(document: _Table, name: str | None = None) -> Condense
     ``name`` may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
     """
     _refuse_misspelt(document)
-    models = Models.of(_table(document, "llm"))
     section = _table(document, "condenser")
     groups = {key: value for key, value in section.items() if _is_group(key, value)}
+    path, table = "condenser", {key: value for key, value in section.items() if key not in groups}
+    known = ", ".join(map(repr, groups)) or "none"
     if name is not None:
-        return _group(groups, name, models)
-    own = {key: value for key, value in section.items() if key not in groups}
-    if not section:
+        plain = name.strip("[]").removeprefix("condenser.")
+        if plain not in groups:
+            raise InvalidCondenser(f"condenser.{plain}: unknown group; the groups are {known}")
+        path, table = f"condenser.{plain}", groups[plain]
+    elif not table:
         raise InvalidCondenser(
             "condenser.type: is missing, as there is no table [condenser]; write it, with the type of a strategy: "
-            "'digest', for example, or 'noop' to forget nothing"
+            f"'digest', for example, or 'noop' to forget nothing; or name a group; the groups are {known}"
         )
-    if not own:
-        raise InvalidCondenser(f"condenser.type: is missing; give it, or name one of the groups {_names(groups)}")
-    return parse_config(own, models=models)
-
-
-def _group(groups: _Table, name: str, models: Models) -> CondenserConfig:
-    plain = name.strip("[]").removeprefix("condenser.")
-    if plain not in groups:
-        raise InvalidCondenser(f"condenser.{plain}: unknown group; the groups are {_names(groups)}")
-    return parse_config(groups[plain], path=f"condenser.{plain}", models=models)
+    return parse_config(table, path=path, models=Models.of(_table(document, "llm")))
 
 
 def _table(document: _Table, key: str) -> _Table:
@@ -112,7 +106,3 @@ def _refuse_misspelt(document: _Table) -> None:
         for meant in ("condenser", "llm"):
             if key != meant and meant not in document and difflib.get_close_matches(key.lower(), [meant], cutoff=0.8):
                 raise InvalidCondenser(f"{key}: is not a known table; did you mean [{meant}]?")
-
-
-def _names(names: Any) -> str:
-    return ", ".join(map(repr, names)) or "none"

@@ -143,42 +143,39 @@ class Models:
     ``users`` are the names of the models whose fallbacks are looked up.
     """
 
-    unnamed: Mapping[str, Any]
-    tables: Mapping[str, Any]
+    tables: Mapping[str, Mapping[str, Any]]
     users: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> Models:
-        fields = LLMConfig.model_fields
-        tables = {key: value for key, value in section.items() if isinstance(value, Mapping) and key not in fields}
-        return cls({key: value for key, value in section.items() if key not in tables}, tables)
+        """Return the models of a table ``[llm]``. A named one has from it what it does not set itself, except the
+        fallbacks, and no key if it has its own.
+        """
+        fields, keys = LLMConfig.model_fields, {"api_key", "api_key_env"}
+        named = {key: value for key, value in section.items() if isinstance(value, Mapping) and key not in fields}
+        base = {key: value for key, value in section.items() if key not in named}
+        tables = {"llm": base} if base else {}
+        for name, own in named.items():
+            not_this = {"fallbacks", *(keys if keys & own.keys() else ())}
+            tables[name] = {**{key: value for key, value in base.items() if key not in not_this}, **own}
+        return cls(tables)
 
     def default(self) -> LLMConfig | None:
         """Return the model of ``[llm]``; None without one."""
-        return self.named("llm") if self.unnamed else None
+        return self.named("llm") if "llm" in self.tables else None
 
     def named(self, name: Any) -> LLMConfig:
         """Return the model of a name. Raises ``InvalidCondenser`` if there is none, or its table is wrong."""
-        known = [*(["llm"] if self.unnamed else []), *self.tables]
-        listed = ", ".join(map(repr, known)) or "none"
+        listed = ", ".join(map(repr, self.tables)) or "none"
         if not isinstance(name, str):
             raise InvalidCondenser(
                 f"should be a table with a 'model', or the name of one, not {told(name)}; the models are {listed}"
             )
-        if name not in known:
+        if name not in self.tables:
             raise InvalidCondenser(f"unknown model {name!r}; the models are {listed}")
         if name in self.users:
             raise InvalidCondenser(f"the model {name!r} is its own fallback, by way of {' -> '.join(self.users)}")
-        path, table = "llm", self.unnamed
-        if name != "llm":
-            path, table = f"llm.{name}", {**self._inherited(self.tables[name]), **self.tables[name]}
         try:
-            return LLMConfig.model_validate(table, context=replace(self, users=(*self.users, name)))
+            return LLMConfig.model_validate(self.tables[name], context=replace(self, users=(*self.users, name)))
         except ValidationError as error:
-            raise refused(error, path) from error
-
-    def _inherited(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a named model takes from ``[llm]``: not the fallbacks, and no key if it has its own."""
-        keys = {"api_key", "api_key_env"}
-        not_this = {"fallbacks", *(keys if keys & own.keys() else ())}
-        return {key: value for key, value in self.unnamed.items() if key not in not_this}
+            raise refused(error, "llm" if name == "llm" else f"llm.{name}") from error

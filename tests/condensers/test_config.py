@@ -321,7 +321,7 @@ def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monk
     "text, said",
     [
         ('[condenser]\ntype = "recnt"', "condenser.type: unknown condenser type 'recnt' (did you mean 'recent'?)"),
-        ("[condenser]\nmax_size = 3", "condenser.type: is required; it is one of amortized,"),
+        ("[condenser]\nmax_size = 3", "condenser.type: is required, as a text; it is one of amortized,"),
         (
             '[condenser]\ntype = "llm"\nmax_sise = 3\n[llm]\nmodel = "m"',
             "condenser.max_sise: unknown key (did you mean",
@@ -367,7 +367,7 @@ def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monk
             '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\ntype = "digest"\nmax_size = 4\nkeep_first = 1',
             "condenser.condensers[0]: keep_first (1) must",
         ),
-        ('[condenser.a]\ntype = "noop"', "condenser.type: is missing; give it, or name one of the groups 'a'"),
+        ('[condenser.a]\ntype = "noop"', "condenser.type: is missing, as there is no table [condenser]"),
         ('[condensers]\ntype = "noop"', "condensers: is not a known table; did you mean [condenser]?"),
         ('type = "digest"\nmax_size = 80', "type: stands outside of a table; write [condenser] in the line above it"),
         ('condenser = "noop"', "condenser: should be a table, not a text"),
