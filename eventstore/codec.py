@@ -112,15 +112,16 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
             )
     try:
         given = event if event.id == NOT_RECORDED else replace(event, id=NOT_RECORDED)
-        body, read_back = _round_trip(kind, schema, given, finite and event.origin is None)
+        try:
+            body, read_back = _round_trip(kind, schema, given, finite and event.origin is None)
+        except (TypeError, ValueError) as error:  # Undecodable is a ValueError
+            if event.source not in get_args(Source):
+                problem = f"its source is {short(event.source)}; use {_SOURCES}"
+            else:
+                problem = _not_storable(event) or str(error)
+            raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from None
     except RecursionError:
         raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
-    except (TypeError, ValueError) as error:  # Undecodable is a ValueError
-        if event.source not in get_args(Source):
-            problem = f"its source is {short(event.source)}; use {_SOURCES}"
-        else:
-            problem = _not_storable(event) or str(error)
-        raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from None
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.utcoffset() is None:
         raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware time")

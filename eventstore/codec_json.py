@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, time
@@ -199,44 +198,44 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
 # -- values that JSON would give back as others -----------------------------------------------------------------------
 
 
-_Path = tuple[Any, str] | None
-"""The path before a step, and the step. Only the path that an error names becomes text."""
-
-
 def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
     """Return the first value in these named fields that JSON would not give back as it is: its path, its type and what
     to write instead. None where all are None, texts, numbers, flags, bytes, lists, tuples, and maps with texts as
     names.
 
     With ``finite``, NaN and infinities are refused too. A tuple is read back as a list. A value of a derived class is
-    read back as an equal value of the plain type. Cost: one visit of each list and map, even if one contains itself.
+    read back as an equal value of the plain type. Raises ``RecursionError`` for what is nested too deep, or contains
+    itself. Cost: one visit of each value.
     """
-    waiting: deque[tuple[_Path, Any]] = deque([((None, name), value) for name, value in fields.items()])
-    seen: set[int] = set()
-    while waiting:
-        path, value = waiting.popleft()
-        if finite and isinstance(value, float) and not math.isfinite(value):
-            return f"its field {_text(path)} is {value}, which JSON cannot hold; write it as text, or None"
-        if value is None or isinstance(value, str | int | float) or type(value) is bytes:
-            continue
-        if isinstance(value, dict | list | tuple):
-            if id(value) in seen:
-                continue
-            seen.add(id(value))
-            if isinstance(value, dict):
-                for name, item in value.items():
-                    if not isinstance(name, str):
-                        return (
-                            f"its field {_text(path)} has the key {name!r:.60} of type {type(name).__name__}, and keys "
-                            f"in JSON are texts; write it as text, such as {str(name)!r:.60}, or write a list of pairs"
-                        )
-                    waiting.append(((path, f".{name}"), item))
-            else:
-                waiting.extend([((path, f"[{place}]"), item) for place, item in enumerate(value)])
-            continue
-        kind = type(value).__name__
-        return f"its field {_text(path)} has a value of type {kind}, which JSON cannot hold; {_remedy(value)}"
+    for name, value in fields.items():
+        problem = _problem(value, finite)
+        if problem is not None:
+            return f"its field {name}{problem}".encode(errors="backslashreplace").decode()
     return None
+
+
+def _problem(value: Any, finite: bool) -> str | None:
+    """Return the rest of the path to what JSON cannot hold, and what it is; None where the value is JSON or bytes."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if not isinstance(name, str):
+                return (
+                    f" has the key {name!r:.60} of type {type(name).__name__}, and keys in JSON are texts; write it as "
+                    f"text, such as {str(name)!r:.60}, or write a list of pairs"
+                )
+            if (problem := _problem(item, finite)) is not None:
+                return f".{name:.60}{problem}"
+        return None
+    if isinstance(value, list | tuple):
+        for place, item in enumerate(value):
+            if (problem := _problem(item, finite)) is not None:
+                return f"[{place}]{problem}"
+        return None
+    if isinstance(value, float) and finite and not math.isfinite(value):
+        return f" is {value}, which JSON cannot hold; write it as text, or None"
+    if value is None or isinstance(value, str | int | float) or type(value) is bytes:
+        return None
+    return f" has a value of type {type(value).__name__}, which JSON cannot hold; {_remedy(value)}"
 
 
 def plain(value: object) -> object:
@@ -268,12 +267,3 @@ def _remedy(value: object) -> str:
     if isinstance(value, date | time):
         return "write value.isoformat()"
     return "write it as text, a number, a list or a map"
-
-
-def _text(path: _Path) -> str:
-    steps: list[str] = []
-    while path is not None:
-        path, step = path
-        steps.append(step)
-    text = "".join(reversed(steps)).encode(errors="backslashreplace").decode()
-    return text if len(text) <= 200 else f"{text[:100]}…{text[-100:]}"

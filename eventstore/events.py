@@ -281,12 +281,6 @@ class EventIds(tuple[int, ...]):
         return tuple.__hash__(self)
 
 
-def ids_of_range(start: int, end: int) -> Sequence[int]:
-    """Return the ids from ``start`` to ``end``, both inclusive; none, if the range runs backwards."""
-    ids = range(start, end + 1)
-    return EventIds(ids) if end - start < _TUPLE_MAX else ids
-
-
 class Forgotten(NamedTuple):
     """The parts that a condensation forgets: disjoint inclusive ``intervals`` of event ids, ascending, and
     ``summaries``, the synthetic ids (below -1) of forgotten summaries, descending.
@@ -335,7 +329,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     def __post_init__(self) -> None:
         ids: Any = self.given_ids
-        if isinstance(ids, tuple) or (ids is not None and isinstance(ids, Iterable)):
+        if ids is not None and isinstance(ids, Iterable):
             ids = EventIds(ids)
             _GIVEN_IDS.__set__(self, ids)  # a list is welcome, a frozen value holds a tuple
         start, end = self.forgotten_events_start_id, self.forgotten_events_end_id
@@ -513,7 +507,10 @@ class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
 
 def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
     start, end = action.forgotten_events_start_id, action.forgotten_events_end_id
-    return action.given_ids if start is None or end is None else ids_of_range(start, end)
+    if start is None or end is None:
+        return action.given_ids
+    ids = range(start, end + 1)
+    return EventIds(ids) if end - start < _TUPLE_MAX else ids
 
 
 _GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]

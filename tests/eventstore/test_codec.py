@@ -253,6 +253,12 @@ def test_nesting_that_could_not_be_read_again_is_refused(levels: int):
         encode(Annotation(name="deep", data=nested(levels)))
 
 
+def test_a_value_of_another_type_beside_deep_nesting_is_refused():
+    for levels in range(700, 1_100):  # about the recursion limit, which the encoder meets before or after the object
+        with pytest.raises(InvalidEvent, match=r"nested|object"):
+            encode(Annotation(name="deep", data=[nested(levels), object()]))
+
+
 def test_deep_nesting_within_the_limit_comes_back():
     event = Annotation(name="deep", data=nested(400))
     assert round_trip(event) == event
