@@ -134,7 +134,7 @@ class WriteTransaction(ReadTransaction):
 
     def begin(self) -> None:
         """Encrypt a new fork where the store has a key."""
-        self._codec_to_write()
+        self._codec_to_write(has_nothing=True)
         self._changed = True
 
     def end(self) -> None:
@@ -156,7 +156,10 @@ class WriteTransaction(ReadTransaction):
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         return self._codec_to_write().encoded(rows, self._database.settings.compression)
 
-    def _codec_to_write(self) -> RowCodec:
+    def _codec_to_write(self, *, has_nothing: bool = False) -> RowCodec:
+        """Return the codec; a plain conversation gets a key. ``has_nothing``: nothing plain is stored under its key. A
+        fork without events of its own may have idempotency keys, and rows of its past.
+        """
         codec = self._codec()
         if self._wrote:
             return codec
@@ -166,8 +169,8 @@ class WriteTransaction(ReadTransaction):
             return codec
         found = self.found
         renewed, data_key, mark = encrypted(found, keys)
-        if found.version == found.begins:
-            mark = mark._replace(pending_until=0)  # a new fork has no rows of its own
+        if has_nothing:
+            mark = mark._replace(pending_until=0)
         self._reader.change(found.key, changes.NewKey(renewed.salt, renewed.key_id, renewed.sealed_key))
         forget_records(self._reader, found.key)  # they are plain
         if mark.pending_until and found.visible:
