@@ -47,7 +47,7 @@ from foldlog.eventstore.log.row import (
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.redact import forks_that_share, redact_rows
-from foldlog.eventstore.maintenance.rekey import named_or_all
+from foldlog.eventstore.maintenance.rekey import check_finished, named_or_all, on_finished
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, Erasure, RecalledKey, Row
@@ -179,7 +179,7 @@ def copy_conversation(source: Database, target: Database, conversation: str) -> 
         if there is not None and there.version <= found.version and there.redactions != found.redactions:
             redacted = (row for row in stored_rows(source, found) if is_redacted(row.proof))
             for chunk in chunked(row for row in redacted if row.id < there.version):
-                writer.transact(partial(_redact_too, database=target, there=there, gone=chunk))
+                on_finished(target, partial(_redact_too, database=target, there=there, gone=chunk), writer.transact)
         writer.finish(keys_of(source, found), found.redactions)
     return Moved(found.id, writer.added, writer.end.version, tombstones=tombstones)
 
@@ -330,6 +330,7 @@ def _is_tombstone(found: Conversation, erasure: Erasure | None) -> bool:
 
 def _redact_too(transaction: Transaction, database: Database, there: Conversation, gone: Sequence[Row]) -> None:
     """Redact events of the target that the source has redacted since they were copied."""
+    check_finished(transaction, there.key)
     writing = WriteTransaction(transaction, find_again(database, transaction, there).found, database)
     has_content: list[tuple[Event, Row]] = []
     for redacted in with_checksums(checksum_seed(there.id), gone):
@@ -340,7 +341,9 @@ def _redact_too(transaction: Transaction, database: Database, there: Conversatio
                 raise CorruptEvent(there.id, row.id, "the source redacted another event: one of the two was changed")
             has_content.append((stored_event_of(there.id, row), redacted))
     if has_content:
-        forks = forks_that_share(database, transaction, there.key, has_content[0][0].id)
-        redact_rows(transaction, writing, has_content, [*forks])
+        forks = [*forks_that_share(database, transaction, there.key, has_content[0][0].id)]
+        for fork in forks:
+            check_finished(transaction, fork.key)
+        redact_rows(transaction, writing, has_content, forks)
         copied = RedactionCopied(event_ids=tuple(event.id for event, _ in has_content))
         enter(transaction, writing.found, copied, max(database.now(), writing.found.updated_at or 0))

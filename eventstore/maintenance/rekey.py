@@ -66,6 +66,7 @@ _BYTES = 2 * 2**20
 _KEYS = 500
 
 T = TypeVar("T")
+Run = Callable[[Callable[[Transaction], T]], T]
 
 
 class Rekeyed(NamedTuple):
@@ -399,13 +400,13 @@ def check_finished(transaction: Transaction, key: int) -> None:
         raise Met(each)
 
 
-def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
-    """Run ``work`` in a write transaction. Each operation that it meets (``check_finished``) is finished first, then it
-    is run again.
+def on_finished(database: Database, work: Callable[[Transaction], T], run: Run[T] | None = None) -> T:
+    """Run ``work`` in a write transaction, by ``run`` if that is given. Each operation that it meets
+    (``check_finished``) is finished first, then it is run again.
     """
     while True:
         try:
-            return database.recorder.transact(work)
+            return (run or database.recorder.transact)(work)
         except Met as met:
             finish(database, met.unfinished)
 

@@ -17,6 +17,7 @@ from foldlog.eventstore import ConversationErased, ConversationNotFound, Message
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
+from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import detach, erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -43,10 +44,22 @@ KILLED: dict[str, Callable[[Store], object]] = {
     "import": lambda store: store.ingest("imported", [said(f"{SECRET} {n}") for n in range(9)]),
     "detach": lambda store: detach(store.database, "f"),
     "rekey": lambda store: list(rekey(store)),
+    "decrypt": lambda store: list(rekey(store, "c", decrypt=True)),
 }
+
+
+def copy_a_redaction(store: Store) -> None:
+    """Copy the redaction of an event which the store that it is copied from has made."""
+    source = Store(MemoryRecorder(), store.database.settings)
+    list(copy_store(store, source, "c"))
+    redact(source, "c", 1, reason="asked to", by="tests")
+    assert [moved.problem for moved in copy_store(source, store, "c")] == [None]
+
+
 MEETING: dict[str, Callable[[Store], object]] = {
     "redact": lambda store: redact(store, "c", 1, reason="asked to", by="tests"),
     "redact in a fork": lambda store: redact(store, "f", 7, reason="asked to", by="tests"),
+    "redact by a copy": copy_a_redaction,
     "erase": lambda store: erase(store, "f", reason="asked to"),
     "erase, forks detached": lambda store: erase(store, "c", reason="asked to", detach_forks=True),
     "detach": lambda store: detach(store.database, "f"),
@@ -70,15 +83,17 @@ def test_what_was_killed_is_finished_by_what_meets_it(
     kills = (1, 2, 4)
     for transactions in kills if not is_sampled else (kills[list(MEETING).index(meeting) % 3],):
         recorder = open_at(transactions)
-        fill(Store(recorder()))
-        wanted = contents(Store(recorder()))
+        keys = KEYS if killed in ("rekey", "decrypt") or meeting == "rekey" else None
+        before_it = WriteSettings(keys=KEYS if killed == "decrypt" else None)
+        fill(Store(recorder(), before_it))
+        wanted = contents(Store(recorder(), before_it))
         killing: Any = Killing(recorder(), transactions)
-        keys = KEYS if killed == "rekey" or meeting == "rekey" else None
         with suppress(Killed):
             KILLED[killed](Store(killing, WriteSettings(keys=keys)))
         store = Store(recorder(), WriteSettings(keys=keys))
         MEETING[meeting](store)
-        shares = meeting == "redact" and store.conversation("f").parent is not None
+        redacts = meeting in ("redact", "redact by a copy")
+        shares = redacts and store.conversation("f").parent is not None
         with suppress(ConversationErased, ConversationNotFound):
             KILLED[killed](store)
         there = contents(store)
@@ -86,7 +101,7 @@ def test_what_was_killed_is_finished_by_what_meets_it(
             before = wanted.get(name, events)
             assert [one for one, was in zip(events, before, strict=False) if one != was and one.redacted is None] == []
             assert len(events) >= len(before)
-        if meeting == "redact":
+        if redacts:
             assert there["c"][1].redacted is not None
             assert (there["f"][1].redacted is not None) == shares
         vacuum(store)
@@ -119,6 +134,29 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(open_at: Callable[[i
     assert [finding for verdict in verify(store) for finding in verdict.findings] == []
     assert [one.content for one in store.events("alone")] == ["new and wanted"]  # type: ignore[union-attr]
     assert SECRET + " alone" not in str(list(store.follow()))
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_a_fork_without_events_of_its_own_gets_a_key(open_at: Callable[[int], Callable[[], Recorder]]):
+    """It has plain rows, of a detachment that was killed, and plain keys of what its parent redacted."""
+    recorder = open_at(0)
+    events = [Message(source="user", content=str(n), origin=Origin(format="test", id=n)) for n in range(9)]
+    plain, encrypted = Store(recorder()), WriteSettings(keys=KEYS)
+    plain.append("c", events, expected_version=0, dedupe="origin")
+    redact(plain, "c", 2, reason="asked to", by="tests")
+    for fork in "fg":
+        plain.fork("c", 8, fork)
+    killing: Any = Killing(recorder(), 1)
+    with suppress(Killed):
+        detach(Store(killing).database, "f")
+    store = Store(recorder(), encrypted)
+    store.append("g", said("own"), expected_version=8)
+    assert store.append("g", events[:8], expected_version=9, dedupe="origin") == ()
+    erase(store, "c", reason="asked to", detach_forks=True)
+    assert [len(list(store.events(fork))) for fork in "fg"] == [8, 9]
+    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+    list(rekey(store))
+    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
 
 
 class Meeting:
