@@ -65,6 +65,13 @@ def decode_past(stored: bytes | None, key: DataKey | None) -> tuple[Link, ...]:
         raise NotAsWritten("what is known of copied events was changed") from error
 
 
+def links_of_own(found: Conversation, key: DataKey | None) -> tuple[Link, ...]:
+    """Return what ``head_after`` needs for the rows under a conversation's own key: those of a fork begin at a border.
+    Raises ``NotAsWritten``.
+    """
+    return decode_past(found.past, key) if found.parent is None else (Link("", b"", found.begins),)
+
+
 def head_after(conversation: str, salt: bytes, links: Sequence[Link], head: bytes | None, row: Row) -> bytes:
     """Return the head of a plain row of a conversation; ``head`` is that of the row before it."""
     place = bisect_right([link.stop for link in links], row.id) if links else 0

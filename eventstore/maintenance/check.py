@@ -15,9 +15,9 @@ from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.database import Database, paged, start_after
-from foldlog.eventstore.log.past import Link, decode_past, head_after, past_of
+from foldlog.eventstore.log.past import Link, head_after, links_of_own, past_of
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
-from foldlog.eventstore.log.row import NotAsWritten, border, is_redacted
+from foldlog.eventstore.log.row import NotAsWritten, is_redacted
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.errors import RecorderError
@@ -87,7 +87,7 @@ class Check:
         self._database, self._found, self._stop = database, found, stop
         self._links: tuple[Link, ...] = ()
         with suppress(NotAsWritten):  # else they are damaged
-            self._links = decode_past(found.past, codec.data_key)
+            self._links = links_of_own(found, codec.data_key)
         self._next = self._start = found.begins
         self._counts: tuple[int, int] | None = (0, 0)
         self._head: bytes | None = b"" if self.salt else None
@@ -95,7 +95,7 @@ class Check:
         if found.parent is not None:
             parent, first = found.parent, found.begins
             rows = database.recorder.query(lambda reader: reader.rows(parent, first - 1, first, 1))
-            self._head = border(found.id, self.salt, first, rows[0].head) if rows and self.salt else None
+            self._head = rows[0].head if rows and self.salt else None
             self._counts = _counts_with(rows[0]) if rows else None
         self._is_proved = False
         """Whether some row follows the one before it by this salt."""

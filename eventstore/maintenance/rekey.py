@@ -47,9 +47,8 @@ from foldlog.eventstore.log.importing import (
     discard_copies,
 )
 from foldlog.eventstore.log.ledger import enter
-from foldlog.eventstore.log.past import decode_past, head_after, past_under
+from foldlog.eventstore.log.past import head_after, links_of_own, past_under
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.row import border
 from foldlog.eventstore.log.seal import DAMAGED, Compression, Mark, RowCodec, mark_of
 from foldlog.eventstore.log.writing import forget_records
 from foldlog.eventstore.maintenance.new_file import PART, is_abandoned
@@ -272,7 +271,7 @@ class _Change:
         self._codec = codec = database.codec_of(found)
         self._target = RowCodec(codec.conversation, None if state.decrypt else codec.data_key)
         self._salt = found.salt if codec.data_key is None else codec.data_key.salt
-        self._links = decode_past(found.past, codec.data_key)
+        self._links = links_of_own(found, codec.data_key)
 
     def step(self, size: int) -> Reformed:
         mark = self._codec.mark
@@ -357,10 +356,7 @@ class _Change:
             return b""  # event 0 needs none
         reading = ReadTransaction(self._transaction, self._found, self._database, self._codec)
         rows = reading.rows(start - 1, start, 1)
-        if not rows or rows[0].encoding == DAMAGED:
-            return None
-        is_border = self._found.parent is not None and start == self._found.begins
-        return border(self._found.id, self._salt, start, rows[0].head) if is_border else rows[0].head
+        return rows[0].head if rows and rows[0].encoding != DAMAGED else None
 
     def _follows(self, head: bytes | None, row: Row) -> bool:
         if head is None or not self._salt:

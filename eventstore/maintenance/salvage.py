@@ -93,7 +93,7 @@ def _salvaged(source: Database, target: Database, found: Conversation, end: tupl
         return Salvaged(found.id, 0, True)
     if found.version == 0:
         return Salvaged(found.id, 0, False, problem="all of its events are lost")
-    parts = [*(checks_of_past(source, found, {}) if found.parent is not None else ())]
+    parts = [*checks_of_past(source, found, {})]
     own = Check(source, found, found.version, {})
     filling = _Filling([*(part for part in parts if isinstance(part, Check)), own], found.version)
     rows = filling.rows()
@@ -162,13 +162,10 @@ class _Filling:
                 shown, structural = counts[0] > self._counts[0], n < counts[1] - self._counts[1]
             if structural and self.view_ends is None:
                 self.view_ends = event_id
-            yield _row(event_id, _stand_in(event_id, shown=shown, structural=structural), moment)
-
-
-def _row(event_id: int, event: Event, moment: int) -> Row:
-    kind, schema, shown, structural, body, _ = encode(event)
-    unlinked = bytes(HEAD_BYTES) + new_salt()
-    return Row(event_id, kind, schema, shown, structural, moment, PLAIN, body, unlinked)
+            event = _stand_in(event_id, shown=shown, structural=structural)
+            kind, schema, shown, structural, body, _ = encode(event)
+            unlinked = bytes(HEAD_BYTES) + new_salt()
+            yield Row(event_id, kind, schema, shown, structural, moment, PLAIN, body, unlinked)
 
 
 def _stand_in(event_id: int, *, shown: bool, structural: bool) -> Event:

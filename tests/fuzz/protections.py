@@ -336,8 +336,8 @@ PROTECTIONS = {
         "a lost condensation stops a View",
         "eventstore:_Filling._stand_ins",
         Instead(
-            "_row structural",
-            "yield _row(event_id, _stand_in(event_id, shown=shown, structural=False), moment)",
+            "event _stand_in",
+            "event = _stand_in(event_id, shown=shown, structural=False)",
         ),
         _SALVAGE,
     ),
