@@ -72,7 +72,7 @@ from foldlog.eventstore.events import (
     summary_id,
     summary_of,
 )
-from foldlog.eventstore.log.appending import Appending, append_all, can_append_all
+from foldlog.eventstore.log.appending import Appending, can_append_all
 from foldlog.eventstore.log.finding import Generation, Moment, beginning_with, query_all
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.origins import FoundEvent, find
@@ -162,7 +162,6 @@ __all__ = [
     "UnknownEventType",
     "VersionConflict",
     "WriteTransaction",
-    "append_all",
     "as_url",
     "beginning_with",
     "can_append_all",

@@ -306,8 +306,14 @@ def prepare_append(
     generation: Generation | None = None,
 ) -> Appending:
     """Encode the events of an append, and return its work. Raises what ``Store.append`` raises before it writes."""
-    if type(conversation) is not str or idempotency_key is not None or dedupe is not None:
-        _check_given(conversation, idempotency_key, dedupe)
+    if type(conversation) is not str:
+        raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
+    if idempotency_key is not None:
+        check_own_key(idempotency_key)
+    if dedupe not in (None, "origin"):
+        raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
+    if dedupe is not None and idempotency_key is not None:
+        raise InvalidArgument("an append with dedupe has no idempotency_key: the source ids of its events are keys")
     batch = [store._encode(events)] if isinstance(events, Event) else store._encoded(events)
     return Appending(
         store.database,
@@ -321,18 +327,6 @@ def prepare_append(
         generation,
         guard is None and store._own_clock and not (store._projections and any(map(_is_structural, batch))),
     )
-
-
-def _check_given(conversation: object, idempotency_key: str | None, dedupe: object) -> None:
-    """Raise an error where an argument of an append other than its events is wrong."""
-    if type(conversation) is not str:
-        raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
-    if idempotency_key is not None:
-        check_own_key(idempotency_key)
-    if dedupe not in (None, "origin"):
-        raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
-    if dedupe is not None and idempotency_key is not None:
-        raise InvalidArgument("an append with dedupe has no idempotency_key: the source ids of its events are keys")
 
 
 def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:
