@@ -76,7 +76,7 @@ class CondenseHandler:
         append = partial(self._store.append, conversation, generation=generation)
         while True:
             view = self._views.current(conversation)
-            remembered = self._memory_of(conversation)
+            remembered = self._memory_of(conversation, view)
             condenser = self._condenser if remembered.may_ask(view.version) else self._sparing
             try:
                 result, reports = self.preview(view, condenser)
@@ -102,12 +102,14 @@ class CondenseHandler:
                 f"requests; choose one that does, such as 'digest', or a pipeline that holds one"
             )
 
-    def _memory_of(self, conversation: str) -> Remembered:
+    def _memory_of(self, conversation: str, view: View) -> Remembered:
         remembered = self._remembered.get(conversation)
         if remembered is None:
             while len(self._remembered) >= _CONVERSATIONS_REMEMBERED:
                 self._remembered.pop(next(iter(self._remembered)), None)
-            remembered = self._remembered.setdefault(conversation, Remembered(self._condenser.type))
+            lately = list(self._store.events(conversation, max(0, view.version - _LOOKED_BACK), view.version))
+            remembered = Remembered(self._condenser.type, view, lately)
+            remembered = self._remembered.setdefault(conversation, remembered)
         return remembered
 
     def preview(self, view: View, condenser: Condenser | None = None) -> Step:
@@ -155,8 +157,7 @@ class CondenseHandler:
         """Answer a condensation that could not be made. Return False where another one came first, and the step may
         succeed after all.
         """
-        lately = max(0, view.version - _LOOKED_BACK)
-        if remembered.decline_stands(view, self._store.events(conversation, lately, view.version)):
+        if remembered.decline_stands(view):
             if spent := list(filter(cost_something, error.reports)):
                 append(annotation(spent), expected_version=ANY_VERSION)
             return True
@@ -177,8 +178,7 @@ class CondenseHandler:
         """Append the reports of a step and return ``view`` with them and with the events of other writers."""
         if not all(map(is_standing, reports)):
             remembered.failed(view.version)
-        lately = max(0, view.version - _LOOKED_BACK)
-        news = remembered.news(reports, lambda: self._store.events(conversation, lately))
+        news = remembered.news(reports)
         if not news:
             return view
         append(annotation(news), expected_version=ANY_VERSION)
@@ -190,7 +190,7 @@ class CondenseHandler:
 _CONVERSATIONS_REMEMBERED = 1_000
 
 _LOOKED_BACK = 100
-"""A handler that is new to a conversation reads this many of its last events to find the recorded rules."""
+"""A handler that is new to a conversation reads this many of its last events, for recorded rules and a decline."""
 
 
 # --- plans ---
@@ -253,11 +253,14 @@ class Remembered:
     recorded twice, or a model is asked once too often.
     """
 
-    def __init__(self, condenser: str) -> None:
-        self._condenser = condenser
-        self._declined_after: int | None = None
+    def __init__(self, condenser: str, view: View, lately: Sequence[Event]) -> None:
+        """Begin with the rules and the decline that an earlier handler recorded in these last events of the View."""
+        newest = next((event for event in reversed(lately) if isinstance(event, CondensationAction)), None)
+        told = {} if newest is None else newest.metadata
+        stands = (told.get("outcome"), told.get("condenser")) == ("declined", condenser)
+        self._declined_after = len(view.condensations) if stands else None
         """The number of condensations of the View with its newest decline; None while none is known."""
-        self._rules: set[str] | None = None
+        self._rules = {_rule(report) for event in lately for report in reports_of(event)}
         self._wait = _WAIT
         self._ask_again_at = 0
 
@@ -274,33 +277,19 @@ class Remembered:
         """Note that a condensation was made: the next failure counts as the first."""
         self._wait, self._ask_again_at = _WAIT, 0
 
-    def decline_stands(self, view: View, lately: Iterable[Event]) -> bool:
-        """Return whether the newest condensation of ``view`` is a decline. A decline of an earlier handler is searched
-        for in ``lately``.
-        """
-        if view.unhandled_condensation_request:
-            return False
-        if self._declined_after is None:
-            newest = next((e for e in reversed(list(lately)) if isinstance(e, CondensationAction)), None)
-            told = {} if newest is None else newest.metadata
-            if (told.get("outcome"), told.get("condenser")) != ("declined", self._condenser):
-                return False
-            self._declined_after = len(view.condensations)
-        return self._declined_after == len(view.condensations)
+    def decline_stands(self, view: View) -> bool:
+        """Return whether the newest condensation of ``view`` is a decline, and no request waits."""
+        return not view.unhandled_condensation_request and self._declined_after == len(view.condensations)
 
     def declined(self, view: View) -> None:
         """Note that a decline was appended to ``view``."""
         self._declined_after = len(view.condensations) + 1
 
-    def news(self, reports: Iterable[Report], recorded_lately: Callable[[], Iterable[Event]]) -> tuple[Report, ...]:
-        """Return the ``reports`` to record: all except standing reports that are recorded already. When the first
-        standing report comes, the rules of an earlier handler are read once from ``recorded_lately``.
-        """
+    def news(self, reports: Iterable[Report]) -> tuple[Report, ...]:
+        """Return the ``reports`` to record: all except standing reports that are recorded already."""
         news = []
         for report in reports:
             if is_standing(report):
-                if self._rules is None:
-                    self._rules = {_rule(old) for event in recorded_lately() for old in reports_of(event)}
                 rule = _rule(report)
                 if rule in self._rules:
                     continue
