@@ -48,13 +48,6 @@ def checked(reply: Reply) -> Reply:
     return reply
 
 
-def usable_text(reply: Reply) -> str:
-    """Return the reply's text, unchanged. Raises ``ModelCallFailed`` if it has no words."""
-    if not reply.text or not any(map(str.isalnum, reply.text)):
-        raise useless(reply, "the reply has no text")
-    return reply.text
-
-
 _REFUSAL = re.compile(
     r"\W*(i['’]?m|i am|we['’]re) (very |so |really )?(sorry|afraid|unable|not able)\b"
     r"|\W*(sorry|unfortunately|apologies|as an ai)\b"
@@ -65,7 +58,8 @@ _REFUSAL_LENGTH_MAX = 300
 """A text that begins like a refusal is one if it has no more characters: a summary may begin with such words, too."""
 
 _SAYS_NOTHING = re.compile(
-    r"\W*(ok|okay|sure|done|yes|no|none|n/a|understood|noted|got it|thanks|thank you|(the )?summary)?\W*", re.IGNORECASE
+    r"[\W_]*(ok|okay|sure|done|yes|no|none|n/a|understood|noted|got it|thanks|thank you|(the )?summary)?[\W_]*",
+    re.IGNORECASE,
 )
 _RATIO_MAX, _LEAST = 2_000, 16
 """The most tokens that one token of a summary stands for, and the tokens that are always enough."""

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from foldlog.condensers.base import AgentModel, Condensation, Reason, Reply, Report, setting
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.agents_model import AskingCondenser
-from foldlog.condensers.models.replies import ask, made_by, read_json, report_on, usable_text, useless
-from foldlog.condensers.prompts import Prompt, load_prompt
+from foldlog.condensers.models.replies import ask, made_by, read_json, report_on, useless
+from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import event_block
 from foldlog.condensers.rolling import check_sizes, reasons_by_size
 from foldlog.condensers.selection import stands_for_forgotten
@@ -68,8 +68,10 @@ class LLMAttentionCondenser(AskingCondenser):
         if not _leaves_a_choice(view, set(choosable.values()), self.keep_first, places):
             return self._keeping(view, (), {})
         prompt = load_prompt("attention")
+        blocks = (event_block(event, self.max_event_length) for event in view.events)
+        messages = [*prompt.messages(places=str(places)), *({"role": "user", "content": block} for block in blocks)]
         try:
-            reply = ask(self.llm, self._messages(view, prompt, places), response_schema=_SCHEMA)
+            reply = ask(self.llm, messages, response_schema=_SCHEMA)
             chosen = _ids(reply)
         except ModelCallFailed as error:
             if error.failure != "bad_reply":
@@ -109,10 +111,6 @@ class LLMAttentionCondenser(AskingCondenser):
             if index >= self.keep_first and not stands_for_forgotten(event)
         }
 
-    def _messages(self, view: View, prompt: Prompt, places: int) -> list[dict[str, str]]:
-        blocks = (event_block(event, self.max_event_length) for event in view.events)
-        return [*prompt.messages(places=str(places)), *({"role": "user", "content": block} for block in blocks)]
-
 
 def _leaves_a_choice(view: View, choosable: Set[int], keep_first: int, places: int) -> bool:
     """Return whether every choice of this many events forgets an event. If not, the model is not asked."""
@@ -123,7 +121,7 @@ def _leaves_a_choice(view: View, choosable: Set[int], keep_first: int, places: i
 
 def _ids(reply: Reply) -> list[int]:
     """Return the ids in the reply, in its order. Raises ``ModelCallFailed`` if it is not a list of ids."""
-    given = read_json(reply, usable_text(reply), "the reply is not")
+    given = read_json(reply, reply.text or "", "the reply is not")
     ids = given.get("ids") if isinstance(given, dict) else None
     if not isinstance(ids, list) or not all(type(event_id) is int for event_id in ids):
         raise useless(reply, 'the reply is not an object with a list of event ids under "ids"')

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foldlog.condensers.models.agents_model import AskingCondenser
-from foldlog.condensers.models.replies import ask, fit_to_replace, made_by, report_on, usable_text
+from foldlog.condensers.models.replies import ask, fit_to_replace, made_by, report_on
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import event_blocks, previous_summary
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
@@ -28,5 +28,5 @@ class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):
                 events=event_blocks(events, max_event_length),
             ),
         )
-        text = fit_to_replace(reply, usable_text(reply), events)
+        text = fit_to_replace(reply, reply.text or "", events)
         return Summary(text, made_by(reply, prompt), (report_on(reply),))
