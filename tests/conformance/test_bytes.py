@@ -30,6 +30,7 @@ from foldlog.eventstore import (
     Store,
 )
 from foldlog.eventstore.codec_json import attachments_of
+from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
@@ -168,14 +169,15 @@ def test_the_same_bytes_are_kept_once_in_a_conversation(store: Store):
     assert kept(store.database.recorder) == 3
 
 
-def test_an_import_of_many_keeps_them_once_and_is_compared(store: Store):
-    history = [said(IMAGE if n % 100 == 99 else SMALL) for n in range(2_100)]  # three chunks
+def test_an_import_of_many_keeps_them_once_and_is_compared(store: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(importing, "CHUNK", 100)
+    history = [said(IMAGE if n % 10 == 9 else SMALL) for n in range(210)]  # three chunks
     store.ingest("c", history)
     assert kept(store.database.recorder) == 2
-    assert store.ingest("c", [*history, said(b"more")]) == (1, 2_101)
+    assert store.ingest("c", [*history, said(b"more")]) == (1, 211)
     with pytest.raises(HistoryDiverged):
         store.ingest("c", [said(b"others"), *history])
-    assert values(store.events("c", 0, 1)) + values(store.events("c", 2_099)) == values(
+    assert values(store.events("c", 0, 1)) + values(store.events("c", 209)) == values(
         [said(SMALL), said(IMAGE), said(b"more")]
     )
 

@@ -4,9 +4,9 @@ acknowledged when it is opened again.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -150,17 +150,11 @@ def as_nobody(script: str, folder: Path) -> str:
 
 
 @pytest.fixture
-def open_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def open_folder() -> Iterator[Path]:
     """A folder that every user can come to. (pytest's own cannot be entered by others.)"""
-    folder = tmp_path_factory.mktemp("open")
-    modes = []
-    for parent in (folder, *folder.parents):
-        if parent.stat().st_mode & 0o005 != 0o005 and parent.stat().st_uid == os.getuid():
-            modes.append((parent, parent.stat().st_mode))
-            parent.chmod(parent.stat().st_mode | 0o005)
-    yield folder
-    for parent, mode in modes:
-        parent.chmod(mode)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder: Path):

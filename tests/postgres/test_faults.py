@@ -244,6 +244,7 @@ def waiting_for_nobody(server: Server) -> Iterator[None]:
         cancelling.join()
 
 
+@pytest.mark.long  # a standby of its own
 def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url: Callable[[], str], postgres_server: Server):
     """A server that is told to wait no longer for its standby commits, and calls that a success with a warning."""
     with open_store(postgres_url().replace("patience_s=10", "patience_s=2")) as store:

@@ -83,6 +83,7 @@ def unconfirmed(primary: Server, conversation: str) -> Iterator[None]:
         appending.join()
 
 
+@pytest.mark.long  # a server of its own, and standbys
 def test_what_came_back_after_a_crash_is_not_followed_before_a_standby_has_it(primary: Server):
     with open_store(primary.url()) as store:
         store.append("c1", said("confirmed"), expected_version=0)
@@ -106,6 +107,7 @@ def is_refused(follower: Store) -> None:
         list(follower.follow())
 
 
+@pytest.mark.long  # a server of its own, and standbys
 def test_a_follower_goes_on_while_the_standby_is_away(primary: Server):
     """What its connection has confirmed once, it needs no standby for; only a new connection does."""
     with open_store(primary.url()) as store, open_store(primary.url(mode="ro", patience_s=BRIEF)) as follower:
@@ -117,6 +119,7 @@ def test_a_follower_goes_on_while_the_standby_is_away(primary: Server):
         wait_for(primary, "")
 
 
+@pytest.mark.long  # a server of its own, and standbys
 def test_a_server_that_is_told_not_to_wait_has_confirmed_nothing(primary: Server):
     open_store(primary.url()).close()
     wait_for(primary, "away")
@@ -139,6 +142,7 @@ def test_a_server_that_is_told_not_to_wait_has_confirmed_nothing(primary: Server
         cancelling.join()
 
 
+@pytest.mark.long  # a server of its own, and standbys
 def test_a_follower_that_gave_up_leaves_no_session_behind(primary: Server):
     """A session that waits for a standby does not notice that its client has gone."""
     open_store(primary.url()).close()
@@ -152,6 +156,7 @@ def test_a_follower_that_gave_up_leaves_no_session_behind(primary: Server):
     raise AssertionError("sessions still wait for the standby")
 
 
+@pytest.mark.long  # a server of its own, and standbys
 def test_a_standby_that_was_promoted_confirms_before_it_is_followed(primary: Server, folder: Path):
     standby = Server(folder / "standby")
     with open_store(primary.url()) as store:
@@ -170,6 +175,7 @@ def test_a_standby_that_was_promoted_confirms_before_it_is_followed(primary: Ser
         standby.stop("immediate")
 
 
+@pytest.mark.long  # a server of its own, and standbys
 def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(primary: Server, folder: Path):
     """The epoch that begins then waits for no standby; the first append does."""
     standby = Server(folder / "standby")
@@ -233,6 +239,7 @@ def test_a_connection_that_breaks_in_the_middle_of_a_read_is_replaced(
         assert proxy.cuts == 1
 
 
+@pytest.mark.long  # a server of its own, and standbys
 def test_a_store_is_opened_as_soon_as_its_server_is_back(primary: Server):
     with open_store(primary.url()) as store:
         store.append("c1", said("0"), expected_version=0)

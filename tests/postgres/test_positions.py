@@ -386,6 +386,7 @@ def test_writers_behind_a_pooler_notice_that_the_server_was_promoted(url: str, p
             before = after
 
 
+@pytest.mark.long  # a standby of its own
 def test_a_standby_takes_no_writers_whatever_the_url_says(pair: tuple[Server, Server]):
     """A connection that lives through its promotion would never be asked whether an epoch begins."""
     primary, standby = pair
@@ -396,6 +397,7 @@ def test_a_standby_takes_no_writers_whatever_the_url_says(pair: tuple[Server, Se
         open_store(standby.url(target_session_attrs="any", patience_s="4"))
 
 
+@pytest.mark.long  # a standby of its own
 def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):
     standby = Server(postgres_server.folder.parent / "standby")
     standby.follow(postgres_server, "standby")
