@@ -8,12 +8,11 @@ opens a file with two names. Then the log is removed, then the new file takes th
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from foldlog.eventstore.recorders.base import PATIENCE_S
@@ -49,24 +48,18 @@ def replace(path: str, new: str, kept: str) -> str | None:
     """
     file = StoreFile(path)
     folder = Path(file.path).parent
-    lock = WriteLock(file.path, PATIENCE_S)
-    try:
-        lock.take(time.monotonic() + PATIENCE_S)
-        there = os.path.exists(file.path)
-        with _alone_in(file) if there else contextlib.nullcontext():
-            if there:
-                _give_rights(new, os.stat(file.path))
-                _give_name(file.path, kept)
-            for suffix in _BESIDE:
-                with suppress(FileNotFoundError):
-                    if suffix != "-shm" and os.path.getsize(f"{file.path}{suffix}"):  # readers make empty logs
-                        _give_name(f"{file.path}{suffix}", f"{kept}{suffix}")
-                    os.unlink(f"{file.path}{suffix}")
-            _sync(folder)
-            os.rename(new, file.path)
-            _sync(folder)
-    finally:
-        lock.close()
+    with _alone_in(file):
+        if os.path.exists(file.path):
+            _give_rights(new, os.stat(file.path))
+            _give_name(file.path, kept)
+        for suffix in _BESIDE:
+            with suppress(FileNotFoundError):
+                if suffix != "-shm" and os.path.getsize(f"{file.path}{suffix}"):  # readers make empty logs
+                    _give_name(f"{file.path}{suffix}", f"{kept}{suffix}")
+                os.unlink(f"{file.path}{suffix}")
+        _sync(folder)
+        os.rename(new, file.path)
+        _sync(folder)
     return next((name for name in (kept, f"{kept}-wal") if os.path.exists(name)), None)
 
 
@@ -75,40 +68,37 @@ def remove_empty(path: str) -> None:
     imported, or a program has it open.
     """
     file = StoreFile(path)
-    lock = WriteLock(file.path, PATIENCE_S)
-    try:
-        lock.take(time.monotonic() + PATIENCE_S)
-        with _alone_in(file) as connection:
-            if connection is None or connection.execute(SQL["any_conversation"]).fetchall():
-                return
-            connection.rollback()
-            with suppress(sqlite3.OperationalError):  # it stays: only the last connection can give the log up
-                connection.execute("PRAGMA journal_mode = DELETE")
-                for suffix in (*_BESIDE, "", "-queue"):
-                    Path(f"{file.path}{suffix}").unlink(missing_ok=True)
-    finally:
-        lock.close()
+    with _alone_in(file) as connection:
+        if connection is None or connection.execute(SQL["any_conversation"]).fetchall():
+            return
+        connection.rollback()
+        with suppress(sqlite3.OperationalError):  # it stays: only the last connection can give the log up
+            connection.execute("PRAGMA journal_mode = DELETE")
+            for suffix in (*_BESIDE, "", "-queue"):
+                Path(f"{file.path}{suffix}").unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
+@contextmanager
 def _alone_in(file: StoreFile) -> Iterator[sqlite3.Connection | None]:
-    """Hold SQLite's write lock, so that other programs do not write, and write as much of the log into the file as
-    possible. A file that is damaged or partly replaced is replaced, too. Yield the connection; None where the lock is
-    not held.
+    """Hold the write lock and SQLite's own, so that other programs do not write, and write as much of the log into the
+    file as possible. A file that is damaged or partly replaced is replaced, too. Yield the connection; None where
+    SQLite's lock is not held.
     """
-    connection = None
-    with suppress(RecorderError, sqlite3.Error, OSError):
-        if os.path.getsize(file.path) == 0:
-            raise DatabaseError(f"{file.path} is empty")
-        connection = file.connect(to_write=True)
-        maintenance.empty_log(connection)
-        connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield connection if connection is not None and connection.in_transaction else None
-    finally:
-        if connection is not None:
-            connection.rollback()
-            connection.close()
+    with closing(WriteLock(file.path, PATIENCE_S)) as lock:
+        lock.take(time.monotonic() + PATIENCE_S)
+        connection = None
+        with suppress(RecorderError, sqlite3.Error, OSError):
+            if os.path.getsize(file.path) == 0:
+                raise DatabaseError(f"{file.path} is empty")
+            connection = file.connect(to_write=True)
+            maintenance.empty_log(connection)
+            connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection if connection is not None and connection.in_transaction else None
+        finally:
+            if connection is not None:
+                connection.rollback()
+                connection.close()
 
 
 def _give_name(path: str, name: str) -> None:
