@@ -105,6 +105,16 @@ def test_a_document_that_stays_the_same_is_refused_too_where_another_conversatio
         old.append((), documents={"state": 1})
 
 
+def test_a_new_conversation_may_begin_with_documents_under_an_idempotency_key(histories: Histories):
+    histories["c1"].append(said("first"))
+    erase(histories.store, "c1", reason="asked for")
+    documents, generation = Documents(histories.store), Generation(replaces_erased=True)
+    for _ in range(2):
+        recorded = documents.append("c1", said("second"), {"state": 1}, idempotency_key="k", generation=generation)
+        assert [one.event.id for one in recorded] == [0, 1]
+    assert documents.get("c1", "state") == 1
+
+
 def test_a_condensation_that_was_planned_for_the_erased_one_is_not_appended(histories: Histories):
     generation = Generation()
     histories.store.append("c1", said("first"), expected_version=0, generation=generation)
