@@ -14,6 +14,7 @@ carried over one by one, and the least important facts are left out first if the
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -148,21 +149,22 @@ class Digest:
         return title + "".join(texts[section] for section in (*Section, _EARLIER))
 
     def _section(self, section: Section | str, room: int) -> str:
-        """Return one section with its heading in at most ``room`` characters; empty if nothing fits. Cost: its lines,
-        once.
-        """
+        """Return one section with its heading in at most ``room`` characters; empty if nothing fits."""
         if not isinstance(section, Section):
             return _quoted(self.earlier, room)
         lines = list(self.lines[section].values())
         left_out = self.left_out[section]
         if section is Section.ASKED:
             return _asked(lines, left_out, room)
-        length = len(_listed(section, lines, 0))
-        for dropped in range(len(lines)):
-            if length + _length_of_note(left_out + dropped) <= room:
-                return _listed(section, lines[dropped:], left_out + dropped)
-            length -= len(_item(lines[dropped]))
-        return ""
+
+        def without(dropped: int) -> str:
+            return _listed(section, lines[dropped:], left_out + dropped)
+
+        if lines and len(without(0)) <= room:
+            return without(0)
+        # The first line to go may be shorter than the note on it; each further one makes the section shorter.
+        dropped = bisect_left(range(len(lines)), -room, lo=1, key=lambda dropped: -len(without(dropped)))
+        return without(dropped) if dropped < len(lines) else ""
 
 
 _EARLIER = "Earlier summary"
@@ -193,20 +195,12 @@ _ASK_LENGTHS = (2_000, 1_000, 500, 320, 240, 160)
 
 
 def _listed(section: Section, lines: Sequence[str], left_out: int) -> str:
-    note = [_note(left_out)] if left_out else []
+    note = [f"({left_out} earlier left out)"] if left_out else []
     return "".join([f"\n\n## {section.value}", *map(_item, (*note, *lines))])
 
 
 def _item(line: str) -> str:
     return f"\n- {line}"
-
-
-def _note(left_out: int) -> str:
-    return f"({left_out} earlier left out)"
-
-
-def _length_of_note(left_out: int) -> int:
-    return len(_item(_note(left_out))) if left_out else 0
 
 
 def _asked(lines: Sequence[str], left_out: int, room: int) -> str:

@@ -9,7 +9,7 @@ never made  a condensation that forgets too little or saves no tokens; any at al
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -111,7 +111,7 @@ class SummarizingCondenser(RollingCondenser):
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         span = self._middle(view, agent_llm)
         try:
-            summary = _summarize_in_pieces(self.summarize, view[span.start : span.stop], self.max_event_length)
+            summary = self._in_pieces(view[span.start : span.stop], self.max_event_length)
         except ModelCallFailed as error:
             raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", error.reports) from error
         return self._condensation(view, span, summary, agent_llm, "condensed")
@@ -128,7 +128,7 @@ class SummarizingCondenser(RollingCondenser):
         failures: list[ModelCallFailed] = []
         for limit in self._reset_limits(view[span.start : span.stop]):
             try:
-                summary = _summarize_in_pieces(self.summarize, view[span.start : span.stop], limit)
+                summary = self._in_pieces(view[span.start : span.stop], limit)
             except ModelCallFailed as error:
                 failures.append(error)
                 if error.failure in OUT_OF_REACH:
@@ -141,6 +141,27 @@ class SummarizingCondenser(RollingCondenser):
             f"{failures[-1].problem}",
             _reports(failures),
         ) from failures[-1]
+
+    def _in_pieces(self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX) -> Summary:
+        """Summarize ``events``. If they exceed the model's context, summarize the first half, then that summary with
+        the second half; and so on with halves of halves, down to ``pieces``. Raises ``ModelCallFailed``.
+        """
+        try:
+            return self.summarize(events, limit)
+        except ModelCallFailed as error:
+            if error.failure != "context_window" or len(events) < 2 or pieces < 2:
+                raise
+            reports = error.reports
+        half = len(events) // 2
+        try:
+            first = self._in_pieces(events[:half], limit, pieces // 2)
+            reports += first.reports
+            goes_before = CondensationSummary(content=first.text)
+            second = self._in_pieces((goes_before, *events[half:]), limit, pieces // 2)
+        except ModelCallFailed as error:
+            before = (*reports, *error.reports[:-1])
+            raise ModelCallFailed(error.model, error.failure, error.problem, error.report, before) from error
+        return replace(second, reports=(*reports, *second.reports))
 
     def _reset(self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable) -> Condensation:
         cause = unavailable.__cause__
@@ -262,35 +283,6 @@ class SummarizingCondenser(RollingCondenser):
             if less is None:
                 return text, tokens
             text = less
-
-
-def _summarize_in_pieces(
-    summarize: Callable[[Sequence[Event], int | None], Summary],
-    events: Sequence[Event],
-    limit: int | None,
-    pieces: int = _PIECES_MAX,
-) -> Summary:
-    """Call ``summarize`` with ``events`` and ``limit``. If the events exceed the model's context, summarize the first
-    half, then that summary with the second half; and so on with halves of halves, down to ``pieces``.
-
-    Raises ``ModelCallFailed``.
-    """
-    try:
-        return summarize(events, limit)
-    except ModelCallFailed as error:
-        if error.failure != "context_window" or len(events) < 2 or pieces < 2:
-            raise
-        reports = error.reports
-    half = len(events) // 2
-    try:
-        first = _summarize_in_pieces(summarize, events[:half], limit, pieces // 2)
-        reports += first.reports
-        goes_before = CondensationSummary(content=first.text)
-        second = _summarize_in_pieces(summarize, (goes_before, *events[half:]), limit, pieces // 2)
-    except ModelCallFailed as error:
-        before = (*reports, *error.reports[:-1])
-        raise ModelCallFailed(error.model, error.failure, error.problem, error.report, before) from error
-    return replace(second, reports=(*reports, *second.reports))
 
 
 def _reports(failures: Sequence[ModelCallFailed]) -> tuple[Report, ...]:
