@@ -363,7 +363,9 @@ def test_rekey_with_nothing_set_leaves_everything_as_it_is(foldlog, store, monke
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     assert foldlog("rekey").out == "3 conversations: 5 events rewritten, 0 keys changed.\n"
     monkeypatch.delenv("FOLDLOG_COMPRESSION")
-    assert foldlog("rekey").out == "3 conversations: 0 events rewritten, 0 keys changed.\n"
+    ran = foldlog("rekey")
+    assert ran.out == "3 conversations: 0 events rewritten, 0 keys changed.\n"
+    assert "to encrypt, set FOLDLOG_KEY or FOLDLOG_KEY_FILE" in ran.err
     assert foldlog("verify").status == 0
     assert "3 of one" in foldlog("log", "one").out
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "none")

@@ -43,6 +43,7 @@ def run(
             done.append(each)
         pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
         remedy = bytes_pending_words(store, "the old form")
+        settings = store.database.settings
     if as_json:
         changed = tuple(map(RekeyedDocument.of, done))
         terminal.emit(RekeyDocument(db=db, conversations=changed, bytes_pending=pending))
@@ -50,6 +51,11 @@ def run(
         rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
         names = count(len(done), "conversation")
         terminal.console().print(f"{names}: {count(rows, 'event')} rewritten, {count(keys, 'key')} changed.")
+    if not decrypt and settings.keys is None and settings.compression is None and not any(map(_is_news, done)):
+        terminal.note(
+            "neither a key nor a compression is set, so there was nothing to change; to encrypt, set FOLDLOG_KEY or "
+            "FOLDLOG_KEY_FILE and run it again"
+        )
     for each in done:
         for event_id in each.damaged:
             terminal.warn(
@@ -61,3 +67,7 @@ def run(
         terminal.note(f"{name} holds texts of the store as plain text; keep it as secret as the key, or delete it")
     if pending:
         terminal.note(remedy)
+
+
+def _is_news(one: Rekeyed) -> bool:
+    return bool(one.rows or one.key or one.damaged) or one.problem is not None
