@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report
 from foldlog.condensers.errors import OUT_OF_REACH, CondenserError, ModelCallFailed, NoCondensationAvailable
-from foldlog.condensers.models.budget import tokens_of
-from foldlog.condensers.models.estimate import counting
+from foldlog.condensers.models.estimate import counting, tokens_of
 from foldlog.condensers.reports import Usage, reports_of
 from foldlog.eventstore import Action, CondensationAction, Event, Message, Retraction, summary_id
 from foldlog.projections import View

@@ -5,6 +5,5 @@ replies      one question to a model, and the check of its reply
 failures     the errors of a call: which kind, without secrets
 deadline     a time limit for a call
 tokens, estimate    count the tokens of a View: by the model's tokenizer, or estimated
-budget       how many tokens a View may take
 agents_model    the agent's own model in the place of a condenser's; its tool that requests a condensation
 """

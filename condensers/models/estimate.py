@@ -148,6 +148,16 @@ def view_tokens(view: View, count: Callable[[Event], int] = event_tokens) -> int
     return sum(count(view[position]) for position in view.fit_positions)
 
 
+def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
+    """Return the tokens of the prompt that ``view`` makes; None if they cannot be counted."""
+    if agent_llm is None:
+        return None
+    try:
+        return agent_llm.token_sums(view)[-1]
+    except TokensUnknown:
+        return None
+
+
 class Estimate:
     """Counts in the place of an agent's model that is unknown or has no tokenizer. Thread-safe."""
 

@@ -14,9 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
-from foldlog.condensers.errors import OUT_OF_REACH, InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from foldlog.condensers.models.budget import limit_of, overrun, tokens_of
-from foldlog.condensers.models.estimate import ESTIMATE
+from foldlog.condensers.errors import (
+    OUT_OF_REACH,
+    InvalidCondenser,
+    ModelCallFailed,
+    NoCondensationAvailable,
+    TokensUnknown,
+)
+from foldlog.condensers.models.estimate import ESTIMATE, tokens_of
 from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
@@ -183,7 +188,16 @@ class SummarizingCondenser(RollingCondenser):
         return due | {Reason.TOKENS} if over else due
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
-        return overrun(view, agent_llm, self._limit(agent_llm))
+        limit = self._limit(agent_llm)
+        if agent_llm is None or limit is None:
+            return None
+        counter = agent_llm
+        try:
+            sums = counter.token_sums(view)
+        except TokensUnknown:
+            counter = ESTIMATE
+            sums = counter.token_sums(view)
+        return Overrun(sums, limit, counter) if sums[-1] > limit else None
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> IndexSpan:
         """Return the span to forget: between the head and the shortest tail that any of the reasons asks for.
@@ -283,6 +297,24 @@ class SummarizingCondenser(RollingCondenser):
             if less is None:
                 return text, tokens
             text = less
+
+
+def limit_of(agent_llm: AgentModel | None, max_tokens: int | None = None, margin_ratio: float = 0.1) -> int | None:
+    """Return the most tokens that a prompt for this model may have; None if there is no limit.
+
+    The smaller of ``max_tokens``, the user's own limit, and the model's input less the room for its answer less the
+    margin, a part that stays free, because servers add tokens that only they can count. The room for an answer counts
+    as at most half of the input: docs/decisions/0040-room-for-the-answer.md says why. Without a model there is no
+    limit, as in the reference; a step without the agent's model passes an estimate, see ``counting``.
+    """
+    if agent_llm is None:
+        return None
+    limits = [] if max_tokens is None else [max_tokens]
+    window = agent_llm.max_input_tokens
+    if window is not None:
+        reserve = min(agent_llm.max_output_tokens or 0, window // 2)
+        limits.append(max(0, window - reserve - int(window * margin_ratio)))
+    return min(limits, default=None)
 
 
 def _reports(failures: Sequence[ModelCallFailed]) -> tuple[Report, ...]:

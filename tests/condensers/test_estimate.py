@@ -13,10 +13,10 @@ from msgspec.structs import replace
 import foldlog
 from foldlog.condensers import Condensation, NoCondensationAvailable, replay
 from foldlog.condensers.base import Reason
-from foldlog.condensers.models.budget import limit_of
 from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated
 from foldlog.condensers.strategies.digest import DigestCondenser
+from foldlog.condensers.strategies.summarizing import limit_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import open_sources
 from foldlog.projections import View

@@ -15,10 +15,10 @@ import foldlog.condensers.models.client
 import foldlog.condensers.models.tokens
 from foldlog.condensers.base import Overrun
 from foldlog.condensers.errors import TokensUnknown
-from foldlog.condensers.models.budget import limit_of
 from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
 from foldlog.condensers.strategies.masking import ObservationMaskingCondenser
+from foldlog.condensers.strategies.summarizing import limit_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
 from foldlog.projections import View

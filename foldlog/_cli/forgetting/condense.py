@@ -31,7 +31,7 @@ from foldlog.condensers import (
     on_a_model,
     reports_of,
 )
-from foldlog.condensers.models.budget import tokens_of
+from foldlog.condensers.models.estimate import tokens_of
 from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, install_command, summary_id
 from foldlog.projections import View
 
