@@ -193,8 +193,8 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     """Begin to store a conversation with the settings of this process; with ``decrypt``, as plain text. Return whether
     it got another key. Raises ``CorruptEvent`` if its mark does not fit, and ``KeyUnavailable``.
     """
+    found = transaction.conversation(key)  # on a server, other writers wait from here on
     check_finished(transaction, key)
-    found = transaction.conversation(key)
     if found is None or found.erasure is not None:
         return False
     codec = database.codec_of(found)
