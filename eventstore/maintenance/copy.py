@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from foldlog.eventstore.arguments import whole
 from foldlog.eventstore.errors import (
+    CannotRedact,
     ConversationErased,
     ConversationNotFound,
     CorruptEvent,
@@ -128,7 +129,7 @@ def _move(source: Database, target: Database, found: Conversation) -> Moved:
         return copy_conversation(source, target, found.id)
     except ConversationErased as error:
         return Moved(found.id, 0, version, error.problem)
-    except (CorruptEvent, HistoryDiverged, VersionConflict) as error:
+    except (CannotRedact, CorruptEvent, HistoryDiverged, VersionConflict) as error:
         return Moved(found.id, 0, version, str(error))
     except RecorderError as error:
         if not error.is_damage:
@@ -161,9 +162,9 @@ def copy_conversation(source: Database, target: Database, conversation: str) -> 
     """Copy one conversation, or the tail that the target does not have yet.
 
     Raises ``ConversationNotFound``; ``CorruptEvent`` where the source is damaged; ``HistoryDiverged`` where the target
-    has other events, and ``ConversationErased`` where the target erased it: then nothing of it is changed. A new
-    conversation appears whole or not at all. Cost: the events to copy, in small transactions; where events were
-    redacted since, all of them.
+    has other events, ``ConversationErased`` where the target erased it, and ``CannotRedact`` where it shares an event
+    that the source redacted: then nothing of it is changed. A new conversation appears whole or not at all. Cost: the
+    events to copy, in small transactions; where events were redacted since, all of them.
     """
     found, links, earlier = source.recorder.query(partial(_with_links, source, conversation))
     before, tombstones = copy_tombstones(target, (*earlier, *([] if found.erasure is None else [found])))
@@ -174,13 +175,14 @@ def copy_conversation(source: Database, target: Database, conversation: str) -> 
         there = writer.there
         if there is not None:
             _check_same(source, found, target, there)
-        for chunk in chunked(stored_rows(source, found, writer.end.version)):
-            writer.copy(chunk)
-        if there is not None and there.version <= found.version and there.redactions != found.redactions:
+        is_ahead = writer.end.version > found.version  # it is left as it is
+        if there is not None and not is_ahead and there.redactions != found.redactions:
             redacted = (row for row in stored_rows(source, found) if is_redacted(row.proof))
             for chunk in chunked(row for row in redacted if row.id < there.version):
                 on_finished(target, partial(_redact_too, database=target, there=there, gone=chunk), writer.transact)
-        writer.finish(keys_of(source, found), found.redactions)
+        for chunk in chunked(stored_rows(source, found, writer.end.version)):
+            writer.copy(chunk)
+        writer.finish(keys_of(source, found), 0 if is_ahead else found.redactions)
     return Moved(found.id, writer.added, writer.end.version, tombstones=tombstones)
 
 
@@ -330,8 +332,8 @@ def _is_tombstone(found: Conversation, erasure: Erasure | None) -> bool:
 
 def _redact_too(transaction: Transaction, database: Database, there: Conversation, gone: Sequence[Row]) -> None:
     """Redact events of the target that the source has redacted since they were copied."""
-    check_finished(transaction, there.key)
     writing = WriteTransaction(transaction, find_again(database, transaction, there).found, database)
+    check_finished(transaction, there.key)
     has_content: list[tuple[Event, Row]] = []
     for redacted in with_checksums(checksum_seed(there.id), gone):
         for row in writing.rows(redacted.id, redacted.id + 1, 1):
@@ -339,6 +341,12 @@ def _redact_too(transaction: Transaction, database: Database, there: Conversatio
                 continue
             if redacted.head != row.head or redacted.proof[HEAD_BYTES:] != commitment_of(row.proof, row.body):
                 raise CorruptEvent(there.id, row.id, "the source redacted another event: one of the two was changed")
+            if row.id < there.begins:
+                raise CannotRedact(
+                    f"conversation {there.id!r}, event {row.id}: the source redacted it, and the target stores it in "
+                    f"{there.parent_id!r} or one before that, which {there.id!r} was forked from; redact it there, "
+                    f"then copy again"
+                )
             has_content.append((stored_event_of(there.id, row), redacted))
     if has_content:
         forks = [*forks_that_share(database, transaction, there.key, has_content[0][0].id)]

@@ -52,6 +52,36 @@ def test_what_the_source_redacted_is_redacted_where_nothing_was_added():
         assert [each.conversation for each in compare_stores(source, target)] == ["fork"]
 
 
+def test_a_redacted_event_that_the_target_shares_is_named():
+    with open_store("memory:") as store, open_store("memory:") as copy:
+        store.append("a", list(map(said, "abc")), expected_version=0)
+        store.fork("a", 3, "fork")
+        problems(store, copy)
+        redact(copy, "fork", 1, reason="asked for", by="tests")  # its own there
+        problem = str(problems(copy, store, "fork")["fork"])
+        assert "event 1" in problem
+        assert "'a'" in problem
+        assert store.version("fork") == 3  # without the receipt of what did not happen
+        redact(store, "a", 1, reason="asked for", by="tests")
+        assert problems(copy, store, "fork") == {"fork": None}
+        assert [event.redacted is not None for event in store.events("fork", 0, 3)] == [False, True, False]
+
+
+def test_what_the_source_redacted_is_redacted_once_the_target_is_not_ahead():
+    with open_store("memory:") as source, open_store("memory:") as target:
+        source.append("a", list(map(said, "abc")), expected_version=0)
+        source.fork("a", 3, "fork")
+        problems(source, target)
+        target.append("fork", said("of its own"), expected_version=3)
+        redact(source, "a", 1, reason="asked for", by="tests")  # in the fork too, which gets no receipt
+        problems(source, target)
+        problems(target, source, "fork")
+        assert [each.conversation for each in compare_stores(source, target)] == ["fork"]
+        assert problems(source, target) == {"a": None, "fork": None}
+        assert [event.redacted is not None for event in target.events("fork")] == [False, True, False, False]
+        assert list(compare_stores(source, target)) == []
+
+
 def test_some_conversations_are_copied_alone():
     with open_store("memory:") as source, open_store("memory:") as target:
         for name in ("a", "b", "c"):
