@@ -130,11 +130,6 @@ def begins_a_turn(event: Event, response_id: str | None) -> bool:
     return isinstance(event, Message) and event.shown and event.source == "agent"
 
 
-def _without_past(view: View) -> View:
-    """Return the View without its past, which holds all events: a replay never returns to an earlier version."""
-    return dataclasses.replace(view, state=dataclasses.replace(view.state, past=None))
-
-
 class Replaying:
     """A replay in progress: give it the events of a history with ``take``, in order, then ask for its ``result``.
 
@@ -172,7 +167,9 @@ class Replaying:
         new_id = self._view.version
         cause = None if event.cause is None else self._new_ids.get(event.cause)
         self._new_ids[event.id], self._old_ids[new_id] = new_id, event.id
-        self._view = _without_past(self._view.then((replace(event, id=new_id, cause=cause),)))
+        view = self._view.then((replace(event, id=new_id, cause=cause),))
+        # The past holds all events, and a replay never returns to an earlier version.
+        self._view = dataclasses.replace(view, state=dataclasses.replace(view.state, past=None))
 
     def _take_turn(self, event_id: int) -> None:
         """Condense as often as needed before the call of the model that gave the event with this id."""

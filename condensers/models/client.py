@@ -283,8 +283,7 @@ class LLM:
         """The name of what counts the tokens: a model, or, where litellm does not know it, a tokenizer for all."""
         if self.config.tokenizer or self.is_known:
             return self.config.tokenizer or self.model
-        name = _bare_name(_litellm(), self.model)
-        return _tokenizer_for_all(name)
+        return _tokenizer_for_all(_bare_name(self.model))
 
     def token_sums(self, view: View) -> Sequence[int]:
         """Return cumulative token counts of the prompt that ``view`` makes (see ``AgentModel``)."""
@@ -301,7 +300,7 @@ class LLM:
     @cached_property
     def _counted_as(self) -> str:
         """The name by which litellm finds the tokenizer. Raises ``TokensUnknown`` if it would be downloaded."""
-        name = self.config.tokenizer or _bare_name(_litellm(), self.model)
+        name = self.config.tokenizer or _bare_name(self.model)
         if any(part in name.lower() for part in _DOWNLOADED_TOKENIZERS):
             raise TokensUnknown(
                 f"the tokenizer of model {name!r} would have to be downloaded; "
@@ -342,13 +341,12 @@ def _known(model: str) -> Mapping[str, Any] | None:
     return known
 
 
-def _bare_name(litellm: Any, model: str) -> str:
+def _bare_name(model: str) -> str:
     """Return the model's name without the provider's: litellm finds its tokenizer by this name."""
     try:
-        name: str = litellm.get_llm_provider(model)[0]
-    except litellm.exceptions.BadRequestError:
+        return str(_litellm().get_llm_provider(model)[0])
+    except _litellm().exceptions.BadRequestError:
         return model
-    return name
 
 
 def _tokenizer_for_all(name: str) -> str:

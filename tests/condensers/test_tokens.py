@@ -84,7 +84,7 @@ def test_counts_are_litellms_over_real_conversations_and_several_models(litellm)
             for window in some(windows(messages), 2):
                 for offered in ([], tools):
                     ours = llm.count_tokens(window, offered)
-                    bare = foldlog.condensers.models.client._bare_name(litellm, name)
+                    bare = foldlog.condensers.models.client._bare_name(name)
                     theirs = litellm.token_counter(model=bare, messages=window, tools=offered or None)
                     compared += 1
                     if ours != theirs:
@@ -119,7 +119,7 @@ def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, r
             sums = llm.token_sums(part)
             assert len(sums) == len(part) + 1
             assert list(sums) == sorted(sums)
-            bare = foldlog.condensers.models.client._bare_name(litellm, name)
+            bare = foldlog.condensers.models.client._bare_name(name)
             tools = list(offered_tools(part)) or None
             assert sums[-1] == litellm.token_counter(model=bare, messages=part.to_messages(), tools=tools)
             compared += 1
