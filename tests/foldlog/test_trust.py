@@ -105,7 +105,8 @@ def test_what_holds_no_heads_is_refused(foldlog, store, tmp_path, content):
     assert len(ran.err.splitlines()) == 1
     absent = foldlog("verify", "--heads", "nowhere.json")
     assert absent.status == 2
-    assert "No such file or directory; 'foldlog verify --print-heads --json > nowhere.json' publishes" in absent.err
+    assert "No such file or directory; name the published file" in absent.err
+    assert "'foldlog verify --print-heads --json > heads.json' publishes the present heads" in absent.err
 
 
 def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):

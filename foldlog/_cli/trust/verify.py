@@ -178,13 +178,13 @@ def _published(path: Path) -> dict[str, list[Published]]:
             heads.setdefault(one.conversation, []).append(published)
     except OSError as error:
         raise Refused(
-            f"the heads in {path} cannot be read: {error.strerror or error}; "
-            f"'{now} > {path}' publishes the present heads"
+            f"the heads in {path} cannot be read: {error.strerror or error}; name the published file; without one, "
+            f"'{now} > heads.json' publishes the present heads, which show later changes only"
         ) from error
     except (ValueError, RecursionError) as error:
         problem = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
         raise Refused(
             f"{path} does not hold heads as 'foldlog verify --print-heads --json' prints them ({problem}); "
-            f"'{now} > heads.json' publishes the present heads"
+            f"name the published file; '{now} > heads.json' publishes the present heads"
         ) from error
     return heads
