@@ -166,7 +166,7 @@ def _has_its_key(database: Database, found: Conversation, decrypt: bool) -> bool
 
 class _State(msgspec.Struct, frozen=True):
     """How far the change is: up to the idempotency key ``key`` or, if that is None, up to the row ``next``. Rows are
-    changed up to ``until``. ``sound``: none of them was damaged.
+    changed up to ``until``. ``sound``: none of them was damaged. ``encrypted``: the conversation had a key.
     """
 
     decrypt: bool
@@ -175,6 +175,7 @@ class _State(msgspec.Struct, frozen=True):
     next: int
     key: str | None
     sound: bool = True
+    encrypted: bool = False
 
 
 class Reformed(NamedTuple):
@@ -222,7 +223,8 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     first = begins if all_rows else max(mark.pending_from, begins)
     until = found.version if all_rows else max(mark.pending_until, begins)
     if first < until or mark.pending_until:
-        _leave(transaction, key, _State(decrypt, compression, until, first, "" if mark.pending_until else None))
+        start = "" if mark.pending_until else None
+        _leave(transaction, key, _State(decrypt, compression, until, first, start, encrypted=data_key is not None))
     return changed and not decrypt
 
 
@@ -267,8 +269,11 @@ class _Change:
     """The change of a conversation in one transaction."""
 
     def __init__(self, transaction: Transaction, database: Database, found: Conversation, state: _State) -> None:
-        self._transaction, self._database, self._found, self._state = transaction, database, found, state
+        self._transaction, self._database, self._found = transaction, database, found
         self._codec = codec = database.codec_of(found)
+        if codec.data_key is not None and not state.encrypted:  # an append gave it a key, so its rows change once more
+            state = _State(state.decrypt, state.compression, found.version, found.begins, "", encrypted=True)
+        self._state = state
         self._target = RowCodec(codec.conversation, None if state.decrypt else codec.data_key)
         self._salt = found.salt if codec.data_key is None else codec.data_key.salt
         self._links = links_of_own(found, codec.data_key)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from foldlog.eventstore import ConversationErased, ConversationNotFound, Message, Origin, Store, open_store
 from foldlog.eventstore.log import importing
-from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.log.seal import ENCRYPTED, WriteSettings
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import detach, erase
@@ -157,6 +158,27 @@ def test_a_fork_without_events_of_its_own_gets_a_key(open_at: Callable[[int], Ca
     assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
     list(rekey(store))
     assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_an_append_gives_a_key_while_rows_are_compressed(open_at: Callable[[int], Callable[[], Recorder]]):
+    """The rows that were compressed before are plain, so the change begins again."""
+    recorder = open_at(0)
+    plain = Store(recorder())
+    plain.append("c", [said("long " * 99) for _ in range(9)], expected_version=0, idempotency_key="first")
+    killing: Any = Killing(recorder(), 2)
+    with suppress(Killed):
+        list(rekey(Store(killing, WriteSettings(compression="zlib"))))
+    store = Store(recorder(), WriteSettings(keys=KEYS))
+    store.append("c", said("own"), expected_version=9)
+    wanted = list(store.events("c"))
+    list(rekey(store))
+    assert list(store.events("c")) == wanted
+    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+    assert store.append("c", [said("long " * 99) for _ in range(9)], expected_version=0, idempotency_key="first")
+    key = store.query("c", attrgetter("key"))
+    rows = store.database.recorder.query(lambda reader: reader.rows(key, 0, 10, 10))
+    assert all(row.encoding & ENCRYPTED for row in rows)
 
 
 class Meeting:
