@@ -147,7 +147,12 @@ def _find(database: Database, conversation: str) -> Conversation | None:
 
 
 def _same(one: Conversation, other: Conversation) -> bool:
-    return (one.end, one.erasure is None, one.redactions) == (other.end, other.erasure is None, other.redactions)
+    return _state(one) == _state(other)
+
+
+def _state(found: Conversation) -> tuple[object, int | None]:
+    """Return what two copies of a conversation have in common. An erased one has nothing that was redacted."""
+    return found.end, None if found.erasure is not None else found.redactions
 
 
 def _measure(found: Conversation) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from foldlog.eventstore import ANY_VERSION, ConversationNotFound, Message, Store, open_store
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.verify import verify
 from tests.eventstore.test_salvage import without_page
@@ -50,6 +51,15 @@ def test_what_the_source_redacted_is_redacted_where_nothing_was_added():
         problems(source, target)
         assert [event.redacted is None for event in target.events("fork")] == [False, True, True]
         assert [each.conversation for each in compare_stores(source, target)] == ["fork"]
+
+
+def test_what_was_redacted_and_then_erased_is_equal_in_a_copy():
+    with open_store("memory:") as source, open_store("memory:") as target:
+        source.append("a", [said("secret"), said("two")], expected_version=0)
+        redact(source, "a", 0, reason="asked for", by="tests")
+        erase(source, "a", reason="asked for")
+        assert problems(source, target) == {"a": None}
+        assert list(compare_stores(source, target)) == []
 
 
 def test_a_redacted_event_that_the_target_shares_is_named():
