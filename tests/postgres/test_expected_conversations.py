@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,7 +30,9 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.maintenance.copy import _redact_too, copy_store
 from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
@@ -222,6 +225,42 @@ def test_a_resealed_conversation_is_written_to_under_its_new_key(url: str):
     with open_store(url, keys=newer) as theirs:
         assert texts(theirs) == ["0", "1", "2"]
         sound(theirs)
+
+
+def test_a_fork_whose_parent_others_sealed_reads_what_it_shares(url: str):
+    with open_store(url) as plain:
+        plain.append("c1", [said("0"), said("1")], expected_version=0)
+        plain.fork("c1", 2, "fork")
+    with open_store(url, keys=KEY) as ours, open_store(url, keys=KEY) as theirs:
+        ours.append("fork", said("2"), expected_version=2)
+        list(rekey(theirs, "c1"))
+        ours.append("fork", said("3"), expected_version=3, guard=lambda reading: list(reading.events()))
+        assert texts(ours, "fork") == ["0", "1", "2", "3"]
+
+
+def test_a_fork_that_others_detached_has_its_own_past(ours: Store, theirs: Store):
+    ours.fork("c1", 1, "fork")
+    ours.append("fork", said("1"), expected_version=1)
+    erase(theirs, "c1", reason="asked to", detach_forks=True)
+    ours.append("fork", said("2"), expected_version=2, guard=lambda reading: list(reading.events()))
+    ours.fork("fork", 1, "another")
+    assert (texts(ours, "fork"), texts(ours, "another")) == (["0", "1", "2"], ["0"])
+    redact(ours, "fork", 0, reason="asked to", by="tests")
+    sound(ours)
+
+
+def test_what_others_redacted_without_a_receipt_is_known(ours: Store, theirs: Store):
+    """A copy brings a redaction before the receipt of it."""
+    with open_store("memory:") as source:
+        list(copy_store(ours, source))
+        redact(source, "c1", 0, reason="asked to", by="tests")
+        row = source.query("c1", lambda reading: reading.rows(0, 1, 1)[0])
+        there = theirs.database.recorder.query(lambda reader: theirs.database.find(reader, "c1"))
+        assert there is not None
+        theirs.database.recorder.transact(partial(_redact_too, database=theirs.database, there=there, gone=[row]))
+    seen: list[int] = []
+    ours.append("c1", said("1"), expected_version=1, guard=lambda reading: seen.append(reading.redactions))
+    assert seen[-1] == 1
 
 
 def test_what_a_failover_lost_is_not_built_upon(ours: Store, postgres_server: Server, url: str):

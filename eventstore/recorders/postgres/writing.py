@@ -254,6 +254,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
             guess.key_id,
             guess.sealed_key,
             guess.mark,
+            guess.redactions,
         )
         self._unchecked = True
         self._locked.add(guess.key)
@@ -326,5 +327,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
 
 
 def _can_be_checked(expected: Conversation) -> bool:
-    """Return whether the conversation ends with an event of its own, by which the server recognizes it."""
-    return expected.erasure is None and expected.version > expected.begins
+    """Return whether the conversation ends with an event of its own, by which the server recognizes it. One that shares
+    its past is asked for: what becomes of its ancestors is not in its own row.
+    """
+    return expected.erasure is None and expected.parent is None and expected.version > 0

@@ -102,6 +102,7 @@ SELECT (
                 AND substring(e.head FOR 32) = $3::bytea
                 AND c.salt = $4::bytea AND c.key_id IS NOT DISTINCT FROM $5::bytea
                 AND c.sealed_key IS NOT DISTINCT FROM $6::bytea AND c.mark IS NOT DISTINCT FROM $7::bytea
+                AND coalesce(c.redactions, 0) = $8::bigint
         )
         THEN coalesce(
             (SELECT (pg_current_xact_id()::text::bigint + epoch)::text FROM {schema}.epoch
