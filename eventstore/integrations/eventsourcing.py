@@ -50,13 +50,13 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.following import DecodedRow, followed, placed_rows, recorded
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Recorded
-from foldlog.eventstore.log.row import PLAIN, chained, from_microseconds, sound, with_times
+from foldlog.eventstore.log.row import PLAIN, chained, from_microseconds, not_erased, sound, with_times
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.changes import NewRecords
-from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.errors import IntegrityError, RecorderError
 from foldlog.eventstore.recorders.types import Place, Record, Row
 
 __all__ = [
@@ -240,7 +240,9 @@ class EventRecorder(StoreTracking, ProcessRecorder):
         self._subscription = subscription or PollingSubscription
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
-        """Insert all events or none, and the tracking, if given. Raises ``IntegrityError`` where a version is taken."""
+        """Insert all events or none, and the tracking, if given. Raises ``IntegrityError`` where a version is taken,
+        and ``ConversationErased``.
+        """
         tracking: Tracking | None = kwargs.get("tracking")
         now = time.time_ns() // 1_000
 
@@ -354,7 +356,11 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
     version, conversation = stored.originator_version, str(stored.originator_id)
     encoded = codec.encode(codec.decode(kind, schema, stored.state, version))
     as_stored = encoded._replace(kind=kind, schema=schema, body=stored.state)
-    found = database.find(transaction, conversation) or begin_new(transaction, database, conversation, now)
+    found = not_erased(database.find(transaction, conversation)) or begin_new(transaction, database, conversation, now)
+    if version < found.begins:
+        raise IntegrityError(
+            f"conversation {conversation!r} has event {version} already: it shares it with another one"
+        )
     writing = WriteTransaction(transaction, found, database)
     rows, _ = chained(found._replace(version=version), [as_stored], now)
     place = writing.insert(rows)

@@ -23,8 +23,10 @@ from eventsourcing.persistence import (
 from eventsourcing.projection import Projection, ProjectionRunner
 from eventsourcing.tests import persistence as shipped
 
-from foldlog.eventstore import ANY_VERSION, Message, Observation, Record, open_store
+from foldlog.eventstore import ANY_VERSION, ConversationErased, Message, Observation, Record, Store, open_store
 from foldlog.eventstore.integrations.eventsourcing import ConversationEvent, ConversationMapper, Factory, TrackingView
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
 
 from .conftest import RECORDERS
@@ -244,3 +246,20 @@ def test_a_stored_topic_is_a_registered_name_and_nothing_is_imported_for_it():
 def test_the_librarys_own_ciphers_are_refused():
     with pytest.raises(InfrastructureFactoryError, match="compresses events itself"):
         Factory({"CIPHER_KEY": "secret"})
+
+
+def test_no_event_is_taken_that_nobody_could_read(env: dict[str, str]):
+    factory = Factory(env)
+    store = Store(factory.recorder.database.recorder)
+    recorder = factory.application_recorder()
+    store.append("c", [Message(source="user", content="a"), Message(source="user", content="b")], expected_version=0)
+    store.fork("c", 2, "f")
+    first, second = recorder.select_events("f")
+    with pytest.raises(IntegrityError):
+        recorder.insert_events([second])
+    erase(store, "f", reason="asked to")
+    for event in (first, replace(first, originator_version=2)):
+        with pytest.raises(ConversationErased):
+            recorder.insert_events([event])
+    assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
+    factory.close()
