@@ -34,7 +34,6 @@ from foldlog.eventstore.log.finding import find_again, tombstones_before
 from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, stored_rows
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import Link, head_after, links_of
-from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import (
     PLAIN,
     checksum_seed,
@@ -223,7 +222,7 @@ def keys_of(
     def some(reader: Reader, after: str | None) -> Sequence[tuple[str, RecalledKey]]:
         page = reader.recalled(found.key, start_after(after), CHUNK)
         if sound_by is None:
-            ReadTransaction(reader, found, source).check_proofs(page)
+            find_again(source, reader, found).check_proofs(page)  # it may have another key by now
         return page
 
     for name, recalled in paged(lambda after: source.recorder.query(partial(some, after=after)), itemgetter(0), CHUNK):

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from foldlog.eventstore import ANY_VERSION, ConversationNotFound, Message, Store, open_store
-from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
+from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store, keys_of
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from tests.eventstore.test_salvage import without_page
 
@@ -90,6 +92,15 @@ def test_what_the_source_redacted_is_redacted_once_the_target_is_not_ahead():
         assert problems(source, target) == {"a": None, "fork": None}
         assert [event.redacted is not None for event in target.events("fork")] == [False, True, False, False]
         assert list(compare_stores(source, target)) == []
+
+
+def test_idempotency_keys_are_copied_while_the_key_of_the_source_changes():
+    with open_store("memory:", keys=KeyRing(["11" * 32])) as source:
+        source.append("a", said("one"), expected_version=0, idempotency_key="first")
+        found = source.database.recorder.query(lambda reader: source.database.find(reader, "a"))
+        assert found is not None
+        list(rekey(source, decrypt=True))
+        assert [recalled.events for _, recalled in keys_of(source.database, found)] == [1]
 
 
 def test_some_conversations_are_copied_alone():
