@@ -169,7 +169,8 @@ def test_wrong_values_are_refused_without_the_words_of_a_library(foldlog, five_m
     assert "'--at': give at least 0 (" in foldlog("view", "five", "--at=-1").err
     (tmp_path / "README.md").write_text("# no heads")
     err = foldlog("verify", "--heads", "README.md").err
-    assert "(it is not JSON); 'foldlog verify --print-heads --json > heads.json'" in err
+    assert "README.md does not hold heads" in err
+    assert "(it is not JSON)" in err
 
 
 def test_an_export_names_the_attributes_that_it_leaves_out(foldlog, five_messages):
