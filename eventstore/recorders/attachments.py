@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Final
@@ -16,18 +17,19 @@ _encoding = itemgetter(6)
 _without_bytes: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
 
 
-class ReadsAttachments:
+class ReadsAttachments(ABC):
     """The part of a reader that gives rows their attachments; most rows have none."""
 
+    @abstractmethod
     def _attached(self, key: int, ids: Sequence[int]) -> Iterable[tuple[int, bytes, int]]:
         """Return the ids, names and encodings of the attachments of a conversation's events."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _attachment(self, key: int, name: bytes, encoding: int) -> bytes | None:
-        raise NotImplementedError
+        """Return the bytes of one attachment, or None if they are missing."""
 
     def _whole(self, rows: Sequence[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[Row]:
-        """Return rows of a conversation with their attachments. An interval may name another: see ``shown_rows``."""
+        """Return rows of a conversation with their attachments. An interval may name another: see ``flagged_rows``."""
         if _without_bytes(map(_encoding, rows)):
             return rows
         others = [(first, last, its_key[0]) for first, last, *its_key in intervals if its_key]
