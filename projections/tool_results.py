@@ -18,6 +18,7 @@ from foldlog.eventstore import (
     Observation,
     ReadTransaction,
     Recorded,
+    Retraction,
     Store,
     VersionConflict,
 )
@@ -129,7 +130,9 @@ def _newest(events: Sequence[Event], call: str | Action) -> Action | None:
 
 def check_still_open(view: View, reading: ReadTransaction) -> None:
     """Raise ``VersionConflict`` if the events after ``view`` changed which calls are open."""
-    if view.then(reading.events(view.version)).open_calls != view.open_calls:
+    newer = tuple(reading.events(view.version))
+    # What a retraction leaves is read from the store, which a write that waits for this answer holds.
+    if any(isinstance(each, Retraction) for each in newer) or view.then(newer).open_calls != view.open_calls:
         raise VersionConflict(reading.conversation, view.version, reading.version)
 
 

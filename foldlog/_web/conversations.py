@@ -204,7 +204,7 @@ def _sizes(
 ) -> dict[int, int]:
     """Return the tokens of the Views before and after each condensation."""
     made = [event for event in structural if isinstance(event, CondensationAction) and not is_declined(event)]
-    if all(event.id in known for event in made):
+    if all(event.id + 1 in known for event in made):  # the View before it may be that after another one
         return known
     sizes = views.lifetimes(conversation, count).sizes
     return {version: sizes[version] for event in made for version in (event.id, event.id + 1)}

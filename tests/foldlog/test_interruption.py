@@ -13,6 +13,7 @@ import pytest
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
 from foldlog.projections import View
+from foldlog.projections.stored.revision_codec import PROJECTION
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
 
@@ -94,6 +95,16 @@ def test_a_call_that_another_program_answers_first_gets_no_second_observation(hi
     overtake(history, monkeypatch, result("a"))
     assert [recorded.event.call_id for recorded in history.interrupt()] == ["b"]
     assert history.version() == 4
+
+
+def test_a_retraction_of_another_program_is_read_before_calls_are_interrupted(history, monkeypatch):
+    history.append([call("a"), call("b"), Message(source="user", content="no")])
+    before = history.view()
+    history.retract(2)
+    history._store.project(history.id, lambda writing: writing.delete_records(PROJECTION))  # as a redaction does
+    views, current = [before], history._views.current
+    monkeypatch.setattr(history._views, "current", lambda name: views.pop() if views else current(name))
+    assert [recorded.event.call_id for recorded in history.interrupt()] == ["a", "b"]
 
 
 def test_open_calls_are_the_same_at_each_version_as_in_a_view_made_of_the_events(history):

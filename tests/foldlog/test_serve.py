@@ -23,6 +23,7 @@ from foldlog._web.app import application
 from foldlog._web.pages import matches
 from foldlog._words.reasons import because
 from foldlog.eventstore import (
+    ANY_VERSION,
     Action,
     CondensationAction,
     CondensationRequest,
@@ -212,6 +213,16 @@ def test_every_list_counts_the_condensations_that_were_made(store):
     assert {each["reason"]: each["condensations"] for each in fleet["reasons"]}["too many tokens"] == 3
     assert not any(each["reason"].startswith("declined") for each in fleet["reasons"])
     assert (rows["some"]["cost"], rows["some"]["costs_recorded"]) == (0.5, 1)
+
+
+def test_a_condensation_right_after_one_that_is_counted_is_counted_too(store):
+    store.append("some", [Message(source="user", content=str(n)) for n in range(5)], expected_version=0)
+    sizes: dict[int, int] = {}
+    for forgotten in (1, 2):
+        store.append("some", CondensationAction(forgotten_event_ids=(forgotten,)), expected_version=ANY_VERSION)
+        (row,) = (row for row in store.conversations() if row.id == "some")
+        figures, sizes = conversations._figures(store, row, sizes, lambda event: 1)
+        assert figures["condensed"][-1][1].tokens is not None
 
 
 def test_figures_of_an_earlier_version_are_not_told_as_counted(store, monkeypatch):
