@@ -98,9 +98,10 @@ def test_a_call_that_another_program_answers_first_gets_no_second_observation(hi
 
 
 def test_a_retraction_of_another_program_is_read_before_calls_are_interrupted(history, monkeypatch):
+    history.append([Message(source="user", content="go"), CondensationAction(forgotten_event_ids=[0])])
     history.append([call("a"), call("b"), Message(source="user", content="no")])
     before = history.view()
-    history.retract(2)
+    history.retract(4)
     history._store.project(history.id, lambda writing: writing.delete_records(PROJECTION))  # as a redaction does
     views, current = [before], history._views.current
     monkeypatch.setattr(history._views, "current", lambda name: views.pop() if views else current(name))
