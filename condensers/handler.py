@@ -9,21 +9,25 @@ reported, and the condenser plans again.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
+from foldlog._observed import span, tell
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from foldlog.condensers.errors import CondenserError, InvalidCondenser, NoCondensationAvailable
-from foldlog.condensers.models.estimate import counting
+from foldlog.condensers.models.estimate import counting, tokens_of
 from foldlog.condensers.reports import (
     CONDENSER_METADATA_KEY,
+    Usage,
     annotation,
     cost_something,
     is_standing,
     reports_of,
+    tell_of_failures,
     with_reports,
 )
 from foldlog.eventstore import (
@@ -80,13 +84,21 @@ class CondenseHandler:
         events are on disk. Cost: the View, and the condenser's work.
         """
         append = partial(self._store.append, conversation, generation=generation)
+        with span("foldlog.condense", conversation=conversation) as more:
+            made = self._handled(conversation, append)
+            more["condensed"] = isinstance(made, Condensation)
+            return made
+
+    def _handled(self, conversation: str, append: Append) -> View | Condensation:
         while True:
+            begun = time.perf_counter()
             view = self._views.current(conversation)
             remembered = self._memory_of(conversation, view)
             condenser = self._condenser if remembered.may_ask(view.version) else self._sparing
             try:
                 result, reports = self.preview(view, condenser)
             except NoCondensationAvailable as error:
+                tell_of_failures(conversation, self._condenser.type, error.reports)
                 error.may_go_on = self._may_go_on(view, error)
                 if self._declined(conversation, append, view, error, remembered):
                     raise
@@ -96,9 +108,10 @@ class CondenseHandler:
             try:
                 action = self._append(conversation, append, view, result.action)
             except Outdated as error:
-                self._drop(append, result.action, view.version, str(error))
+                self._drop(conversation, append, result.action, view.version, str(error))
             else:
                 remembered.condensed()
+                self._tell_made(conversation, view, result.action, action, time.perf_counter() - begun)
                 return Condensation(action)
 
     def check_handles_requests(self) -> None:
@@ -153,10 +166,39 @@ class CondenseHandler:
         assert isinstance(only.event, CondensationAction)
         return only.event
 
-    def _drop(self, append: Append, plan: CondensationAction, planned_at: int, problem: str) -> None:
+    def _drop(self, conversation: str, append: Append, plan: CondensationAction, planned_at: int, problem: str) -> None:
         report = {**plan.metadata, "outcome": "dropped", "problem": problem, "planned_at": planned_at}
         spent = [each for each in report.pop(CONDENSER_METADATA_KEY, []) if not is_standing(each)]
         append(annotation([*spent, report]), expected_version=ANY_VERSION)
+        tell(
+            "foldlog.condensation.dropped",
+            conversation=conversation,
+            condenser=self._condenser.type,
+            planned_at=planned_at,
+            reason=problem,
+            cost=Usage.of(spent).cost,
+        )
+
+    def _tell_made(
+        self, conversation: str, view: View, plan: CondensationAction, made: CondensationAction, seconds: float
+    ) -> None:
+        """Log a condensation. Tokens that it did not count itself are those of the agent's model, or estimated."""
+        told, after = plan.metadata, view.then((plan,))
+        spent = Usage.of(reports_of(made))
+        tokens = {"tokens_before": view, "tokens_after": after}
+        tell(
+            "foldlog.condensation.made",
+            conversation=conversation,
+            condensation=made.id,
+            condenser=told.get("condenser", self._condenser.type),
+            reason=told.get("reason", "asked for"),
+            events_before=len(view),
+            events_after=len(after),
+            **{name: told.get(name) or tokens_of(of, self._agent_llm) for name, of in tokens.items()},
+            cost=spent.cost,
+            tokens=dict(spent.usage),
+            ms=round(seconds * 1_000),
+        )
 
     def _declined(
         self, conversation: str, append: Append, view: View, error: NoCondensationAvailable, remembered: Remembered
@@ -174,10 +216,21 @@ class CondenseHandler:
             self._append(conversation, append, view, declined)
         except Outdated as outdated:
             if error.reports:
-                self._drop(append, declined, view.version, str(outdated))
+                self._drop(conversation, append, declined, view.version, str(outdated))
             return False
         remembered.declined(view)
+        failed = any("failure" in report for report in error.reports)
+        self._tell_declined(conversation, view, "its model failed" if failed else str(error))
         return True
+
+    def _tell_declined(self, conversation: str, view: View, reason: str) -> None:
+        tell(
+            "foldlog.condensation.declined",
+            conversation=conversation,
+            condenser=self._condenser.type,
+            events_before=len(view),
+            reason=reason,
+        )
 
     def _may_go_on(self, view: View, error: NoCondensationAvailable) -> bool:
         """Return whether a request that cannot be fulfilled may be a wish of the model: no model failed, and the agent
@@ -196,9 +249,13 @@ class CondenseHandler:
         """Append the reports of a step and return ``view`` with them and with the events of other writers."""
         if not all(map(is_standing, reports)):
             remembered.failed(view.version)
+            tell_of_failures(conversation, self._condenser.type, reports)
         news = remembered.news(reports)
         if not news:
             return view
+        for report in news:
+            if report.get("outcome") == "above size":
+                self._tell_declined(conversation, view, report["problem"])
         append(annotation(news), expected_version=ANY_VERSION)
         since = tuple(self._store.events(conversation, start=view.version))
         # A mask does not know of a condensation that came since: the next step handles that one.

@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from foldlog._observed import tell
 from foldlog.eventstore import Annotation, CondensationAction, Event
 
 CONDENSER_METADATA_KEY = "condenser_meta"
@@ -63,6 +64,23 @@ def reports_of(event: Event) -> list[Any]:
         case _:
             reports = None
     return reports if isinstance(reports, list) else []
+
+
+def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report]) -> None:
+    """Log each failed call of a model among the reports of a step that condensed nothing."""
+    for report in reports:
+        if "failure" in report:
+            used = Usage.of([report])
+            tell(
+                "foldlog.condensation.failed",
+                conversation=conversation,
+                condenser=condenser,
+                model=model_of(report),
+                failure=report["failure"],
+                attempts=used.attempts,
+                cost=used.cost,
+                tokens=dict(used.usage),
+            )
 
 
 def on_a_model(reports: Iterable[Report]) -> list[Report]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from foldlog._observed import opens
 from foldlog.eventstore.errors import InvalidOption, install_command
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, Compression, WriteSettings
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from foldlog.eventstore.maintenance.backup import Restored
 
 
+@opens
 def open_store(
     url: str | os.PathLike[str],
     *,

@@ -141,10 +141,8 @@ class Store:
         have that version, ``VersionConflict`` where ``new_id`` exists, ``StoreUnavailable``. Durability: on disk when
         it returns. Cost: two rows, however long the past is.
         """
-        generation = Generation(replaces_erased=replace_erased)
-        begin = partial(
-            begin_fork, self.database, conversation=conversation, at=at, new_id=new_id, generation=generation
-        )
+        new = Generation(replaces_erased=replace_erased)
+        begin = partial(begin_fork, self.database, conversation=conversation, at=at, new_id=new_id, generation=new)
         return listed(self._recorder.transact(begin))
 
     def register(self, projection: InlineProjection) -> None:

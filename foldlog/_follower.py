@@ -6,15 +6,22 @@ after a crash.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from eventsourcing.persistence import InfrastructureFactory, Tracking, TrackingRecorder
 from eventsourcing.projection import BaseProjectionRunner, Projection
 from eventsourcing.utils import Environment
 
-from foldlog.eventstore import CorruptEvent, Recorded, Store
+from foldlog._observed import measure, tell
+from foldlog.eventstore import CorruptEvent, EventStoreError, Recorded, Store
 from foldlog.eventstore.integrations.eventsourcing import ConversationBatches, Conversations, Factory, RecordedBatch
+
+_FAR_S = 60.0
+"""A follower that is further behind is told of, at most this often."""
 
 
 class FollowsStore(Protocol):
@@ -83,6 +90,7 @@ class Follower(Generic[D]):
                 return Factory(env, store.database)
 
         self.view = view = DerivedView(derived)
+        self._store, self._silent_until = store, 0.0
         try:
             self._runner = BaseProjectionRunner(
                 projection=_DerivedProjection(view), application_class=OfStore, tracking_recorder=view, topics=()
@@ -100,7 +108,23 @@ class Follower(Generic[D]):
         while not self._runner.is_interrupted.is_set():
             self._runner.run_forever(timeout=every_s)
             self.view.derived.refresh()
+            self._tell_lag()
             on_events(self.view.events)
+
+    def _tell_lag(self) -> None:
+        """Tell how old the first event is that was not followed. One that cannot be read is not measured."""
+        with suppress(EventStoreError):
+            for first in self._store.follow(self.view.derived.position, limit=1):
+                seconds = (datetime.now(UTC) - first.recorded_at).total_seconds()
+                is_told = seconds > _FAR_S and time.monotonic() >= self._silent_until
+                if is_told:
+                    self._silent_until = time.monotonic() + _FAR_S
+                (tell if is_told else measure)(
+                    "foldlog.follower.behind",
+                    follower=type(self.view.derived).__name__,
+                    seconds=seconds,
+                    position=first.position,
+                )
 
     def __enter__(self) -> Self:
         self._runner.__enter__()

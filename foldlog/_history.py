@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import logging
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
+from foldlog._observed import tell
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_log = logging.getLogger("foldlog")
 _warned_of_summaries = False
 """Whether this process was warned of an older summary already."""
 
@@ -592,13 +591,7 @@ def _warn_of_older_summaries(conversation: str, recorded: Sequence[Recorded], vi
     if _warned_of_summaries or summary_id(newest) not in standing or not older:
         return
     _warned_of_summaries = True
-    _log.warning(
-        "conversation %r: condensation %d has a summary, and the View still shows the older summary %d; to "
-        "replace it, name its id in forgotten_event_ids (docs/COMING_FROM_OPENHANDS.md)",
-        conversation,
-        newest,
-        older[-1],
-    )
+    tell("foldlog.summary.older", conversation=conversation, condensation=newest, older=older[-1])
 
 
 def _user() -> str:

@@ -8,7 +8,6 @@ retractions.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count, islice, zip_longest
@@ -18,12 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foldlog._formats.rewritten import Growth, is_same, standing_records
+from foldlog._observed import tell
 from foldlog._seen_files import SeenFiles
 from foldlog.eventstore import Event, HistoryDiverged, InvalidArgument, Store
 from foldlog.eventstore.arguments import text
 from foldlog.formats import Source, UnknownFormat, encode, open_sources
 
-_log = logging.getLogger("foldlog")
 _SHARED_MIN = 3
 """This number of equal first events (or all events, if there are fewer) makes a conversation with a former name the
 beginning of a history: two histories of one task begin with the same prompt.
@@ -109,25 +108,29 @@ def import_path(
         text("conversation", conversation)
     if conversation is not None and len(list(islice(sources, 2))) > 1:
         raise InvalidArgument(f"conversation names one history, and {path} holds several; leave it out, or use prefix")
-    tell = findings or partial(_log.warning, "import of %s: %s", path)
+    find = findings or partial(_tell, f"import of {path}")
     named: list[tuple[int, str]] = []
     for source in sources:
         try:
             imported = import_source(store, source, conversation, elsewhere=seen.elsewhere)
         except HeldTwice as error:
-            tell(f"{source.path}: {error}")
+            find(f"{source.path}: {error}")
             continue
         for finding in source.findings:
-            tell(str(finding))
+            find(str(finding))
         if imported.version:
             named.append((seen.place(source.path), imported.conversation))
             seen.imported(source.path, source.format, imported.conversation, sound=not source.findings)
     seen.close_file()
     seen.flush()
     for finding in sources.findings:
-        tell(str(finding))
+        find(str(finding))
     named += [(seen.place(one.path), one.conversation) for one in seen.unchanged.values()]
     return [*dict.fromkeys(name for _, name in sorted(named, key=itemgetter(0)))]
+
+
+def _tell(of: str, finding: str) -> None:
+    tell("foldlog.import.finding", of=of, finding=finding)
 
 
 def _former_names(store: Store, source: Source) -> Iterator[str]:

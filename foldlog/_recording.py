@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from foldlog._formats.registry import format_named
+from foldlog._observed import tell
 from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
 from foldlog.eventstore.arguments import text
 from foldlog.eventstore.log import origins
@@ -18,7 +18,6 @@ from foldlog.formats import Decoder, NotAnEvent
 if TYPE_CHECKING:
     from foldlog._history import ExpectedVersion, History
 
-_log = logging.getLogger("foldlog")
 _DECODERS_MAX = 256
 """The number of decoders that are kept: most appends then read nothing."""
 
@@ -55,7 +54,7 @@ class Recording:
                     raise
                 continue
             for finding in findings:
-                _log.warning("conversation %r: %s", history.id, finding)
+                tell("foldlog.import.finding", of=f"conversation {history.id!r}", finding=str(finding))
             kept = decoder, history._meet()
             with self._lock:
                 self._decoders[history.id, format] = kept

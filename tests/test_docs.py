@@ -32,6 +32,7 @@ PAGES = [
     ROOT / "docs/PROJECTIONS.md",
     ROOT / "docs/RESUMING.md",
     ROOT / "docs/MESSAGES.md",
+    ROOT / "docs/OBSERVING.md",
 ]
 """Pages whose examples stand on their own: each is run in an empty folder."""
 

@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from msgspec import Struct
 
+from foldlog._observed import waits
 from foldlog.eventstore.recorders.errors import InterfaceError, OperationalError
 from foldlog.eventstore.recorders.types import Outcome
 
@@ -57,8 +58,7 @@ def note_committed(error: BaseException) -> None:
 
 def _forget_other_threads() -> None:
     """Keep only the writes of the thread that forked: in the child, new threads may get the numbers of the others."""
-    me = get_ident()
-    INSIDE.intersection_update([writer for writer in INSIDE if writer[0] == me])
+    INSIDE.intersection_update([writer for writer in INSIDE if writer[0] == get_ident()])
 
 
 os.register_at_fork(after_in_child=_forget_other_threads)
@@ -237,6 +237,7 @@ class CommitQueue:
             leader, *others = [self._leader, *jobs] if self._leader is not None else jobs
             self._waiting, self._leader = self._waiting + others, leader
 
+    @waits
     def _wait(self, job: Job[Any]) -> None:
         """Wait until the job leads or is done. One that waits for too long fails, unless a leader has it in a group."""
         while not job.done and self._leader is not job:

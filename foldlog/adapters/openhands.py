@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -39,11 +38,11 @@ from foldlog.condensers import (
     default_condenser,
     is_masked,
 )
+from foldlog.condensers.reports import tell_of_failures
 from foldlog.eventstore import DELETED, CondensationRequest, InvalidEvent, Observation
 from foldlog.formats import decode
 from foldlog.projections import View
 
-_log = logging.getLogger("foldlog")
 _EVENTS, _STATE = "events", "base_state.json"
 _EVENT_FILE = re.compile(r"events/event-(\d{5,})-([^/]+)\.json")
 _MARKER = re.compile(r"events/\.eventlog-len-(\d+)\.marker")
@@ -226,13 +225,13 @@ class FoldlogCondenser(CondenserBase):
         if view.unhandled_condensation_request:
             ours.append(CondensationRequest(id=len(ours)))
         shown = View.from_events(ours)
-        model = None if agent_llm is None else _Model(agent_llm)
+        model, condenser = None if agent_llm is None else _Model(agent_llm), _made(self.config)
         try:
-            result, reports = _made(self.config).step(shown, model)
+            result, reports = condenser.step(shown, model)
         except NoCondensationAvailable as error:
+            tell_of_failures("of the SDK", condenser.type, error.reports)
             raise NoCondensationAvailableException(str(error)) from error
-        for report in reports:
-            _log.info("condenser: %s", report)
+        tell_of_failures("of the SDK", condenser.type, reports)
         return _theirs(result, shown, view) if isinstance(result, Condensation) else _masked(result, view)
 
 

@@ -333,7 +333,7 @@ def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
     llm = model_at(server)
     error = failure_of(llm)
     seen = [repr(llm), repr(llm.config), str(llm.config), str(error), repr(error.report), llm.config.model_dump_json()]
-    ours = [record.getMessage() for record in caplog.records if record.name.startswith("foldlog.condensers")]
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("foldlog.")]
     assert not [text for text in (*seen, *ours, *capfd.readouterr()) if KEY in text]
 
 

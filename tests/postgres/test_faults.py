@@ -54,7 +54,7 @@ def test_who_waits_for_a_server_that_is_away_is_told_once(caplog: pytest.LogCapt
         port = taken.getsockname()[1]
     with pytest.raises(StoreUnavailable, match="tried for 1 s"):
         open_store(f"postgresql://agent@127.0.0.1:{port}/history?patience_s=1")
-    [told] = [record.getMessage() for record in caplog.records if record.name == "foldlog.eventstore"]
+    [told] = [record.getMessage() for record in caplog.records if record.name == "foldlog.store.away"]
     assert "Connection refused" in told
     assert told.endswith("; trying again for up to 1 s")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import random
 import time
@@ -15,6 +14,7 @@ from typing import Any, Final, Literal, TypeVar
 import psycopg
 from psycopg import conninfo, sql
 
+from foldlog._observed import tell, waits
 from foldlog.eventstore.errors import InvalidOption
 from foldlog.eventstore.recorders.base import PATIENCE_S, Transaction
 from foldlog.eventstore.recorders.errors import (
@@ -35,7 +35,6 @@ from foldlog.eventstore.recorders.types import Outcome
 
 T = TypeVar("T")
 
-_log = logging.getLogger("foldlog.eventstore")
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
 """The part of its patience that a call spends on one answer that does not come, or on one lock that is not free."""
@@ -165,6 +164,7 @@ class PostgresRecorder:
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
         return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
+    @waits
     def _transact(self, call: Call[T]) -> T:
         def attempt() -> T:
             with self._pool.wire() as wire:
@@ -304,7 +304,7 @@ class PostgresRecorder:
                     return  # its server was greeted
             except (ConnectionLost, TryAgain) as error:
                 if not told:  # who mistyped the address should not think for a minute that all is well
-                    _log.warning("%s; trying again for up to %g s", error, self._patience_s)
+                    tell("foldlog.store.away", problem=str(error), seconds=self._patience_s)
                     told = True
                 self._recover(error, patience, "the store was not opened")
 

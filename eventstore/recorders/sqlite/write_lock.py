@@ -9,6 +9,7 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from os import pread
 from typing import Final
 
+from foldlog._observed import waits
 from foldlog.eventstore.recorders.errors import OperationalError
 from foldlog.eventstore.recorders.sqlite.errors import is_ours
 
@@ -91,11 +92,12 @@ class WriteLock:
         """
         holder = self._holder()
         if leader is not None and (holder is None or holder[0] == os.getpid()):
-            who = f"thread {leader!r} of this process ({_process(os.getpid(), os.uname().nodename)}) holds it"
+            who = f"thread {leader!r} of this process (process {os.getpid()} on host {os.uname().nodename}) holds it"
         elif holder is None:
             who = "a process that did not write its name into that file holds it"
         else:
-            who = f"{_process(*holder)} holds it; if it is stopped, let it go on (kill -CONT {holder[0]}) or end it"
+            pid, host = holder
+            who = f"process {pid} on host {host} holds it; if it is stopped, let it go on (kill -CONT {pid}) or end it"
         return OperationalError(
             f"waited {self._patience_s:g} s for the write lock {self._path}, and nothing was written: {who}. "
             f"To wait longer, set patience_s in the URL"
@@ -109,6 +111,7 @@ class WriteLock:
                 raise
             # On a full disk. The name is for the errors of other processes, and no reason to fail.
 
+    @waits
     def _wait(self, until: float) -> None:
         pending = self._pending
         if pending is None or not pending.resume():
@@ -194,7 +197,3 @@ class _Pending(threading.Thread):
             if not self._wanted:
                 self.close()
         self._granted.release()
-
-
-def _process(pid: int, host: str) -> str:
-    return f"process {pid} on host {host}"

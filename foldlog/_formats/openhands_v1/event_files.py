@@ -6,7 +6,6 @@ before an event that continues another branch, a retraction returns the View to 
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,12 +14,12 @@ from foldlog._formats.json_text import parse
 from foldlog._formats.live import recorded
 from foldlog._formats.openhands_v1.writing import NAME
 from foldlog._formats.packing import events_of, json_of, place_of
+from foldlog._observed import tell
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidEvent, Recorded, Retraction, VersionConflict
 
 if TYPE_CHECKING:
     from foldlog._history import History
 
-_log = logging.getLogger("foldlog")
 T = TypeVar("T")
 _TOGETHER = 500
 """The number of events that are copied in one transaction."""
@@ -115,9 +114,8 @@ class EventFiles:
         def written() -> tuple[Recorded, ...]:
             moves: tuple[Retraction, ...] = ()
             if head is not None and head not in self._events:
-                _log.warning(
-                    "conversation %r: its state goes on from %r, an event that is absent", self._history.id, head
-                )
+                finding = f"its state goes on from {head!r}, an event that is absent"
+                tell("foldlog.import.finding", of=f"conversation {self._history.id!r}", finding=finding)
             elif head is not None or state.get("head_is_empty"):  # else it is from before the first event, or the tree
                 moves = self._moves(head)
             if self._counted is None:

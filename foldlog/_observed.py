@@ -1,0 +1,128 @@
+"""The one place where work is observed: messages of the standard ``logging``, and the hook of a program's telemetry.
+
+The core calls ``tell``, ``span`` and the decorators, and knows nothing else of who observes it. Each message has a
+logger of its own, whose name is stable, and its values are attributes of the record. No message has the content of an
+event. ``foldlog.otel`` is the telemetry; without one, an append calls nothing of this file.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_INFO, _WARNING = logging.INFO, logging.WARNING
+MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
+    "foldlog.condensation.made": (
+        _INFO,
+        "conversation %(conversation)r: condensation %(condensation)d by %(condenser)r (%(reason)s): %(events_before)d "
+        "events before, %(events_after)d after; %(tokens_before)s tokens before, %(tokens_after)s after; cost %(cost)s "
+        "USD, %(ms)d ms",
+    ),
+    "foldlog.condensation.failed": (
+        _WARNING,
+        "conversation %(conversation)r: the condenser %(condenser)r forgot nothing, because its model %(model)r failed "
+        "(%(failure)s) after %(attempts)s attempts; cost %(cost)s USD",
+    ),
+    "foldlog.condensation.declined": (
+        _WARNING,
+        "conversation %(conversation)r: the condenser %(condenser)r declined a condensation of %(events_before)d "
+        "events: %(reason)s",
+    ),
+    "foldlog.condensation.dropped": (
+        _WARNING,
+        "conversation %(conversation)r: a condensation by %(condenser)r, planned at version %(planned_at)d, was given "
+        "up: %(reason)s; cost %(cost)s USD",
+    ),
+    "foldlog.store.waited": (_WARNING, "a write waited %(seconds).1f s for other writers or its server"),
+    "foldlog.store.away": (_WARNING, "%(problem)s; trying again for up to %(seconds)g s"),
+    "foldlog.follower.behind": (
+        _WARNING,
+        "follower %(follower)r is %(seconds)d s behind the store: it has not read the event at position %(position)d",
+    ),
+    "foldlog.import.finding": (_WARNING, "%(of)s: %(finding)s"),
+    "foldlog.summary.older": (
+        _WARNING,
+        "conversation %(conversation)r: condensation %(condensation)d has a summary, and the View still shows the "
+        "older summary %(older)d; to replace it, name its id in forgotten_event_ids (docs/COMING_FROM_OPENHANDS.md)",
+    ),
+}
+"""The messages by the names of their loggers; ``docs/OBSERVING.md`` lists them."""
+
+_LONG_S: Final = 1.0
+"""A wait above this is told."""
+
+
+class Telemetry(Protocol):
+    """What is told of the work."""
+
+    def told(self, name: str, values: Mapping[str, Any]) -> None:
+        """Take a message of ``MESSAGES``, or a measured value such as ``foldlog.view``."""
+
+    def span(self, name: str, values: Mapping[str, Any]) -> AbstractContextManager[dict[str, Any]]:
+        """Observe a piece of work. What the block puts into the map is known at its end."""
+
+    def opened(self, store: Any, arguments: Mapping[str, Any]) -> Any:
+        """Return the store whose appends are observed."""
+
+
+telemetry: Telemetry | None = None
+"""That of this process; None unless one was set up."""
+
+
+def tell(name: str, **values: Any) -> None:
+    """Log a message, with its values as attributes of the record, and tell the telemetry."""
+    level, text = MESSAGES[name]
+    logging.getLogger(name).log(level, text, values, extra=values, stacklevel=2)
+    measure(name, **values)
+
+
+def measure(name: str, **values: Any) -> None:
+    """Tell the telemetry alone."""
+    if telemetry is not None:
+        telemetry.told(name, values)
+
+
+@contextmanager
+def span(name: str, **values: Any) -> Iterator[dict[str, Any]]:
+    """Let the telemetry see a piece of work. The block adds to the map what it knows at the end."""
+    if telemetry is None:
+        yield {}
+    else:
+        with telemetry.span(name, values) as more:
+            yield more
+
+
+def waits(wait: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function that waits: a long wait is told."""
+
+    @wraps(wait)
+    def timed(*args: P.args, **kwargs: P.kwargs) -> T:
+        begun = time.monotonic()
+        try:
+            return wait(*args, **kwargs)
+        finally:
+            seconds = time.monotonic() - begun
+            (tell if seconds > _LONG_S else measure)("foldlog.store.waited", seconds=seconds)
+
+    return timed
+
+
+def opens(opening: Callable[P, T]) -> Callable[P, T]:
+    """Decorate the function that opens a store."""
+
+    @wraps(opening)
+    def observed(*args: P.args, **kwargs: P.kwargs) -> T:
+        if telemetry is None:
+            return opening(*args, **kwargs)
+        with span("foldlog.open"):
+            store: T = telemetry.opened(opening(*args, **kwargs), kwargs)
+            return store
+
+    return observed

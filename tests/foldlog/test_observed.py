@@ -1,0 +1,175 @@
+"""What is told of the work: each message by what causes it, held against the page that lists them."""
+
+import logging
+import re
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import foldlog
+from foldlog import CondensationAction, Message, Retraction, StoreUnavailable, _observed
+from foldlog._follower import Follower
+from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
+from tests.condensers.scripted import Scripted, failed
+
+PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
+LISTED = {
+    name: (level, set(re.findall(r"`(\w+)`", values)))
+    for name, level, values in re.findall(r"^\| `(foldlog\.[\w.]+)` \| (\w+) \| (.*?) \|", PAGE, re.MULTILINE)
+}
+SECRET = "hunter2"
+OF_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
+
+
+def said(count):
+    return [Message(source="user", content=f"{SECRET} {n}") for n in range(count)]
+
+
+def opened(path, *answers, meanwhile=lambda history: None):
+    model = Scripted(*answers, meanwhile=lambda: meanwhile(histories["c1"]))
+    histories = foldlog.open(path / "s.db", condenser=LLMSummarizingCondenser(model, max_size=10))
+    return histories
+
+
+def made(path):
+    with opened(path, "short") as histories:
+        histories["c1"].append(said(11))
+        histories["c1"].prepare()
+
+
+def model_failed(path):
+    with opened(path, failed("timeout", SECRET)) as histories:
+        histories["c1"].append(said(11))
+        histories["c1"].prepare()
+
+
+def declined(path):
+    with foldlog.open(path / "s.db") as histories:
+        histories["c1"].append(foldlog.Action(tool=SECRET))  # a call that waits stays
+        histories["c1"].request_condensation(SECRET)
+        histories["c1"].prepare()
+
+
+def above_size(path):
+    with foldlog.open(path / "s.db", condenser={"type": "digest", "max_size": 4, "keep_first": 0}) as histories:
+        parallel = [foldlog.Action(tool=SECRET, call_id=str(n), response_id="r") for n in range(9)]  # they stay whole
+        histories["c1"].append(parallel)
+        histories["c1"].prepare()
+
+
+def dropped(path):
+    taken_back = iter([True])
+
+    def meanwhile(history):
+        if next(taken_back, False):
+            history.append(Retraction(version=9))
+
+    with opened(path, "short", meanwhile=meanwhile) as histories:
+        histories["c1"].append(said(11))
+        histories["c1"].prepare()
+
+
+def waited(path):
+    begun, go_on = threading.Event(), threading.Event()
+    with foldlog.open(path / "s.db") as histories, foldlog.open(path / "s.db") as others:
+        histories["c1"].append(said(1))
+
+        def slow(reading):
+            begun.set()
+            go_on.wait(10)
+
+        def append(store):
+            store.append("c1", said(1), expected_version=foldlog.ANY_VERSION, guard=slow)
+
+        first = threading.Thread(target=append, args=(histories.store,))
+        first.start()
+        begun.wait(10)
+        second = threading.Thread(target=others["c1"].append, args=(said(1),))
+        second.start()
+        second.join(0.05)
+        go_on.set()
+        first.join(), second.join()
+
+
+def away(path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with suppress(StoreUnavailable):
+        foldlog.open(f"postgresql://agent:{SECRET}@127.0.0.1:{port}/history?patience_s=1")
+
+
+class NeverReads:
+    position = 0
+
+    def apply(self, batch, position, *, after):
+        return 0
+
+    def refresh(self):
+        pass
+
+    catch_up = close = refresh
+
+
+def behind(path):
+    with foldlog.open(path / "s.db") as histories:
+        histories["c1"].append(said(1))
+        with Follower(histories.store, NeverReads()) as follower, suppress(ZeroDivisionError):
+            follower.run(0.01, lambda events: 1 / 0)
+
+
+def finding(path):
+    with foldlog.open(path / "s.db") as histories:
+        foreign = {"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "x", "toolName": SECRET}]}
+        histories["c1"].append_records([foreign], format="openai-chat")
+
+
+def older_summary(path):
+    with foldlog.open(path / "s.db") as histories:
+        histories["c1"].append(said(7))
+        for event_id in (1, 2):
+            histories["c1"].append(CondensationAction(forgotten_event_ids=[event_id], summary=SECRET, summary_offset=1))
+
+
+CAUSES = [
+    (made, "foldlog.condensation.made"),
+    (model_failed, "foldlog.condensation.failed"),
+    (declined, "foldlog.condensation.declined"),
+    (above_size, "foldlog.condensation.declined"),
+    (dropped, "foldlog.condensation.dropped"),
+    (waited, "foldlog.store.waited"),
+    (away, "foldlog.store.away"),
+    (behind, "foldlog.follower.behind"),
+    (finding, "foldlog.import.finding"),
+    (older_summary, "foldlog.summary.older"),
+]
+
+
+@pytest.mark.parametrize("cause, name", CAUSES, ids=[cause.__name__ for cause, _ in CAUSES])
+def test_each_message_is_told_with_its_values_and_without_contents(cause, name, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(_observed, "_LONG_S", 0.01)
+    monkeypatch.setattr("foldlog._follower._FAR_S", -1.0)
+    monkeypatch.setattr("foldlog._history._warned_of_summaries", False)
+    caplog.set_level(logging.INFO, "foldlog")
+    cause(tmp_path)
+    level, values = LISTED[name]
+    told = [record for record in caplog.records if record.name == name]
+    assert [(record.levelname, vars(record).keys() - OF_RECORD) for record in told] == [(level, values)] * len(told)
+    assert told
+    assert not any(SECRET in f"{record.getMessage()} {vars(record)}" for record in caplog.records)
+
+
+def test_the_page_lists_the_messages_that_there_are():
+    assert LISTED.keys() == _observed.MESSAGES.keys() == {name for _, name in CAUSES}
+
+
+def test_a_condensation_is_told_in_figures(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "foldlog")
+    made(tmp_path)
+    [record] = caplog.records
+    assert record.getMessage().startswith("conversation 'c1': condensation 11 by 'llm' (events): 11 events")
+    assert (record.condensation, record.cost) == (11, 0.01)
+    assert record.tokens_before > record.tokens_after > 0
+    assert record.events_before > record.events_after
