@@ -17,13 +17,15 @@ from msgspec.structs import replace
 from foldlog.condensers.base import AgentModel
 from foldlog.condensers.errors import InvalidCondenser, TokensUnknown
 from foldlog.condensers.models.tokens import TokenCounter
-from foldlog.eventstore import Action, Annotation, Event, Observation, SystemMessage, said
-from foldlog.projections import View, rendered
+from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage, said
+from foldlog.projections import View, rendered, says_something
+from foldlog.projections.messages.turns import arguments_of
 
-_PIECE = re.compile(
-    r"(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"
+_PIECE = re.compile(  # with the space before it, if there is one: then it is found sooner, and the number is the same
+    r" ?[!-/:-@\[-`{-~]"
+    r"| [A-Za-z][a-z]{0,6}(?![A-Z0-9])|(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"
     r"|[A-Z]?[a-z]{1,2}|[A-Z]{1,2}(?![a-z])|[A-Z]|[0-9]{1,2}"
-    r"|[!-/:-@\[-`{-~]|\n{1,8}[ \t]*|[\t\r]| {2,16}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+    r"|\n{1,8}[ \t]*|[\t\r]| {2,16}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )
 _OF_A_MESSAGE, _OF_A_CALL, _OF_AN_IMAGE, _OF_A_PROMPT = 8, 16, 1_600, 8
 _LETTERS_A_TOKEN = 8
@@ -92,6 +94,13 @@ def event_tokens(event: Event) -> int:
     It is 0 for events that have no form as a message. The sum over the events of a View is close to the estimate of its
     prompt, where neighbouring messages may be joined. Cost: the characters, up to 2,048 for each text.
     """
+    match event:
+        case Observation(content=str(text)) | Message(content=str(text), thinking=()) if says_something(text):
+            return _OF_A_MESSAGE + _sampled(text)  # as its message has it; most events are of these two
+        case Action(source="agent", thought=str(text), thinking=()):
+            function = {"name": event.tool, "arguments": arguments_of(event)}
+            thought = _sampled(text) if says_something(text) else 0
+            return _OF_A_MESSAGE + thought + _OF_A_CALL + _of_value(function, _sampled)
     return sum(_of_message(each, _sampled) for each in _messages_of(event)) + _of_tools(_tools_of(event), _sampled)
 
 

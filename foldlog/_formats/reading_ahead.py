@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain
 from multiprocessing import get_context
+from typing import Any
 
 from foldlog._formats.record import ImportFinding
 from foldlog._formats.source import Parcel, Source
@@ -24,11 +25,18 @@ _WORTH_BYTES = 8 * 2**20
 _LONGEST_BYTES = 32 * 2**20
 """The longest history that is held in memory as a whole."""
 
-_Read = tuple[list[Event], list[ImportFinding], int]
+Make = Callable[[Sequence[Event]], Any]
+"""Makes something of the events of a history in the process that reads them, which finds it by its name."""
+
+_Read = tuple[list[Event], list[ImportFinding], int, Any]
 
 
-def read_ahead(sources: Iterable[Source], processes: int | None = None) -> Iterator[Source]:
-    """Yield the sources in their order, most of them read already.
+def _nothing(events: Sequence[Event]) -> None:
+    return None
+
+
+def read_ahead(sources: Iterable[Source], processes: int | None = None, make: Make = _nothing) -> Iterator[Source]:
+    """Yield the sources in their order, most of them read already; these have what ``make`` made as ``ahead``.
 
     ``processes`` are as many as this process may use cores, unless given; with one, nothing is read ahead. They end
     with the iteration. Memory: a few histories for each.
@@ -37,7 +45,7 @@ def read_ahead(sources: Iterable[Source], processes: int | None = None) -> Itera
     ahead, read = iter(sources), 0
     for source in ahead:
         if number > 1 and (read := read + source.size_bytes) >= _WORTH_BYTES:
-            yield from _read_by(number, chain((source,), ahead))
+            yield from _read_by(number, chain((source,), ahead), make)
             return
         yield source
 
@@ -50,12 +58,12 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def _read_by(number: int, sources: Iterator[Source]) -> Iterator[Source]:
+def _read_by(number: int, sources: Iterator[Source], make: Make) -> Iterator[Source]:
     pool = ProcessPoolExecutor(number, get_context("spawn"), _leave_interrupts_to_the_writer)
     waiting: deque[tuple[Source, Future[_Read] | None]] = deque()
     try:
         for source in sources:
-            waiting.append((source, _begun(pool, source)))
+            waiting.append((source, _begun(pool, source, make)))
             if len(waiting) > 3 * number:
                 yield _taken(*waiting.popleft())
         while waiting:
@@ -64,12 +72,12 @@ def _read_by(number: int, sources: Iterator[Source]) -> Iterator[Source]:
         pool.shutdown(cancel_futures=True)
 
 
-def _begun(pool: ProcessPoolExecutor, source: Source) -> Future[_Read] | None:
+def _begun(pool: ProcessPoolExecutor, source: Source, make: Make) -> Future[_Read] | None:
     """Have a source read. Return None where the writer has to: it is long, or a process of the pool was killed."""
     if source.size_bytes > _LONGEST_BYTES:
         return None
     try:
-        return pool.submit(_read, source.parcel())
+        return pool.submit(_read, source.parcel(), make)
     except BrokenProcessPool:
         return None
 
@@ -81,9 +89,10 @@ def _taken(source: Source, reading: Future[_Read] | None) -> Source:
     return source
 
 
-def _read(parcel: Parcel) -> _Read:
+def _read(parcel: Parcel, make: Make) -> _Read:
     source = parcel.source()
-    return list(source.events()), source.findings, source.findings_count
+    events = list(source.events())
+    return events, source.findings, source.findings_count, make(events)
 
 
 def _leave_interrupts_to_the_writer() -> None:

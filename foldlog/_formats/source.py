@@ -62,6 +62,8 @@ class Source:
         self._held = history.held
         self._leaf = history.leaf
         self._prefix = prefix
+        self.ahead: Any = None
+        """What another process made of the events that it has read."""
         self._ahead: list[Event] | None = None
         self._name = history.name
 
@@ -69,9 +71,9 @@ class Source:
         """Return what another process needs to read this history."""
         return Parcel(self._name, self.format, self.path, self._reader, self._leaf, self._prefix)
 
-    def take(self, events: list[Event], findings: Sequence[ImportFinding], findings_count: int) -> None:
+    def take(self, events: list[Event], findings: Sequence[ImportFinding], findings_count: int, ahead: Any) -> None:
         """Take what another process has read: the next iteration of ``events`` yields it, once."""
-        self._ahead, self.findings[:], self.findings_count = events, findings, findings_count
+        self._ahead, self.findings[:], self.findings_count, self.ahead = events, findings, findings_count, ahead
 
     @property
     def size_bytes(self) -> int:

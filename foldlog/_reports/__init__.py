@@ -6,6 +6,7 @@ comparison.py       tables of several condensers over the same histories; compar
 stats.py usage.py   figures of conversations; calls of models and their cost
 unreadable.py       read on past events that cannot be read
 kept.py             what lists, figures and the page keep beside conversations, to read only those that have changed
-overview.py         what a conversation is about, for lists
+ahead.py            the same of a history that an import reads, before it is in the store
+overview.py         what a conversation is about, for lists; figures.py: the same for the home of the page
 savings.py          tokens that condensations saved, and their cost
 """

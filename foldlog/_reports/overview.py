@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 NATIVE = "foldlog"
 """The format of a conversation that no source was imported into."""
 
-_CODE = 1
-"""The version of what an overview holds, and of how its tokens are estimated."""
+OVERVIEW = "overview", 1
+"""Where overviews are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
+
 _PAGE = 1_000
 _WITHIN = 30
 """The number of events at both ends of a conversation in which its title and its last time are searched."""
@@ -75,7 +76,7 @@ def overviews(
     was kept, what ``overview_of`` costs, once.
     """
     views, ahead = None, iter(rows)
-    with KeptBeside(store, "overview", _CODE) as kept:
+    with KeptBeside(store, *OVERVIEW) as kept:
         while page := list(islice(ahead, _PAGE)):
             there = kept.load(page)
             for row in page:

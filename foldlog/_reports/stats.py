@@ -35,8 +35,9 @@ from foldlog.projections import LifetimesFold, Views
 K = TypeVar("K")
 D = TypeVar("D", bound=Document)
 
-_CODE = 1
-"""The version of what is counted, and of how tokens are estimated: figures of another one are counted again."""
+STATS = "stats", 1
+"""Where figures are kept, and the version of what is counted and of how tokens are estimated: see ``KeptBeside``."""
+
 _PAGE = 1_000
 NO_DAY = "(no time)"
 NO_NAME = "(not named)"
@@ -144,10 +145,10 @@ def collect_stats(
     """
     stats = Stats()
     if len(conversations) == 1:
-        stats = _stats_of(store, views, _row(store, conversations[0]), on_events, alone=True)
+        stats = stats_of(store, views, _row(store, conversations[0]), on_events, alone=True)
         _count_replies(stats)
         return stats
-    with KeptBeside(store, "stats", _CODE) as kept:
+    with KeptBeside(store, *STATS) as kept:
         for start in range(0, len(conversations), _PAGE):
             rows = [_row(store, conversation) for conversation in conversations[start : start + _PAGE]]
             there = kept.load(rows)
@@ -156,7 +157,7 @@ def collect_stats(
                     one = Stats.of_kept(there[row.id])
                     on_events(row.version)
                 else:
-                    one = _stats_of(store, views, row, on_events, alone=False)
+                    one = stats_of(store, views, row, on_events, alone=False)
                     if not one.findings:
                         kept.keep(row, one.kept())
                 stats.add(one)
@@ -171,7 +172,7 @@ def _row(store: Store, conversation: str) -> ConversationRow:
     return row
 
 
-def _stats_of(
+def stats_of(
     store: Store, views: Views, row: ConversationRow, on_events: Callable[[int], object], *, alone: bool
 ) -> Stats:
     stats = Stats(conversations=1)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET
-from msgspec.structs import asdict
 
 from foldlog._documents import (
     FleetDocument,
@@ -23,18 +21,15 @@ from foldlog._documents import (
     ServedPageDocument,
     SlowDocument,
 )
+from foldlog._reports.figures import FIGURES, figures_of
 from foldlog._reports.kept import KeptBeside
-from foldlog._reports.overview import overview_of
-from foldlog._reports.savings import Saving, is_declined, saving_of, total_of
-from foldlog._words.reasons import because
+from foldlog._reports.savings import Saving, total_of
 from foldlog.condensers import CountedTokens, CountsTokens, event_tokens
-from foldlog.eventstore import CondensationAction, CondensationRequest, ConversationRow, Event, EventStoreError, Store
+from foldlog.eventstore import ConversationRow, Event, Store
 from foldlog.projections import Views
 
 LIMIT_MAX = 10_000
 """Conversations in one answer."""
-_CODE = 1
-"""The version of what the figures hold, and of how tokens are estimated."""
 _SLOWEST = 8
 _SLOW_MS = 10
 """Below this, the time to open a View tells of the machine's other work, not of the View."""
@@ -53,7 +48,7 @@ class ServedConversations:
         self._figures: dict[str, tuple[ConversationRow, dict[str, Any]]] = {}
         """The figures of each conversation, and its row when they were counted."""
         self._sizes: dict[str, dict[int, int]] = {}
-        self._kept = KeptBeside(store, "figures", _CODE)
+        self._kept = KeptBeside(store, *FIGURES)
         self._seen = -1
         self._wanted = threading.Event()
         self._ended = False
@@ -160,64 +155,10 @@ class ServedConversations:
     def _count_one(self, row: ConversationRow) -> None:
         with self._lock:
             sizes = self._sizes.get(row.id, {})
-        figures, sizes = _figures(self._store, row, sizes, self._count_tokens)
+        figures, sizes = figures_of(self._store, Views(self._store), row, sizes, self._count_tokens)
         with self._lock:
             if self._has_content_of(row):
                 self._figures[row.id] = row, figures
                 self._sizes[row.id] = sizes
         if self._model is None and figures["problem"] is None:
             self._kept.keep(row, (figures, sizes))
-
-
-def _figures(
-    store: Store, row: ConversationRow, sizes: dict[int, int], count: Callable[[Event], int]
-) -> tuple[dict[str, Any], dict[int, int]]:
-    """Return the figures of one conversation, and the sizes of its Views before and after its condensations. ``sizes``
-    are those that are known.
-
-    Cost: its View, its structural events, and some events at its ends; all events, once, for condensations whose sizes
-    are not known yet.
-    """
-    views = Views(store)
-    structural: list[Event] = []
-    opened = 0.0
-    began = time.perf_counter()
-    try:
-        views.current(row.id)
-        opened = time.perf_counter() - began
-        structural = store.query(row.id, lambda reading: list(reading.structural_events(0, row.version)))
-        sizes = _sizes(views, row.id, structural, sizes, count)
-    except EventStoreError:
-        pass  # the overview names it as the problem
-    condensed = _condensed(structural, sizes)
-    found = {
-        **asdict(total_of(saving for _, saving in condensed)),
-        **overview_of(store, views, row, count)._asdict(),
-        "open_ms": round(1_000 * opened, 2),
-        "condensed": condensed,
-    }
-    return found, sizes
-
-
-def _sizes(
-    views: Views, conversation: str, structural: Iterable[Event], known: dict[int, int], count: Callable[[Event], int]
-) -> dict[int, int]:
-    """Return the tokens of the Views before and after each condensation."""
-    made = [event for event in structural if isinstance(event, CondensationAction) and not is_declined(event)]
-    if all(event.id + 1 in known for event in made):  # the View before it may be that after another one
-        return known
-    sizes = views.lifetimes(conversation, count).sizes
-    return {version: sizes[version] for event in made for version in (event.id, event.id + 1)}
-
-
-def _condensed(structural: Iterable[Event], sizes: Mapping[int, int]) -> list[tuple[str, Saving]]:
-    """Return the reason of each condensation, and what it saved and cost."""
-    condensed = []
-    requests: list[CondensationRequest] = []
-    for event in structural:
-        if isinstance(event, CondensationRequest):
-            requests.append(event)
-        elif isinstance(event, CondensationAction):
-            condensed.append((because(event, requests, brief=True) or "no reason given", saving_of(event, sizes)))
-            requests = []
-    return condensed

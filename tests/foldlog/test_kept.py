@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +10,20 @@ import pytest
 
 import foldlog
 from foldlog import Message
+from foldlog._formats import reading_ahead
+from foldlog._formats.registry import format_named
+from foldlog._reports import figures as home
 from foldlog._reports import overview as overviews_of_lists
 from foldlog._reports import stats
+from foldlog._reports.ahead import made_ahead
 from foldlog._reports.overview import Overview, overviews
-from foldlog._web import conversations as home
 from foldlog._web.conversations import ServedConversations
+from foldlog.condensers import event_tokens
 from foldlog.eventstore import KeyRing, Store, open_store
-from foldlog.formats import decode
+from foldlog.formats import FORMATS, decode
 from foldlog.projections import Views
+
+CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 
 
 def said(text: str) -> Message:
@@ -96,13 +103,13 @@ def test_the_home_of_the_page_reads_only_what_has_changed(url: str, read: list[s
 
 def test_stats_count_only_what_has_changed(url: str, monkeypatch: pytest.MonkeyPatch):
     counted: list[str] = []
-    really = stats._stats_of
+    really = stats.stats_of
 
     def noted(store, views, row, *more, **options):
         counted.append(row.id)
         return really(store, views, row, *more, **options)
 
-    monkeypatch.setattr(stats, "_stats_of", noted)
+    monkeypatch.setattr(stats, "stats_of", noted)
     with foldlog.open(url) as histories:
         for names in (["a", "b", "c"], ["b", "a", "c"]):
             found = stats.collect_stats(histories.store, names, views=histories.views)
@@ -150,3 +157,34 @@ def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: p
         monkeypatch.setattr(overviews_of_lists, "overview_of", redacted_meanwhile)
         listed(histories.store)
         assert histories.store.records("overview", "a", "c") == {}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_an_import_makes_ahead_is_what_lists_make_of_the_store(format: str):
+    lines = (CORPUS / f"{format}.jsonl").read_text("utf-8").splitlines()
+    events = list(decode(map(json.loads, lines), format))
+    made = made_ahead(events)
+    assert (made is not None) == format_named(format).times
+    if made is not None:
+        with open_store("memory:") as store:
+            store.ingest("a", events)
+            (row,), views = store.iter_conversations(), Views(store)
+            figures, sizes = home.figures_of(store, views, row, {}, event_tokens)
+            del figures["open_ms"]
+            counted = stats.stats_of(store, views, row, lambda count: None, alone=False)
+            expected = overviews_of_lists.overview_of(store, views, row), (figures, sizes), counted.kept()
+            assert made == expected
+
+
+def test_the_first_lists_after_an_import_read_no_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: list[str], foldlog
+):
+    monkeypatch.setattr(reading_ahead, "_WORTH_BYTES", 0)
+    monkeypatch.setattr(reading_ahead, "_cores", lambda: 2)
+    source, db = tmp_path / "a.jsonl", f"sqlite:///{tmp_path}/history.db"
+    source.write_bytes((CORPUS / "claude-code.jsonl").read_bytes())
+    foldlog("import", source, "--db", db)
+    shown = foldlog("list", "--long", "--db", db, "--json").document["conversations"]
+    with open_store(db) as store:
+        assert [*served(store)] == [shown[0]["title"]]
+    assert (read, shown[0]["tokens"] > 0) == ([], True)

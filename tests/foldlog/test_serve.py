@@ -228,8 +228,8 @@ def test_a_condensation_right_after_one_that_is_counted_is_counted_too(store):
 def test_figures_of_an_earlier_version_are_not_told_as_counted(store, monkeypatch):
     may_count = threading.Event()
     may_count.set()
-    figures = conversations._figures
-    monkeypatch.setattr(conversations, "_figures", lambda *given: may_count.wait() and figures(*given))
+    figures = conversations.figures_of
+    monkeypatch.setattr(conversations, "figures_of", lambda *given: may_count.wait() and figures(*given))
     with asking(application(store, token=None)) as client:
 
         def counted():

@@ -26,6 +26,7 @@ from foldlog._documents import ImportDocument, ImportedDocument
 from foldlog._formats.reading_ahead import read_ahead
 from foldlog._formats.registry import formats
 from foldlog._importing import Imported, import_source
+from foldlog._reports.ahead import KeptAhead, made_ahead
 from foldlog._seen_files import SeenFiles, SeenHistory
 from foldlog._words.gist import count
 from foldlog.eventstore import (
@@ -165,7 +166,7 @@ def _import_all(
     failed: list[str] = []
     unread = 0
     with terminal.progress() as progress:
-        seen = SeenFiles(store, format, prefix, conversation, read_all=check)
+        seen, lists = SeenFiles(store, format, prefix, conversation, read_all=check), KeptAhead(store)
         try:
             sources = open_sources(paths, format, prefix=prefix, is_unchanged=seen.is_unchanged)
         except (NotAHistory, UnknownFormat) as error:
@@ -177,7 +178,7 @@ def _import_all(
         size = sources.size_bytes() / 1e6 if sys.stderr.isatty() else None
         task = progress.add_task("importing", total=size, unit="MB")
         try:
-            for source in read_ahead(sources):
+            for source in read_ahead(sources, make=made_ahead):
                 one = _imported(store, source, conversation, named, seen, progress, task)
                 if told is None or not told.issuperset(one.findings):
                     _warn(one.findings, one.findings_count, one.path)
@@ -189,6 +190,8 @@ def _import_all(
                 progress.update(task, advance=passed / 1e6, unit=f"MB, {several}")
                 if one.version:
                     seen.imported(source.path, source.format, one.conversation, sound=not one.findings_count)
+                if source.ahead is not None and one.added == one.version > 0:
+                    lists.keep(one.conversation, source.ahead)
             seen.close_file()
         except EventStoreError as error:  # of the store, not of one history
             if not any(one.added for one in imported):
@@ -196,6 +199,7 @@ def _import_all(
             failed.append(f"{error}; {_stays(imported)}; run it again to continue")
         finally:
             seen.flush()
+            lists.flush()
     unchanged = [_unchanged(one, named) for one in seen.unchanged.values()]
     if not as_json and told is None:
         _tell(*unchanged)
