@@ -34,6 +34,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
+from foldlog.projections import Views
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.web_client import asking
 
@@ -221,7 +222,7 @@ def test_a_condensation_right_after_one_that_is_counted_is_counted_too(store):
     for forgotten in (1, 2):
         store.append("some", CondensationAction(forgotten_event_ids=(forgotten,)), expected_version=ANY_VERSION)
         (row,) = (row for row in store.conversations() if row.id == "some")
-        figures, sizes = conversations._figures(store, row, sizes, lambda event: 1)
+        figures, sizes = conversations.figures_of(store, Views(store), row, sizes, lambda event: 1)
         assert figures["condensed"][-1][1].tokens is not None
 
 
