@@ -17,12 +17,9 @@ def normalize(pairs: Iterable[tuple[int, int]]) -> Intervals:
     Cost: sorting the pairs; their width does not matter.
     """
     union: list[tuple[int, int]] = []
-    for first, last in sorted(pairs):
-        if first > last:
-            continue
+    for first, last in sorted(pair for pair in pairs if pair[0] <= pair[1]):
         if union and first <= union[-1][1] + 1:
-            if last > union[-1][1]:
-                union[-1] = (union[-1][0], last)
+            union[-1] = (union[-1][0], max(last, union[-1][1]))
         else:
             union.append((first, last))
     return tuple(union)
