@@ -12,7 +12,8 @@
         for call in history.open_calls():
             history.append_tool_result(call, run(call.tool, call.arguments))
 
-Open           open -> Histories -> History; Maintenance; KeyRing (encryption), Compression, ChosenCondenser, Store
+Open           open -> Histories -> History; Maintenance; KeyRing (encryption), Compression, ChosenCondenser, Store;
+               Lease (which worker drives a history)
 Events         Message, Action, Observation, SystemMessage, Annotation, Retraction, Redaction, Erased,
                CondensationAction, CondensationRequest, CondensationSummary; Event is any of them, Recorded one
                with its position; from_openai makes events of a model's reply. Content is text or parts of a message.
@@ -26,9 +27,9 @@ Results        of reading: RecentConversations, ConversationRow, FoundEvent, Hit
 Errors         EventStoreError is the base of all. Of the store: VersionConflict, IdempotencyConflict,
                HistoryDiverged, ConversationNotFound, ConversationErased, InvalidEvent, InvalidArgument,
                InvalidOption, UnknownEventType, CorruptEvent, StoreUnavailable, StoreUnusable,
-               KeyUnavailable, CannotRedact, ConversationHasForks. Of Views: NoSuchEvent, NoSuchVersion. Of condensers:
-               InvalidCondenser, NoCondensationAvailable, ModelCallFailed. Of imports and searches: UnknownFormat,
-               NotLive, SearchRefused
+               KeyUnavailable, CannotRedact, ConversationHasForks; LeaseTaken. Of Views: NoSuchEvent, NoSuchVersion.
+               Of condensers: InvalidCondenser, NoCondensationAvailable, ModelCallFailed. Of imports and searches:
+               UnknownFormat, NotLive, SearchRefused
 More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export); the
                packages below: foldlog.eventstore, foldlog.projections, foldlog.condensers. help(foldlog.History)
                lists the methods.
@@ -38,7 +39,7 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
     _page/ _web/                     pages for a browser, and their server
     formats.py _formats/ adapters/   other agents: _importing.py, _seen_files.py, _recording.py, _replies.py
     _observed.py                     messages of the log, and the hook of telemetry
-    _recall.py                       the tool with which an agent reads what was forgotten
+    _lease.py _recall.py             one worker at a time; the tool with which an agent reads what was forgotten
     _reports/ _search/               figures, audits and search: what follows a store (_follower.py); _whole_file.py
 """
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from foldlog import projections as projections
     from foldlog._histories import ChosenCondenser, Histories, open
     from foldlog._history import ExpectedVersion, History
+    from foldlog._lease import Lease, LeaseTaken
     from foldlog._maintenance import (
         BackedUp,
         Maintenance,
@@ -165,6 +167,8 @@ __all__ = [
     "KeyRing",
     "KeyUnavailable",
     "LLMConfig",
+    "Lease",
+    "LeaseTaken",
     "Lifetimes",
     "Maintenance",
     "Message",
@@ -209,7 +213,7 @@ _PACKAGES = ("aio", "condensers", "eventstore", "formats", "projections")
 _HOMES = (
     *("foldlog.eventstore", "foldlog.projections", "foldlog._history", "foldlog._histories", "foldlog._replies"),
     *("foldlog.condensers", "foldlog._maintenance", "foldlog._search", "foldlog._reports.stats", "foldlog.formats"),
-    "foldlog._recall",
+    *("foldlog._recall", "foldlog._lease"),
 )
 """Where the public names are looked for, in this order, when they are first used: what costs little comes first."""
 

@@ -160,6 +160,17 @@ class Histories:
             self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s
         )
 
+    def to_resume(self) -> Iterator[str]:
+        """Yield the ids of the histories that have open calls and that no worker drives (``History.working``): what a
+        worker that died left. They come in the order of their UTF-8 bytes.
+
+        One that cannot be read is left out, and the log is told. Cost: a kept record of each history; of those with
+        new events since the last call, their Views.
+        """
+        from foldlog._lease import to_resume
+
+        return (row.id for row in to_resume(self.store, self.views, self.store.iter_conversations()))
+
     @cached_property
     def _documents(self) -> Documents:
         return Documents(self.store)

@@ -7,6 +7,9 @@ import getpass
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
@@ -36,11 +39,13 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
 from foldlog.projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
 
 if TYPE_CHECKING:
     from foldlog._histories import Histories
+    from foldlog._lease import Lease
     from foldlog._recall import RecallTool
     from foldlog._reports.stats import Stats
     from foldlog.condensers import AgentModel, Condensation
@@ -263,15 +268,48 @@ class History:
         """
         return self.view().open_calls
 
-    def interrupt(self, reason: str = "") -> tuple[Recorded, ...]:
+    def interrupt(self, reason: str = "", *, older_than: timedelta | None = None) -> tuple[Recorded, ...]:
         """Append an observation "interrupted: …" with the reason for each open call: for all of them or none. Return
         these observations in the order of the calls; an empty tuple if no call is open.
 
-        Call it when no program works on these calls any more: a later result belongs to no open call. Other writers may
-        append at the same time. Raises what ``append`` raises. Durability: on disk when it returns. Cost: that of
-        ``view``, and the open calls.
+        Call it when no program works on these calls any more: a later result belongs to no open call. ``older_than``
+        leaves out calls that were made since. Other writers may append at the same time. Raises ``LeaseTaken`` while
+        another worker drives the history (``working``), and what ``append`` raises. Durability: on disk when it
+        returns. Cost: that of ``view``, and the open calls.
         """
-        return _or_empty(partial(interrupt, self._store, self._views, self.id, reason, generation=self._generation), ())
+        from foldlog._lease import check_free
+
+        database, generation = self._store.database, self._generation
+        if generation.fence is None:
+            generation = replace(generation, fence=partial(check_free, database, self.id))
+        before = None if older_than is None else from_microseconds(database.now()) - older_than
+        work = partial(interrupt, self._store, self._views, self.id, reason, generation=generation, before=before)
+        return _or_empty(work, ())
+
+    def working(
+        self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
+    ) -> AbstractContextManager[Lease]:
+        """Return a block in which no other worker drives this history: ``with history.working() as lease``.
+
+        The block waits for the lease up to ``wait_s`` seconds; with 0 it refuses at once. The lease is renewed while
+        the block runs. Where that stops for ``ttl_s`` seconds, because the process died or stood still, another worker
+        takes it over. From then on everything that this ``History`` appends in the block is refused with
+        ``LeaseTaken``. Programs without a lease may still append, such as messages of the user. ``worker`` is the name
+        that others are told, by default the machine and the number of the process; it is stored as plain text.
+
+        Raises ``LeaseTaken`` where another worker has the lease, ``InvalidArgument`` inside another block of the same
+        ``History``, ``ConversationErased``, ``StoreUnavailable``. No connection and no lock is held. Cost: a commit to
+        take it, one to give it back and three within ``ttl_s``; each append of the block reads a row.
+        """
+        from foldlog._lease import Working
+
+        return Working(self, ttl_s, wait_s, worker)
+
+    def lease(self) -> Lease | None:
+        """Return the lease of the worker that drives this history now (``working``); None where there is none."""
+        from foldlog._lease import lease_of
+
+        return lease_of(self._store, self.id)
 
     def append_reply(
         self, reply: Any, *, expected_version: ExpectedVersion = ANY_VERSION, idempotency_key: str | None = None

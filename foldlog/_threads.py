@@ -33,10 +33,10 @@ _TURNS: Final = 2
 class _Call(Generic[T]):
     """One call of a task, from its submission to its outcome."""
 
-    __slots__ = ("_unclaimed", "outcome", "post", "wake", "work")
+    __slots__ = ("_unclaimed", "may_withdraw", "outcome", "post", "wake", "work")
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        self.work = work
+    def __init__(self, work: Callable[[], T], *, may_withdraw: bool = True) -> None:
+        self.work, self.may_withdraw = work, may_withdraw
         self.outcome: Outcome[T] | None = None
         self.post: _Post
         self.wake: Callable[[], object]
@@ -49,6 +49,9 @@ class _Call(Generic[T]):
             return self._unclaimed.pop()
         except IndexError:
             return False
+
+    def withdraw(self) -> bool:
+        return self.may_withdraw and self.claim()
 
     def run(self) -> None:
         self.outcome = Outcome.of(self.work)
@@ -79,13 +82,14 @@ class ThreadPool:
         self._threads: list[threading.Thread] = []
         self._idle = 0
 
-    async def run(self, work: Callable[[], T], *, finish: bool) -> T:
+    async def run(self, work: Callable[[], T], *, finish: bool, may_withdraw: bool = True) -> T:
         """Return what ``work`` returns in a thread, or raise what it raises.
 
-        A call that is cancelled before it begins is withdrawn. Afterwards a call that must ``finish`` is waited for and
-        the cancellation is raised with its ``outcome``; another call is left to its thread.
+        A call that is cancelled before it begins is withdrawn, if it ``may_withdraw``. Afterwards a call that must
+        ``finish`` is waited for and the cancellation is raised with its ``outcome``; another call is left to its
+        thread.
         """
-        call = _Call(work)
+        call = _Call(work, may_withdraw=may_withdraw)
         run = _run_in_trio if _in_trio() else _run_in_asyncio
         return (await run(self, call, finish)).unwrap()
 
@@ -236,7 +240,7 @@ async def _run_in_asyncio(pool: ThreadPool, call: _Call[T], finish: bool) -> Out
         try:
             await waiting
         except asyncio.CancelledError as error:
-            if not finish or call.claim():
+            if not finish or call.withdraw():
                 raise
             cancelled = error
             waiting = loop.create_future()
@@ -258,7 +262,7 @@ async def _run_in_trio(pool: ThreadPool, call: _Call[T], finish: bool) -> Outcom
     try:
         await done.wait()
     except trio.Cancelled as cancelled:
-        if not finish or call.claim():
+        if not finish or call.withdraw():
             raise
         with trio.CancelScope(shield=True):
             await done.wait()

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial, update_wrapper
 from inspect import signature
 from itertools import islice
 from operator import length_hint
 from threading import Lock
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 from foldlog import _histories as sync
 from foldlog._appends import PendingAppend, append_all
@@ -36,6 +37,9 @@ from foldlog._recall import RecallTool
 from foldlog._threads import ThreadPool, awaiting_here, pause
 from foldlog.eventstore import Action, Event, Outcome, Recorded, Store, can_append_all
 from foldlog.projections import View
+
+if TYPE_CHECKING:
+    from foldlog._lease import Lease, Working
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of", "open"]
 
@@ -304,6 +308,11 @@ class AsyncHistories:
         """Yield the ids of all histories that have events, in the order of their UTF-8 bytes."""
         return _Pages(self.pool, lambda: iter(self.sync))
 
+    def to_resume(self) -> AsyncIterator[str]:
+        return _Pages(self.pool, self.sync.to_resume)
+
+    to_resume.__doc__ = sync.Histories.to_resume.__doc__
+
     def follow(self, after_position: int = 0, *, forever: bool = True) -> AsyncIterator[Recorded]:
         """Yield everything recorded after a position, over all histories, in the order of positions.
 
@@ -365,6 +374,25 @@ class AsyncRecallTool:
     recall.__doc__ = RecallTool.recall.__doc__
 
 
+class _AsyncWorking:
+    """The async form of ``Working``. Whoever waits holds no thread, and leaving is never cancelled."""
+
+    def __init__(self, pool: ThreadPool, block: Working) -> None:
+        self._pool, self._block = pool, block
+
+    async def __aenter__(self) -> Lease:
+        try:
+            while (pause_s := await self._pool.run(self._block.attempt, finish=True)) is not None:
+                await pause(pause_s)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self._block.lease
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._pool.run(self._block.leave, finish=True, may_withdraw=False)
+
+
 class AsyncHistory:
     """One conversation. ``sync`` is its ``History``, which describes every method."""
 
@@ -391,6 +419,7 @@ class AsyncHistory:
     step = _method(History.step, writes=True, steps=True)
     prepare = _method(History.prepare, writes=True, steps=True)
     condense = _method(History.condense, writes=True, steps=True)
+    lease = _method(History.lease)
     at = _method(History.at)
     version = _method(History.version)
     attributes = _method(History.attributes)
@@ -403,6 +432,14 @@ class AsyncHistory:
     difference = _method(History.difference)
     stats = _method(History.stats)
     lifetimes = _method(History.lifetimes)
+
+    def working(
+        self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
+    ) -> AbstractAsyncContextManager[Lease]:
+        block = self.sync.working(ttl_s=ttl_s, wait_s=wait_s, worker=worker)
+        return _AsyncWorking(self._histories.pool, cast("Working", block))
+
+    working.__doc__ = History.working.__doc__
 
     def recall_tool(self, *, max_tokens: int = 2_000) -> AsyncRecallTool:
         return AsyncRecallTool(self._histories.pool, self.sync.recall_tool(max_tokens=max_tokens))

@@ -5,6 +5,7 @@ or a person stopped them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -90,9 +91,16 @@ def append_tool_result(
 
 
 def interrupt(
-    store: Store, views: Views, conversation: str, reason: str = "", *, generation: Generation | None = None
+    store: Store,
+    views: Views,
+    conversation: str,
+    reason: str = "",
+    *,
+    generation: Generation | None = None,
+    before: datetime | None = None,
 ) -> tuple[Recorded, ...]:
-    """Append an observation "interrupted: …" with the reason for each open call: for all of them or none.
+    """Append an observation "interrupted: …" with the reason for each open call that is not known to be made after
+    ``before``: for all of them or none.
 
     Return them in the order of the calls; without an open call nothing is appended. Other writers may append at the
     same time: a call that another writer answers first gets no second observation. Raises ``ConversationNotFound``
@@ -105,6 +113,7 @@ def interrupt(
         observations = [
             Observation(tool=call.tool, call_id=call.call_id, cause=call.id, content=content, is_error=True)
             for call in view.open_calls
+            if before is None or call.timestamp is None or call.timestamp <= before
         ]
         if not observations:
             return ()

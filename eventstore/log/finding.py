@@ -61,11 +61,13 @@ def find_existing(database: Database, reader: Reader, conversation: str) -> Conv
 class Generation:
     """One conversation of an id: the first one that a writer finds. ``key`` is its key, once it is found.
 
-    ``replaces_erased``: if the conversation that it finds is erased, it begins another one with the same id.
+    ``replaces_erased``: if the conversation that it finds is erased, it begins another one with the same id. ``fence``
+    is called in the transaction of each append, before the append decides: what it raises refuses the append.
     """
 
     key: int | None = None
     replaces_erased: bool = False
+    fence: Callable[[Reader], object] | None = None
 
 
 def find_meant(
@@ -78,6 +80,8 @@ def find_meant(
     where it was found before and is no longer in the store; ``CorruptEvent``.
     """
     found = database.find(reader, conversation)
+    if generation is not None and generation.fence is not None:
+        generation.fence(reader)
     if generation is not None and generation.key is not None and (found is None or found.key != generation.key):
         not_erased(reader.conversation(generation.key))
         raise ConversationNotFound(conversation)

@@ -123,7 +123,7 @@ class PostgresReader(ReadsAttachments):
         if kind == "tracking":
             [(newest,)] = self._ask("max_tracking_id", application)
             return "" if newest is None else str(newest)
-        if name in ("last_position", "data_version"):
+        if name in ("last_position", "data_version", "now"):
             [(number,)] = self._ask(name)
             return str(number)
         if name == "trackings":

@@ -338,6 +338,9 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value
 -- name: data_version
 SELECT hashtextextended(pg_current_snapshot()::text, 0)
 
+-- name: now
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+
 -- name: begin_conversation
 INSERT INTO {schema}.conversations (key, id, visible, created_at, salt, parent, parent_version, replaces)
 VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea, $6::bigint, $7::bigint, $8::bigint)

@@ -1,0 +1,318 @@
+"""At most one worker drives a conversation: a lease is a row beside the events, which appends of its holder check.
+
+The row has a token that no other lease has, and a time by the clock of the database. Each append of the holder looks
+for its token in its own transaction, so clocks decide only when another worker may take a lease over, never whether an
+append is valid. See ``docs/decisions/0095-leases.md``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from hashlib import sha256
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from foldlog._reports.kept import KeptBeside
+from foldlog.eventstore import ConversationRow, EventStoreError, InvalidArgument, Store, StoreUnusable
+from foldlog.eventstore.arguments import text
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.finding import PAGE, find_meant
+from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.changes import NewRecords
+from foldlog.eventstore.recorders.types import Record, utf8
+
+if TYPE_CHECKING:
+    from foldlog._history import History
+    from foldlog.projections import Views
+
+T = TypeVar("T")
+
+_log = logging.getLogger("foldlog")
+_OF_THE_STORE: Final = 0
+_CODEC: Final = RowCodec("")
+_CODE: Final = 1
+_PAUSE_S, _PAUSE_MAX_S = 0.005, 0.1
+_RENEWALS: Final = 3
+"""How often a lease is renewed within its time to live."""
+
+
+class LeaseTaken(EventStoreError):
+    """Another worker has the lease of the conversation. Nothing was appended: end this work, and begin it again in
+    another ``history.working()``. ``worker`` has it until ``until``; both are None where nobody has it any more.
+    """
+
+    def __init__(self, conversation: str, problem: str, standing: _Row | None, remedy: str) -> None:
+        by = "" if standing is None else f": {standing.worker!r} has it until {standing.ends:%Y-%m-%d %H:%M:%S} UTC"
+        super().__init__(f"conversation {conversation!r}: {problem}{by}; {remedy}")
+        self.conversation = conversation
+        self.worker = None if standing is None else standing.worker
+        self.until = None if standing is None else standing.ends
+
+
+class Lease:
+    """Who works on a conversation. ``worker`` is the name that was given; ``until`` is when its time to live ends by
+    the clock of the database, if it is not renewed before.
+    """
+
+    def __init__(self, worker: str) -> None:
+        self.worker = worker
+        self.until: datetime
+        self._ends = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Whether the worker still has the lease, as this process knows: it counts the time to live from before it
+        asked, by its own clock. Look at it before an effect outside of the store, which cannot check a token.
+        """
+        return time.monotonic() < self._ends
+
+    def __repr__(self) -> str:
+        return f"<Lease of {self.worker!r} until {self.until}>"
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """A lease as stored; times in microseconds, ``until`` by the clock of the database."""
+
+    token: int
+    worker: str
+    until: int
+    ttl: int
+
+    @property
+    def ends(self) -> datetime:
+        return from_microseconds(self.until)
+
+
+_read: Final = msgspec.json.Decoder(_Row).decode
+
+
+def _name_of(conversation: str) -> str:
+    """Return the name of the record that holds the lease of an id, which may be longer than an entry of an index."""
+    return f"lease {sha256(utf8(conversation)).hexdigest()}"
+
+
+def _standing(reader: Reader, name: str) -> _Row | None:
+    """Return the lease that is stored. A damaged row is nobody's: its holder is refused, and the next worker begins."""
+    for stored in reader.records(_OF_THE_STORE, name, 0, 1):
+        record = _CODEC.decoded_record(name, stored)
+        return None if record is None else _read(record.body)
+    return None
+
+
+def _now(database: Database, reader: Reader) -> int:
+    return int(reader.value("now") or database.now())
+
+
+def _living(database: Database, conversation: str, reader: Reader) -> tuple[_Row, int] | None:
+    """Return the lease whose time has not ended, and the time that it has left: its time to live at most, however the
+    clock was changed.
+    """
+    row = _standing(reader, _name_of(conversation))
+    left = 0 if row is None else min(row.until - _now(database, reader), row.ttl)
+    return None if row is None or left <= 0 else (row, left)
+
+
+def lease_of(store: Store, conversation: str) -> Lease | None:
+    """Return the lease of a worker that has one now."""
+    asked = time.monotonic()
+    found = store.database.recorder.query(partial(_living, store.database, conversation))
+    if found is None:
+        return None
+    row, left = found
+    lease = Lease(row.worker)
+    lease.until, lease._ends = row.ends, asked + left / 1e6
+    return lease
+
+
+def check_free(database: Database, conversation: str, reader: Reader) -> None:
+    """Raise ``LeaseTaken`` where a worker has the lease now."""
+    if (found := _living(database, conversation, reader)) is not None:
+        raise LeaseTaken(conversation, "a worker drives it", found[0], "nothing was appended; leave its calls to it")
+
+
+def to_resume(
+    store: Store, views: Views, rows: Iterable[ConversationRow], told: Callable[[str], object] = _log.warning
+) -> Iterator[ConversationRow]:
+    """Yield the conversations with open calls and without a lease. One that cannot be read is left out, and ``told``
+    gets a text about it. How many calls are open is kept beside the conversations.
+    """
+    ahead = iter(rows)
+    with KeptBeside(store, "open_calls", _CODE) as kept:
+        while page := list(islice(ahead, PAGE)):
+            known = kept.load(page)
+            for row in page:
+                if row.erased_at is not None:
+                    continue
+                try:
+                    if row.id not in known:
+                        known[row.id] = len(views.current(row.id).open_calls)
+                        kept.keep(row, known[row.id])
+                    if known[row.id] and lease_of(store, row.id) is None:
+                        yield row
+                except EventStoreError as error:
+                    told(f"conversation {row.id!r} is left out: {error}")
+
+
+class Working:
+    """One block of ``History.working``: ``attempt`` until it takes the lease, and ``leave`` at the end."""
+
+    def __init__(self, history: History, ttl_s: float, wait_s: float, worker: str | None) -> None:
+        self._history, self._id, self._database = history, history.id, history._store.database
+        self._ttl_s: float = _seconds("ttl_s", ttl_s, 0.01)
+        self._give_up_at: float = time.monotonic() + _seconds("wait_s", wait_s, 0)
+        self.lease = Lease(f"{socket.gethostname()}:{os.getpid()}" if worker is None else text("worker", worker))
+        self._name, self._token, self._pid = _name_of(history.id), secrets.randbits(62) + 1, os.getpid()
+        self._pause_s: float = _PAUSE_S
+        self._seen: tuple[_Row | None, float] = None, 0.0
+        self._may_have_it = False
+        self._left = threading.Event()
+        self._renewing = threading.Thread(target=self._renew, name="foldlog-lease", daemon=True)
+
+    def __enter__(self) -> Lease:
+        try:
+            while (pause_s := self.attempt()) is not None:
+                time.sleep(pause_s)
+        except BaseException:
+            self.leave()
+            raise
+        return self.lease
+
+    def __exit__(self, *error: object) -> None:
+        self.leave()
+
+    def attempt(self) -> float | None:
+        """Take the lease, and return None; or return after how many seconds to try again. Raises ``LeaseTaken`` where
+        another worker has had it for ``wait_s``.
+        """
+        if vars(self._history).setdefault("_working", self) is not self:
+            raise InvalidArgument(
+                f"this History of {self._id!r} is in a working() block already; another worker needs its own: "
+                f"histories[{self._id!r}]"
+            )
+        started, standing = time.monotonic(), self._database.recorder.query(self._other)
+        if standing is None:
+            self._may_have_it = True
+            standing = self._transact(self._take)
+        if standing is None:
+            self._begin(started)
+            return None
+        self._may_have_it = False
+        if self._seen[0] != standing:
+            self._seen = standing, started
+        left_s = self._give_up_at - started
+        if left_s <= 0:
+            raise LeaseTaken(self._id, "a worker drives it", standing, "wait longer (wait_s), or say that it is busy")
+        self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+        return min(self._pause_s, left_s)
+
+    def leave(self) -> None:
+        """Give the lease back. Where that cannot be written, it ends with its time."""
+        history = self._history
+        if vars(history).get("_working") is not self or os.getpid() != self._pid:
+            return
+        self._left.set()
+        if self._renewing.is_alive():
+            self._renewing.join()
+        self.lease._ends = 0.0
+        history._generation = replace(history._generation, fence=None)
+        try:
+            if self._may_have_it:
+                self._transact(self._give_back)
+        except EventStoreError as error:
+            _log.warning("conversation %r: its lease was not given back, and ends with its time: %s", self._id, error)
+        finally:
+            del vars(history)["_working"]
+
+    # -- in transactions ----------------------------------------------------------------------------------------------
+
+    def _transact(self, work: Callable[[Transaction], T]) -> T:
+        return self._database.recorder.transact(work, any_thread=True)
+
+    def _take(self, transaction: Transaction) -> _Row | None:
+        """Take the lease; return that of another worker, if it has not ended."""
+        find_meant(self._database, transaction, self._id, self._history._generation)  # it locks the id
+        other = self._other(transaction)
+        if other is None:
+            self._keep(transaction)
+        return other
+
+    def _other(self, reader: Reader) -> _Row | None:
+        """Return the lease of another worker, unless it has ended: by the clock of the database, or since it stood
+        unchanged for its time to live by our own, whatever became of that clock.
+        """
+        found = _living(self._database, self._id, reader)
+        if found is None or found[0].token == self._token:
+            return None
+        seen, at = self._seen
+        return None if seen == found[0] and time.monotonic() - at > seen.ttl / 1e6 else found[0]
+
+    def _again(self, transaction: Transaction) -> bool:
+        transaction.conversation(self._id)  # it locks the id
+        row = _standing(transaction, self._name)
+        if row is None or row.token != self._token:
+            return False
+        self._keep(transaction)
+        return True
+
+    def _keep(self, transaction: Transaction) -> None:
+        ttl = int(self._ttl_s * 1e6)
+        row = _Row(self._token, self.lease.worker, _now(self._database, transaction) + ttl, ttl)
+        record = _CODEC.encoded_record(self._name, Record(1, _CODE, None, msgspec.json.encode(row)))
+        transaction.change(_OF_THE_STORE, NewRecords(self._name, [record], replace_all=True))
+        self.lease.until = row.ends
+
+    def _give_back(self, transaction: Transaction) -> None:
+        transaction.conversation(self._id)  # it locks the id
+        row = _standing(transaction, self._name)
+        if row is not None and row.token == self._token:
+            transaction.change(_OF_THE_STORE, NewRecords(self._name, (), replace_all=True))
+
+    def _fence(self, reader: Reader) -> None:
+        """Raise ``LeaseTaken`` where the lease that is stored is not ours. A child that was forked has none."""
+        row = _standing(reader, self._name)
+        if row is None or row.token != self._token or os.getpid() != self._pid:
+            problem = f"the lease of {self.lease.worker!r} has ended"
+            raise LeaseTaken(self._id, problem, row, "nothing was appended; begin again with history.working()")
+
+    # -- its time -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, started: float) -> None:
+        self.lease._ends = started + self._ttl_s
+        self._history._generation = replace(self._history._generation, fence=self._fence)
+        self._renewing.start()
+
+    def _renew(self) -> None:
+        """Renew the lease until the block ends or another worker has taken it over."""
+        while not self._left.wait(self._ttl_s / _RENEWALS):
+            started = time.monotonic()
+            try:
+                renewed = self._transact(self._again)
+            except EventStoreError as error:
+                _log.warning("conversation %r: its lease could not be renewed: %s", self._id, error)
+                if isinstance(error, StoreUnusable):
+                    return
+                continue
+            self.lease._ends = started + self._ttl_s if renewed else 0.0
+            if not renewed:
+                return
+
+
+def _seconds(name: str, value: object, least: float) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{name} is a number of seconds, not {value!r:.60}")
+    if not least <= value < 1e9:
+        raise InvalidArgument(f"{name} is {value}; use a number of seconds from {least} to 1e9")
+    return float(value)
