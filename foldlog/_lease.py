@@ -19,12 +19,12 @@ from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
 from foldlog._reports.kept import KeptBeside
-from foldlog.eventstore import ConversationRow, EventStoreError, InvalidArgument, Store, StoreUnusable
+from foldlog.eventstore import ConversationRow, EventStoreError, Generation, InvalidArgument, Store, StoreUnusable
 from foldlog.eventstore.arguments import text
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import PAGE, find_meant
@@ -35,7 +35,6 @@ from foldlog.eventstore.recorders.changes import NewRecords
 from foldlog.eventstore.recorders.types import Record, utf8
 
 if TYPE_CHECKING:
-    from foldlog._history import History
     from foldlog.projections import Views
 
 T = TypeVar("T")
@@ -51,7 +50,7 @@ _RENEWALS: Final = 3
 
 class LeaseTaken(EventStoreError):
     """Another worker has the lease of the conversation. Nothing was appended: end this work, and begin it again in
-    another ``history.working()``. ``worker`` has it until ``until``; both are None where nobody has it any more.
+    another ``history.working()``. ``worker`` has it until ``until``; both are None where it is free again.
     """
 
     def __init__(self, conversation: str, problem: str, standing: _Row | None, remedy: str) -> None:
@@ -105,7 +104,7 @@ def _name_of(conversation: str) -> str:
 
 
 def _standing(reader: Reader, name: str) -> _Row | None:
-    """Return the lease that is stored. A damaged row is nobody's: its holder is refused, and the next worker begins."""
+    """Return the lease that is stored. A damaged row counts as none: its holder is refused, the next worker begins."""
     for stored in reader.records(_OF_THE_STORE, name, 0, 1):
         record = _CODEC.decoded_record(name, stored)
         return None if record is None else _read(record.body)
@@ -166,20 +165,28 @@ def to_resume(
                     told(f"conversation {row.id!r} is left out: {error}")
 
 
+class _Driven(Protocol):
+    """A ``History``."""
+
+    id: str
+    _store: Store
+    _generation: Generation
+
+
 class Working:
     """One block of ``History.working``: ``attempt`` until it takes the lease, and ``leave`` at the end."""
 
-    def __init__(self, history: History, ttl_s: float, wait_s: float, worker: str | None) -> None:
+    def __init__(self, history: _Driven, ttl_s: float, wait_s: float, worker: str | None) -> None:
         self._history, self._id, self._database = history, history.id, history._store.database
-        self._ttl_s: float = _seconds("ttl_s", ttl_s, 0.01)
-        self._give_up_at: float = time.monotonic() + _seconds("wait_s", wait_s, 0)
+        self._ttl_s = _seconds("ttl_s", ttl_s, 0.01)
+        self._give_up_at = time.monotonic() + _seconds("wait_s", wait_s, 0)
         self.lease = Lease(f"{socket.gethostname()}:{os.getpid()}" if worker is None else text("worker", worker))
         self._name, self._token, self._pid = _name_of(history.id), secrets.randbits(62) + 1, os.getpid()
-        self._pause_s: float = _PAUSE_S
+        self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0
         self._may_have_it = False
         self._left = threading.Event()
-        self._renewing = threading.Thread(target=self._renew, name="foldlog-lease", daemon=True)
+        self._renewing = threading.Thread(target=self._keep_renewing, name="foldlog-lease", daemon=True)
 
     def __enter__(self) -> Lease:
         try:
@@ -197,12 +204,14 @@ class Working:
         """Take the lease, and return None; or return after how many seconds to try again. Raises ``LeaseTaken`` where
         another worker has had it for ``wait_s``.
         """
-        if vars(self._history).setdefault("_working", self) is not self:
+        first: Working = vars(self._history).setdefault("_working", self)
+        if first is not self:
             raise InvalidArgument(
                 f"this History of {self._id!r} is in a working() block already; another worker needs its own: "
                 f"histories[{self._id!r}]"
             )
-        started, standing = time.monotonic(), self._database.recorder.query(self._other)
+        started = time.monotonic()
+        standing = self._database.recorder.query(self._other)
         if standing is None:
             self._may_have_it = True
             standing = self._transact(self._take)
@@ -294,20 +303,20 @@ class Working:
         self._history._generation = replace(self._history._generation, fence=self._fence)
         self._renewing.start()
 
-    def _renew(self) -> None:
-        """Renew the lease until the block ends or another worker has taken it over."""
-        while not self._left.wait(self._ttl_s / _RENEWALS):
-            started = time.monotonic()
-            try:
-                renewed = self._transact(self._again)
-            except EventStoreError as error:
-                _log.warning("conversation %r: its lease could not be renewed: %s", self._id, error)
-                if isinstance(error, StoreUnusable):
-                    return
-                continue
-            self.lease._ends = started + self._ttl_s if renewed else 0.0
-            if not renewed:
-                return
+    def _keep_renewing(self) -> None:
+        while not self._left.wait(self._ttl_s / _RENEWALS) and self.renew():
+            pass
+
+    def renew(self) -> bool:
+        """Renew the lease. Return False where it was taken over, or where the store is closed."""
+        started = time.monotonic()
+        try:
+            renewed = self._transact(self._again)
+        except EventStoreError as error:
+            _log.warning("conversation %r: its lease could not be renewed: %s", self._id, error)
+            return not isinstance(error, StoreUnusable)
+        self.lease._ends = started + self._ttl_s if renewed else 0.0
+        return renewed
 
 
 def _seconds(name: str, value: object, least: float) -> float:

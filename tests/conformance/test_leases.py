@@ -1,0 +1,275 @@
+"""Leases, on every recorder: at most one worker drives a conversation, and one that was overtaken appends nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foldlog
+from foldlog import (
+    Action,
+    CondensationRequest,
+    ConversationErased,
+    Histories,
+    History,
+    InvalidArgument,
+    KeyRing,
+    LeaseTaken,
+    Message,
+    Store,
+)
+from foldlog._lease import Working, _name_of
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.eventstore.maintenance.erase import detach
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.changes import NewRecords
+from foldlog.eventstore.recorders.types import Record
+
+CALL = Action(tool="deploy", call_id="k", response_id="r")
+KEYS = KeyRing(["11" * 32])
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+@pytest.fixture
+def workers(recorder: Recorder) -> Callable[[], History]:
+    """Makes the history "c" of a worker, as processes of their own have it."""
+    return lambda: Histories(Store(recorder), condenser="digest")["c"]
+
+
+@contextmanager
+def standing_still(history: History, **more: Any) -> Iterator[foldlog.Lease]:
+    """A worker that takes the lease for a moment and then stands still, so that nothing renews it."""
+    block = Working(history, **{"ttl_s": 0.01, "wait_s": 0, "worker": "still"} | more)
+    block._left.set()  # its thread ends at once
+    with block as lease:
+        block._renewing.join()
+        yield lease
+
+
+# -- one at a time -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("events", [0, 1])
+def test_one_worker_drives_a_conversation_and_the_next_one_waits_or_is_told(workers, events):
+    one, two, user = workers(), workers(), workers()
+    one.append([said("hi")] * events) if events else None
+    with one.working(worker="one") as lease:
+        assert (lease.held, two.lease().held, two.lease().worker) == (True, True, "one")
+        with pytest.raises(
+            LeaseTaken, match=r"conversation 'c': a worker drives it: 'one' has it until .* UTC"
+        ) as told:
+            two.working(wait_s=0).__enter__()
+        assert (told.value.conversation, told.value.worker) == ("c", "one")
+        assert told.value.until == two.lease().until
+        assert two._generation.fence is None  # it may append what it is told from outside
+        one.append(said("from the worker"))
+        user.append(said("from a user"))
+        waiting = threading.Thread(target=lambda: two.working(wait_s=60, worker="two").__enter__())
+        waiting.start()
+    waiting.join()
+    assert not lease.held
+    assert one.lease().worker == "two"
+    assert [event.content for event in user.events()] == ["hi"] * events + ["from the worker", "from a user"]
+    two._working.leave()
+    assert one.lease() is None
+
+
+def test_a_lease_is_renewed_while_its_block_runs(workers):
+    one, two = workers(), workers()
+    with one.working(ttl_s=0.3) as lease:
+        first = lease.until
+        with pytest.raises(LeaseTaken):
+            two.working(wait_s=1).__enter__()
+        assert lease.held
+        assert lease.until > first
+    with two.working(wait_s=0):
+        pass
+
+
+APPENDS: dict[str, Callable[[History], object]] = {
+    "append": lambda h: h.append(said("late")),
+    "documents": lambda h: h.append((), documents={"state": 2}),
+    "attributes": lambda h: h.set_attributes(user="ann"),
+    "reply": lambda h: h.append_reply({"role": "assistant", "content": "late"}),
+    "result": lambda h: h.append_tool_result("k", "late"),
+    "records": lambda h: h.append_records([{"role": "user", "content": "late"}], format="openai-chat"),
+    "retract": lambda h: h.retract(1),
+    "pop": lambda h: h.pop(),
+    "interrupt": lambda h: h.interrupt(),
+    "step": lambda h: h.step(),
+}
+
+
+@pytest.mark.parametrize("free", [False, True], ids=["taken over", "free again"])
+def test_a_worker_that_was_overtaken_appends_nothing(workers, free):
+    still, other = workers(), workers()
+    still.append([*(said("hi") for _ in range(3)), CALL, CondensationRequest()], documents={"state": 1})
+    with standing_still(still) as lease, ExitStack() as blocks:
+        blocks.enter_context(other.working(worker="other"))
+        if free:
+            blocks.close()
+        version = still.version()
+        for append in APPENDS.values():
+            with pytest.raises(LeaseTaken, match="'still' has ended" + ("; not" if free else ": 'other' has it until")):
+                append(still)
+        assert (still.version(), lease.held) == (version, False)
+    still.append(said("outside of the block, as any program may"))
+
+
+def test_a_lease_that_ended_and_was_not_taken_over_is_still_valid(workers):
+    still = workers()
+    with standing_still(still) as lease:
+        while lease.held:
+            pass
+        still.append(said("late, and alone"))
+        assert still._working.renew()
+
+
+def test_an_append_that_is_made_after_its_block_is_refused(workers):
+    """A task that was cancelled leaves its block while a thread still has its append."""
+    history = workers()
+    with history.working(worker="one"):
+        work = history._prepare_append(said("late"), foldlog.ANY_VERSION, None)
+    with pytest.raises(LeaseTaken, match="'one' has ended; nothing"):
+        history._store.database.recorder.transact(work)
+
+
+def test_one_history_is_in_one_block_and_a_block_has_bounds(workers):
+    history = workers()
+    with history.working(), pytest.raises(InvalidArgument, match=r"needs its own: histories\['c'\]"):
+        history.working().__enter__()
+    with pytest.raises(InvalidArgument, match=r"ttl_s is 0; use a number of seconds from 0[.]01"):
+        history.working(ttl_s=0)
+    for wrong in ({"wait_s": "1"}, {"worker": 7}):
+        with pytest.raises(TypeError, match=next(iter(wrong))):
+            history.working(**wrong)
+    with history.working():
+        pass
+
+
+def test_a_clock_that_was_set_back_does_not_keep_a_lease(recorder: Recorder):
+    """A waiting worker counts the time to live by its own clock, too."""
+    if recorder.on_server:
+        pytest.skip("one clock, that of the server")
+    ahead = Histories(Store(recorder, clock=lambda: datetime.now(UTC) + timedelta(hours=1)))["c"]
+    behind = Histories(Store(recorder))["c"]
+    with standing_still(ahead, ttl_s=0.05):
+        assert behind.lease() is not None
+        with behind.working(worker="behind"):
+            assert behind.lease().worker == "behind"
+
+
+# -- open calls --------------------------------------------------------------------------------------------------------
+
+
+def test_no_other_worker_closes_the_calls_of_a_living_one(workers):
+    one, other = workers(), workers()
+    with one.working(worker="one"):
+        one.append([said("hi"), CALL])
+        assert list(other._histories.to_resume()) == []
+        with pytest.raises(LeaseTaken, match=r"'one' has it until .*; nothing was appended; leave its calls to it"):
+            other.interrupt()
+        assert len(one.open_calls()) == 1
+    assert [list(each._histories.to_resume()) for each in (one, other)] == [["c"], ["c"]]
+    assert other.interrupt(older_than=timedelta(hours=1)) == ()
+    [closed] = other.interrupt(older_than=timedelta(0))
+    assert closed.event.cause == 1
+    assert list(one._histories.to_resume()) == []
+
+
+def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder: Recorder, caplog):
+    Histories(Store(recorder, WriteSettings(keys=KEYS)))["c"].append([said("hi"), CALL])
+    assert list(Histories(Store(recorder)).to_resume()) == []
+    assert "conversation 'c' is left out: " in caplog.text
+
+
+# -- crossed with other features ---------------------------------------------------------------------------------------
+
+
+def test_an_erasure_ends_the_work_and_the_lease_stands_for_the_id(workers):
+    one, other = workers(), workers()
+    one.append(said("hi"))
+    with one.working(worker="one"):
+        other._histories.erase("c", reason="asked to")
+        with pytest.raises(ConversationErased):
+            one.append(said("late"))
+        again = other._histories.create("c", replace_erased=True)
+        with pytest.raises(LeaseTaken, match="'one'"):
+            again.working(wait_s=0).__enter__()
+    with again.working(wait_s=0):
+        again.append(said("new"))
+
+
+@pytest.mark.parametrize("operation", ["fork", "redact", "rekey", "detach", "copy", "verify"])
+def test_a_lease_is_of_one_id_and_no_operation_ends_it(workers, recorder, operation):
+    one, other = workers(), workers()
+    one.append([said("hi"), said("secret")])
+    other.fork(1, "f")
+    with one.working(worker="one"):
+        match operation:
+            case "fork":
+                other.fork(2, "g")
+            case "redact":
+                other.redact(1, reason="asked to")
+            case "rekey":
+                assert len(list(rekey(Store(recorder, WriteSettings(keys=KEYS))))) == 2
+                one._store.database.settings = WriteSettings(keys=KEYS)
+            case "detach":
+                detach(other._store.database, "f")
+            case "copy":
+                with foldlog.open("memory:") as target:
+                    list(copy_store(other._store, target.store))
+                    assert (target["c"].lease(), target["c"].version()) == (None, 2)
+            case "verify":
+                assert not any(verdict.findings for verdict in other._histories.maintenance.verify())
+        with one._histories["f"].working(wait_s=0):
+            pass
+        one.append(said("goes on"))
+        assert one.lease().worker == "one"
+
+
+def test_a_damaged_lease_is_none(workers, recorder):
+    one, other = workers(), workers()
+    damaged = Record(1, 1, None, b'{"token":1,"worker":"?","until":9e18,"ttl":1}', 0, 7)
+    with one.working():
+        recorder.transact(lambda transaction: transaction.change(0, NewRecords(_name_of("c"), [damaged], True)))
+        with pytest.raises(LeaseTaken):
+            one.append(said("late"))
+        with other.working(wait_s=0):
+            other.append(said("next"))
+
+
+def test_a_backup_has_the_lease_of_its_moment_which_ends_with_its_time(tmp_path: Path):
+    with foldlog.open(tmp_path / "a.db") as histories:
+        histories["c"].append(said("hi"))
+        with histories["c"].working(ttl_s=0.3, worker="one"):
+            histories.maintenance.back_up(tmp_path / "b.db")
+    with foldlog.open(tmp_path / "b.db") as restored, restored["c"].working():
+        restored["c"].append(said("goes on"))
+
+
+def test_a_child_that_was_forked_does_not_hold_the_lease_of_its_parent(tmp_path: Path):
+    with foldlog.open(tmp_path / "a.db") as histories:
+        history = histories["c"]
+        with history.working() as lease:
+            if (child := os.fork()) == 0:
+                with suppress(LeaseTaken):
+                    history.append(said("of the child"))
+                history._working.leave()
+                os._exit(0)
+            os.waitpid(child, 0)
+            assert lease.held
+            assert history.version() == 0
+            history.append(said("of the parent"))
