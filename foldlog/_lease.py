@@ -7,7 +7,6 @@ append is valid. See ``docs/decisions/0095-leases.md``.
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import socket
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
+from foldlog._observed import tell
 from foldlog._reports.kept import KeptBeside
 from foldlog.eventstore import ConversationRow, EventStoreError, Generation, InvalidArgument, Store, StoreUnusable
 from foldlog.eventstore.arguments import text
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_log = logging.getLogger("foldlog")
 _OF_THE_STORE: Final = 0
 _CODEC: Final = RowCodec("")
 _CODE: Final = 1
@@ -142,11 +141,9 @@ def check_free(database: Database, conversation: str, reader: Reader) -> None:
         raise LeaseTaken(conversation, "a worker drives it", found[0], "nothing was appended; leave its calls to it")
 
 
-def to_resume(
-    store: Store, views: Views, rows: Iterable[ConversationRow], told: Callable[[str], object] = _log.warning
-) -> Iterator[ConversationRow]:
-    """Yield the conversations with open calls and without a lease. One that cannot be read is left out, and ``told``
-    gets a text about it. How many calls are open is kept beside the conversations.
+def to_resume(store: Store, views: Views, rows: Iterable[ConversationRow]) -> Iterator[ConversationRow]:
+    """Yield the conversations with open calls and without a lease. One that cannot be read is left out, and the log is
+    told. How many calls are open is kept beside the conversations.
     """
     ahead = iter(rows)
     with KeptBeside(store, "open_calls", _CODE) as kept:
@@ -162,7 +159,7 @@ def to_resume(
                     if known[row.id] and lease_of(store, row.id) is None:
                         yield row
                 except EventStoreError as error:
-                    told(f"conversation {row.id!r} is left out: {error}")
+                    tell("foldlog.resume.finding", conversation=row.id, problem=str(error))
 
 
 class _Driven(Protocol):
@@ -184,6 +181,7 @@ class Working:
         self._name, self._token, self._pid = _name_of(history.id), secrets.randbits(62) + 1, os.getpid()
         self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0
+        self._former: _Row | None = None
         self._may_have_it = False
         self._left = threading.Event()
         self._renewing = threading.Thread(target=self._keep_renewing, name="foldlog-lease", daemon=True)
@@ -217,6 +215,9 @@ class Working:
             standing = self._transact(self._take)
         if standing is None:
             self._begin(started)
+            if self._former is not None:
+                former, self._former = self._former.worker, None
+                tell("foldlog.lease.taken_over", conversation=self._id, worker=self.lease.worker, former=former)
             return None
         self._may_have_it = False
         if self._seen[0] != standing:
@@ -241,7 +242,7 @@ class Working:
             if self._may_have_it:
                 self._transact(self._give_back)
         except EventStoreError as error:
-            _log.warning("conversation %r: its lease was not given back, and ends with its time: %s", self._id, error)
+            tell("foldlog.lease.failed", conversation=self._id, problem=str(error))
         finally:
             del vars(history)["_working"]
 
@@ -255,6 +256,8 @@ class Working:
         find_meant(self._database, transaction, self._id, self._history._generation)  # it locks the id
         other = self._other(transaction)
         if other is None:
+            former = _standing(transaction, self._name)
+            self._former = None if former is None or former.token == self._token else former
             self._keep(transaction)
         return other
 
@@ -313,7 +316,7 @@ class Working:
         try:
             renewed = self._transact(self._again)
         except EventStoreError as error:
-            _log.warning("conversation %r: its lease could not be renewed: %s", self._id, error)
+            tell("foldlog.lease.failed", conversation=self._id, problem=str(error))
             return not isinstance(error, StoreUnusable)
         self.lease._ends = started + self._ttl_s if renewed else 0.0
         return renewed

@@ -46,6 +46,19 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
         _WARNING,
         "follower %(follower)r is %(seconds)d s behind the store: it has not read the event at position %(position)d",
     ),
+    "foldlog.lease.taken_over": (
+        _WARNING,
+        "conversation %(conversation)r: %(worker)r takes over from %(former)r, which did not renew its lease in time",
+    ),
+    "foldlog.lease.failed": (
+        _WARNING,
+        "conversation %(conversation)r: its lease could not be renewed or given back; it ends with its time: "
+        "%(problem)s",
+    ),
+    "foldlog.resume.finding": (
+        _WARNING,
+        "conversation %(conversation)r is left out of those that must be resumed: %(problem)s",
+    ),
     "foldlog.import.finding": (_WARNING, "%(of)s: %(finding)s"),
     "foldlog.summary.older": (
         _WARNING,

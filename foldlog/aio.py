@@ -375,7 +375,7 @@ class AsyncRecallTool:
 
 
 class _AsyncWorking:
-    """The async form of ``Working``. A task that waits uses no thread meanwhile, and leaving is never cancelled."""
+    """The async form of ``Working``. A task that waits uses no thread, and leaving is never cancelled."""
 
     def __init__(self, pool: ThreadPool, block: Working) -> None:
         self._pool, self._block = pool, block

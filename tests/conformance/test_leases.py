@@ -113,11 +113,12 @@ APPENDS: dict[str, Callable[[History], object]] = {
 
 
 @pytest.mark.parametrize("free", [False, True], ids=["taken over", "free again"])
-def test_a_worker_that_was_overtaken_appends_nothing(workers, free):
+def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
     still, other = workers(), workers()
     still.append([*(said("hi") for _ in range(3)), CALL, CondensationRequest()], documents={"state": 1})
     with standing_still(still) as lease, ExitStack() as blocks:
         blocks.enter_context(other.working(worker="other"))
+        assert "'other' takes over from 'still'" in caplog.text
         if free:
             blocks.close()
         version = still.version()
@@ -192,7 +193,7 @@ def test_no_other_worker_closes_the_calls_of_a_living_one(workers):
 def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder: Recorder, caplog):
     Histories(Store(recorder, WriteSettings(keys=KEYS)))["c"].append([said("hi"), CALL])
     assert list(Histories(Store(recorder)).to_resume()) == []
-    assert "conversation 'c' is left out: " in caplog.text
+    assert "conversation 'c' is left out of those that must be resumed: " in caplog.text
 
 
 # -- crossed with other features ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog import CondensationAction, Message, Retraction, StoreUnavailable, _observed
+from foldlog import CondensationAction, Message, Retraction, StoreUnavailable, StoreUnusable, _observed
 from foldlog._follower import Follower
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from tests.condensers.scripted import Scripted, failed
@@ -133,6 +133,27 @@ def older_summary(path):
             histories["c1"].append(CondensationAction(forgotten_event_ids=[event_id], summary=SECRET, summary_offset=1))
 
 
+def overtaken(path):
+    with foldlog.open(path / "s.db") as histories, histories["c1"].working():
+        block = histories["c1"].working(worker="other")
+        block._other = lambda reader: None  # for it, the time of the first one has ended
+        with block:
+            pass
+
+
+def not_given_back(path):
+    with suppress(StoreUnusable), foldlog.open(path / "s.db") as histories, histories["c1"].working():
+        histories["c1"].append(said(1))
+        histories.close()
+
+
+def cannot_resume(path):
+    with foldlog.open(path / "s.db", keys=foldlog.KeyRing(["11" * 32])) as histories:
+        histories["c1"].append(said(1))
+    with foldlog.open(path / "s.db") as histories:
+        assert list(histories.to_resume()) == []
+
+
 CAUSES = [
     (made, "foldlog.condensation.made"),
     (model_failed, "foldlog.condensation.failed"),
@@ -142,6 +163,9 @@ CAUSES = [
     (waited, "foldlog.store.waited"),
     (away, "foldlog.store.away"),
     (behind, "foldlog.follower.behind"),
+    (overtaken, "foldlog.lease.taken_over"),
+    (not_given_back, "foldlog.lease.failed"),
+    (cannot_resume, "foldlog.resume.finding"),
     (finding, "foldlog.import.finding"),
     (older_summary, "foldlog.summary.older"),
 ]

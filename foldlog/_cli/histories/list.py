@@ -22,8 +22,10 @@ from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import listed, open_existing
 from foldlog._cli.tables import Column, print_rows
 from foldlog._histories import Histories
+from foldlog._lease import to_resume
 from foldlog._words.gist import compact, count
 from foldlog.eventstore import ConversationRow, Store
+from foldlog.projections import Views
 
 if TYPE_CHECKING:
     from foldlog._documents import ConversationDocument
@@ -80,6 +82,9 @@ def run(
             show_default="long where the list is short",
         ),
     ] = None,
+    to_be_resumed: Annotated[
+        bool, typer.Option("--to-resume", help="Only those with open calls that no worker drives.")
+    ] = False,
     followers: Annotated[
         bool,
         typer.Option("--followers", help="Of a PostgreSQL store: how far its followers are behind, and why."),
@@ -116,6 +121,8 @@ def run(
             rows = (row for row in rows if match in row.id)
         if after is not None:
             rows = (row for row in rows if row.updated_at >= after)
+        if to_be_resumed:
+            rows = to_resume(store, Views(store), rows)
         if long is None and not as_json:
             rows, long = _is_short(rows, limit)
         in_full = bool(long or sort == "activity")
