@@ -13,13 +13,14 @@ earlier checkpoint begin a fork.
 from __future__ import annotations
 
 import copy
+from bisect import insort
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import blake2b
-from heapq import merge
-from itertools import islice
-from typing import Any
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict, messages_from_dict
 from langchain_core.runnables import RunnableConfig
@@ -32,11 +33,26 @@ from foldlog.adapters._langgraph.branches import Checkpoint
 from foldlog.adapters._langgraph.channels import ChannelValues, is_json, next_version, pending_writes
 from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
 from foldlog.adapters._langgraph.record_lists import model_input
-from foldlog.adapters._shared import HistoriesGiven, WithHistories, in_thread, quoted, unquoted
+from foldlog.adapters._shared import HistoriesGiven, WithHistories, in_thread, quoted, recent, unquoted
 from foldlog.condensers import Condensation
 from foldlog.eventstore import ConversationErased
 
+_Names = tuple[str, str, str]
+"""A namespace: its thread, its name, and the id of its first conversation."""
+
+
+class _Listed(NamedTuple):
+    """A checkpoint in a list. ``whole`` is what belongs to it, if it was read with it."""
+
+    names: _Names
+    found: Checkpoint
+    whole: WholeCheckpoint | None = None
+
+
 _PAGE = 20
+_ABOVE_ALL = chr(0x10FFFF)
+_EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
+"""What the times in LangGraph's ids begin with."""
 _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 
 
@@ -88,12 +104,15 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[base.CheckpointTuple]:
-        """Yield checkpoints, the newest of each thread and namespace first. They are read lazily."""
+        """Yield checkpoints, the newest first, as far as the clocks of their writers agree. They are read lazily.
+
+        Cost: with ``limit`` the threads that were active last, else all that the config names.
+        """
         conf, stop = config["configurable"] if config else {}, before and before["configurable"].get("checkpoint_id")
-        listed = self._listed(conf, stop, filter or {})
+        listed = self._listed(conf, stop, filter or {}, limit)
         return (
-            self._tuple(thread_id, namespace, self._checkpoints.whole(thread, found))
-            for (thread_id, namespace, thread), found in islice(listed, limit)
+            self._tuple(thread_id, namespace, whole or self._checkpoints.whole(thread, found))
+            for (thread_id, namespace, thread), found, whole in islice(listed, limit)
         )
 
     def put(
@@ -266,29 +285,69 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _thread(self, conf: Mapping[str, Any]) -> str:
         return self._named(conf["thread_id"], conf.get("checkpoint_ns", ""))
 
-    def _namespaces(self, thread_id: Any = None) -> Iterator[tuple[str, str, str]]:
-        """Yield thread, namespace and first conversation of each namespace of one thread, or of all threads."""
+    def _names_of(self, conversation: str) -> _Names:
+        """Return thread, namespace and first conversation of the namespace that a conversation belongs to."""
+        names = conversation.removeprefix(f"{self._prefix}/").split("/")
+        if names[-1].startswith(("@", "+")):
+            names.pop()
+        thread, namespace = (*map(unquoted, names), "")[:2]
+        return thread, namespace, self._named(thread, namespace)
+
+    def _namespaces(self, thread_id: Any = None) -> Iterator[_Names]:
+        """Yield each namespace of one thread, or of all threads."""
         name = self._prefix if thread_id is None else self._named(thread_id)
         for row in self._checkpoints.branches.conversations(name):
-            names = row.id.removeprefix(f"{self._prefix}/").split("/")
-            if row.id != self._prefix and len(names) <= 2 and not names[-1].startswith(("@", "+")):
-                yield unquoted(names[0]), unquoted("".join(names[1:])), row.id
+            if row.id != self._prefix and (names := self._names_of(row.id))[2] == row.id:
+                yield names
 
-    def _walked(self, *names: str) -> Iterator[tuple[tuple[str, ...], Checkpoint]]:
-        return ((names, found) for found in self._checkpoints.walk(names[-1]))
+    def _last_active(self, first: int) -> Iterator[tuple[str, _Names]]:
+        """Yield the namespaces of all threads, the last active first, each with an id that is above those that were
+        made when it was last active. Cost: those that are yielded, and what was active between them.
+        """
+        seen = set[_Names]()
+        for row in recent(self._sync, {}, first):
+            names = self._names_of(row.id)
+            if row.id.startswith(f"{self._prefix}/") and names not in seen:
+                seen.add(names)
+                yield _id_after(row.updated_at), names
 
     def _listed(
-        self, conf: Mapping[str, Any], before: str | None, metadata: Mapping[str, Any]
-    ) -> Iterator[tuple[tuple[str, ...], Checkpoint]]:
-        """Yield the checkpoints with these metadata that a config names, the newest of each namespace first, with the
-        names of theirs. ``before`` is an id that theirs are smaller than. They are read lazily.
+        self, conf: Mapping[str, Any], before: str | None, metadata: Mapping[str, Any], limit: int | None
+    ) -> Iterator[_Listed]:
+        """Yield the checkpoints with these metadata that a config names, the newest first. ``before`` is an id that
+        theirs are smaller than. They are read lazily.
         """
-        wanted, namespace = conf.get("checkpoint_id"), conf.get("checkpoint_ns")
-        there = self._namespaces(conf.get("thread_id"))
-        walks = [self._walked(*names) for names in there if namespace in (None, names[1])]
-        for names, found in merge(*walks, key=lambda each: each[1].id, reverse=True):
-            if (not wanted or found.id == wanted) and (not before or found.id < before) and self._has(metadata, found):
-                yield names, found
+        wanted, namespace, thread_id = conf.get("checkpoint_id"), conf.get("checkpoint_ns"), conf.get("thread_id")
+        if thread_id is None and limit is not None:
+            there = self._last_active(2 * limit + 1)  # a thread may have a second conversation, with its writes
+        else:
+            there = ((_ABOVE_ALL, names) for names in self._namespaces(thread_id))
+        for each in self._walked((bound, names) for bound, names in there if namespace in (None, names[1])):
+            one = each.found
+            if (not wanted or one.id == wanted) and (not before or one.id < before) and self._has(metadata, one):
+                yield each
+
+    def _walked(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
+        """Yield the checkpoints of namespaces, the newest first. Each comes with an id that its checkpoints, and those
+        of the later ones, do not have or exceed, so what exceeds it is yielded before the namespace is read.
+        """
+        heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
+
+        def walk_on(names: _Names, walk: Iterator[Checkpoint]) -> None:
+            for found in islice(walk, 1):
+                insort(heads, (_Listed(names, found), walk), key=_id_of)
+
+        for bound, names in chain(there, [("", None)]):
+            while heads and heads[-1][0].found.id > bound:
+                head, walk = heads.pop()
+                yield head
+                walk_on(head.names, walk)
+            if names is not None and bound == _ABOVE_ALL:  # there may be many before the first is yielded
+                walk_on(names, self._checkpoints.walk(names[2]))
+            elif names is not None:
+                whole, walk = self._checkpoints.newest(names[2])
+                if whole is not None:
+                    insort(heads, (_Listed(names, whole.checkpoint, whole), walk), key=_id_of)
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -353,3 +412,13 @@ def _is_message(value: Any) -> bool:
 
 def _config_of(thread_id: Any, namespace: str, checkpoint_id: str | None) -> dict[str, Any]:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}
+
+
+def _id_after(time: datetime) -> str:
+    """Return what precedes all ids that LangGraph makes after a time."""
+    ticks = ((time - _EPOCH) // timedelta(microseconds=1) + 1) * 10
+    return f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}"
+
+
+def _id_of(head: tuple[_Listed, object]) -> str:
+    return head[0].found.id

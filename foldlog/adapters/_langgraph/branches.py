@@ -195,6 +195,8 @@ class ThreadBranches:
         each = branch.tip
         while each.value is not None and each.version > branch.begins:
             yield each
+            if each.before <= branch.begins:
+                return
             each = self.at(each.branch, each.before)
 
 

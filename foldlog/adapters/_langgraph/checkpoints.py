@@ -109,7 +109,9 @@ class Checkpoints:
 
     def walk(self, thread: str, *, hidden: bool = False) -> Iterator[Checkpoint]:
         """Yield the checkpoints of a thread, the newest first. Cost: those that are yielded, and its branches."""
-        branches = self.branches.of(thread)
+        return self._shown(thread, self.branches.of(thread), hidden)
+
+    def _shown(self, thread: str, branches: list[ThreadBranch], hidden: bool) -> Iterator[Checkpoint]:
         walked = self.branches.walk(branches)
         if hidden:
             return walked
@@ -122,18 +124,27 @@ class Checkpoints:
 
         Cost: the branches of the thread, and the checkpoint: its documents, records and notes.
         """
+        if not checkpoint_id:
+            return self.newest(thread, hidden=hidden)[0]
+        found = self.find(thread, checkpoint_id, hidden=hidden)
+        return None if found is None else self.whole(thread, found)
 
-        def newest(moment: Moment) -> WholeCheckpoint | None:
+    def newest(self, thread: str, *, hidden: bool = False) -> tuple[WholeCheckpoint | None, Iterator[Checkpoint]]:
+        """Return the newest checkpoint, as ``read`` does, and the earlier ones, which are read lazily."""
+
+        def work(moment: Moment) -> tuple[list[ThreadBranch], WholeCheckpoint | None]:
             branches = self.branches.at_moment(thread, moment)
             branch = max((each for each in branches if each.has_own), key=lambda each: each.tip.id, default=None)
             if branch is None or (not hidden and _is_hidden(thread, branches)(branch.tip.id)):
-                return None
-            return self._whole(thread, branch.tip, moment, branch.documents)
+                return branches, None
+            return branches, self._whole(thread, branch.tip, moment, branch.documents)
 
-        whole = None if checkpoint_id else query_all(self.histories.store.database, newest)
-        if whole is None and (found := self.find(thread, checkpoint_id or None, hidden=hidden)) is not None:
+        branches, whole = query_all(self.histories.store.database, work)
+        walked = self._shown(thread, branches, hidden)
+        found = next(walked, None)
+        if whole is None and found is not None:
             whole = self.whole(thread, found)
-        return whole
+        return whole, walked
 
     def whole(self, thread: str, checkpoint: Checkpoint) -> WholeCheckpoint:
         """Return a checkpoint with all that belongs to it, of one moment."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import random
+import sqlite3
 from pathlib import Path
 from uuid import UUID
 
@@ -14,12 +16,13 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 import foldlog
 from foldlog.adapters.langgraph import FoldlogSaver
 from foldlog.eventstore import Action, CondensationAction, Retraction
 from foldlog.formats import encode
-from tests.adapters.contract import Keeps, killed
+from tests.adapters.contract import Keeps, killed, statements
 from tests.adapters.langgraph.scripted import Refused, ScriptedModel, agent, problem_of, steps
 
 pytestmark = pytest.mark.anyio
@@ -233,6 +236,35 @@ def test_a_child_of_an_earlier_checkpoint_is_a_fork(saver, histories):
     assert saver.history(three).id == "langgraph/t"
     assert [each.config for each in saver.list(THREAD)] == [three, fork, two, one]
     assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+
+
+def test_a_list_of_all_threads_is_that_of_langgraphs_saver_and_takes_no_more_statements_with_more(histories, tmp_path):
+    choice, newest, counts = random.Random(3), {}, []
+    ours, theirs = FoldlogSaver(histories), SqliteSaver(sqlite3.connect(tmp_path / "theirs.db"))
+
+    def ids(saver, *config, **options):
+        return [found.checkpoint["id"] for found in saver.list(*(config or [None]), **options)]
+
+    for threads in (8, 60):
+        for step in range(4 * threads):
+            names = f"t{choice.randrange(threads)}", choice.choice(["", "", "in|ner"])
+            put_at = {"configurable": {"thread_id": names[0], "checkpoint_ns": names[1], "checkpoint_id": None}}
+            put_at["configurable"]["checkpoint_id"] = newest.get(names)
+            checkpoint = checkpoint_of({"a": step}, {"a": step})
+            for saver in (ours, theirs):
+                put = saver.put(put_at, checkpoint, {"source": "loop", "step": step % 3}, {"a": step})
+                saver.put_writes(put, [("a", step)], "task")
+            newest[names] = checkpoint["id"]
+        known = ids(theirs)
+        for limit in (0, 1, 5, 50, None):
+            assert ids(ours, limit=limit) == known[:limit]
+            before = {"configurable": {"thread_id": "t0", "checkpoint_id": known[7]}}
+            for options in ({"before": before}, {"filter": {"step": 1}}):
+                assert ids(ours, limit=limit, **options) == ids(theirs, **options)[:limit]
+        inner = [names for names in newest if names[1]]
+        assert len(ids(ours, {"configurable": {"checkpoint_ns": "in|ner"}}, limit=9)) == min(9, len(inner) * 9)
+        counts.append(statements(histories, lambda: ids(ours, limit=5)))
+    assert counts[1] <= counts[0] + 5, "it does not depend on the number of threads"
 
 
 def counting(query, calls):
