@@ -31,14 +31,14 @@ THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 class Thread:
     """A thread, and a saver that keeps it."""
 
-    def __init__(self, saver: Any) -> None:
-        self.saver = saver
+    def __init__(self, saver: Any, thread: Any = THREAD) -> None:
+        self.saver, self._thread = saver, thread
         self._config: Any = None
         self._versions: dict[str, Any] = {}
         self._messages: list[BaseMessage] = []
 
     def read(self) -> Any:
-        found = self.saver.get_tuple(THREAD)
+        found = self.saver.get_tuple(self._thread)
         if found is not None:
             self._config, self._versions = found.config, found.checkpoint["channel_versions"]
             self._messages = found.checkpoint["channel_values"].get("messages", [])
@@ -54,7 +54,7 @@ class Thread:
         seen = {"__input__": {}, "agent": {"branch:to:agent": self._versions["branch:to:agent"]}}
         checkpoint: Any = {**empty_checkpoint(), "id": str(uuid6(clock_seq=1)), "channel_values": values}
         checkpoint |= {"channel_versions": dict(self._versions), "versions_seen": seen}
-        self._config = self.saver.put(self._config or THREAD, checkpoint, {"source": "loop", "step": 1}, new)
+        self._config = self.saver.put(self._config or self._thread, checkpoint, {"source": "loop", "step": 1}, new)
         self.saver.put_writes(self._config, [("messages", messages)], str(uuid6()), "~agent")
 
     def close(self) -> None:

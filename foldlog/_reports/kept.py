@@ -36,7 +36,7 @@ class KeptBeside:
         ids = sorted((row.id for row in rows), key=_in_order)
         records = self._store.records(self._projection, ids[0], ids[-1])
         return {
-            row.id: json.loads(record.body)
+            row.id: json.loads(str(record.body, "ascii"))  # its encoding need not be detected
             for row in rows
             if (record := records.get(row.id)) is not None
             and record.code == self._code

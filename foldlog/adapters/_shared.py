@@ -272,16 +272,17 @@ def from_plain(plain: Any) -> Any:
     """Return the value that was given to ``to_plain``."""
     kind = type(plain)
     if kind is list:
-        return [from_plain(each) for each in plain]
+        return [from_plain(each) if type(each) in _NESTED else each for each in plain]
     if kind is not dict:
         return plain
     if len(plain) == 1:
         ((key, inside),) = plain.items()
         if key in _MARKED:
             return _MARKED[key](inside)
-    return {key: each if type(each) is str else from_plain(each) for key, each in plain.items()}
+    return {key: from_plain(each) if type(each) in _NESTED else each for key, each in plain.items()}
 
 
+_NESTED = (dict, list)
 _MARKED: dict[str, Callable[[Any], Any]] = {
     "$bytes": b64decode,
     "$tuple": lambda inside: tuple(from_plain(each) for each in inside),
