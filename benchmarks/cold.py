@@ -108,7 +108,7 @@ def _conversation(path: str) -> tuple[sqlite3.Connection, int, int, Record]:
     db.execute("BEGIN")
     db.execute("PRAGMA user_version").fetchone()
     key, _, _, _, last, *_ = db.execute(SQL["conversation"], (b"c1",)).fetchone()
-    (record,) = db.execute(SQL["records_back"], (PROJECTION, key, last + 1, 1)).fetchall()
+    (record,) = db.execute(SQL["records_back"], (PROJECTION.encode(), key, last + 1, 1)).fetchall()
     return db, key, last + 1, Record(*record)
 
 

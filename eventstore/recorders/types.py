@@ -213,18 +213,21 @@ def kind_name(kind: object) -> str:
     return str(kind, "utf-8", "replace") if isinstance(kind, bytes) else repr(kind)
 
 
-def as_conversation(columns: Sequence[Any], parent_id: str | None, lineage: tuple[Ancestor, ...] = ()) -> Conversation:
-    """Return a conversation of its columns as a database gives them; ids and texts are UTF-8 bytes."""
+def as_conversation(columns: Sequence[Any]) -> Conversation:
+    """Return a conversation of its columns as a database gives them, with the id of its parent or without it; ids and
+    texts are UTF-8 bytes.
+    """
     (key, name, created_at, salt, last_id, updated_at, proof, shown, structural, parent, parent_version, key_id,
      sealed_key, erased_at, reason, events, erased_head, erased_position, visible, mark, past, replaces,
-     redactions) = columns  # fmt: skip
+     redactions, *parent_id) = columns  # fmt: skip
     return Conversation(
         key, as_text(name), created_at, salt or b"", 0 if last_id is None else last_id + 1, updated_at,
         None if proof is None else proof[:HEAD_BYTES], shown or 0, structural or 0, parent, parent_version,
         None if key_id is None else as_text(key_id), sealed_key,
         None if erased_at is None
         else Erasure(erased_at, as_text(reason or b""), events, erased_head or b"", erased_position),
-        visible == 1, mark, parent_id, lineage, past, replaces, redactions or 0,
+        visible == 1, mark, None if parent is None else as_text(*parent_id or (b"",)), (), past, replaces,
+        redactions or 0,
     )  # fmt: skip
 
 

@@ -482,7 +482,7 @@ if self._is_staged:
     ),
     "bytes-once": Protection(
         "… the same bytes once in a conversation",
-        "eventstore:SQLiteTransaction._attach",
+        "eventstore:StatementTransaction._attach",
         Instead(
             "attachments_of",
             "for name, encoding, body in [(a + bytes([row.id]), b, c) for a, b, c in attachments_of(row.body)]:",
@@ -491,14 +491,14 @@ if self._is_staged:
     ),
     "bytes-of-redacted": Protection(
         "… and go with the last event that has them",
-        "eventstore:SQLiteTransaction._replace",
-        Never("detached"),
+        "eventstore:StatementTransaction.change",
+        Gone("delete_unattached"),
         "tests/conformance/test_bytes.py -k redaction_takes and plain-sqlite",
     ),
     "bytes-of-erased": Protection(
         "an erasure deletes them",
-        "eventstore:SQLiteTransaction.delete",
-        Never("delete_attachments"),
+        "eventstore:StatementTransaction._delete_all",
+        Instead("delete_attachments", 'if not self._delete("delete_rows", key, limit):\n    return False'),
         "tests/conformance/test_bytes.py -k erasure_leaves and plain-sqlite",
     ),
     "redacted-keys": Protection(

@@ -349,7 +349,7 @@ PROTECTIONS = {
     ),
     "followers": Protection(
         "what is being erased is not followed",
-        "sqlite/queries.sql:live_rows_from",
+        "sqlite/queries.sql:live_rows",
         Gone("EXISTS"),
         "tests/conformance/test_recorders.py -k followed_by_nobody",
     ),

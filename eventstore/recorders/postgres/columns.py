@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from foldlog.eventstore.recorders.types import Row, utf8
 
 Parameter = int | str | bytes | None
 """A parameter; one of another type than bigint, text as bytes, boolean and bytea is packed already."""
-Columns = tuple[Any, ...]
-"""One row of a result."""
 
 BIGINT: Final = 20
 BOOLEAN: Final = 16

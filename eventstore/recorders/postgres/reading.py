@@ -11,40 +11,16 @@ message for each connection is enough.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
-from foldlog.eventstore.recorders.attachments import ReadsAttachments
-from foldlog.eventstore.recorders.base import Only
 from foldlog.eventstore.recorders.errors import InterfaceError
-from foldlog.eventstore.recorders.postgres.columns import (
-    BYTEA,
-    Columns,
-    Parameter,
-    array,
-    bigints,
-    smallint,
-)
+from foldlog.eventstore.recorders.postgres.columns import BYTEA, Parameter, array, bigints
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
-from foldlog.eventstore.recorders.types import (
-    Ancestor,
-    Conversation,
-    ListedConversation,
-    PlacedRow,
-    RecalledKey,
-    Record,
-    Row,
-    Unfinished,
-    as_conversation,
-    as_record,
-    as_rows,
-    as_text,
-)
+from foldlog.eventstore.recorders.statements import Columns, StatementReader
+from foldlog.eventstore.recorders.types import RecalledKey, Row, as_rows, as_text
 
-_NO_POSITION: Final = 2**63 - 1
-_ROWS: Final[dict[Only, str]] = {"all": "rows", "structural": "structural_rows"}
 _OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position"})
 _WHY: Final = (
     "before it reads on a new connection, a follower waits until a standby has confirmed what the server shows "
@@ -55,41 +31,23 @@ _READ_AGAIN: Final = (
 )
 
 
-class PostgresReader(ReadsAttachments):
-    """The queries of an open transaction, which ``ask`` sends."""
+class PostgresReader(StatementReader):
+    """The queries of an open transaction, which ``send`` sends."""
 
-    def __init__(self, ask: Callable[..., list[Columns]]) -> None:
-        self._ask = ask
+    def __init__(self, send: Callable[..., list[Columns]]) -> None:
+        self._send = send
 
-    def era(self, cache: object) -> int | None:
-        return None  # other writers may commit at any time
+    def _ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
+        return self._send(statement, *parameters)
 
-    def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
-        answer = self._ask("conversation_of" if isinstance(name, int) else "conversation", name)
-        found = _found(answer[0]) if answer else None
-        if found is None or found.parent is None:
-            return found
-        lineage = [
-            Ancestor(key, stop, as_text(name), *rest) for key, stop, name, *rest in self._ask("lineage", found.key)
-        ]
-        return found._replace(lineage=tuple(lineage))
+    def _numbers(self, numbers: Sequence[int]) -> bytes:
+        return bigints(numbers)
 
-    def conversations(self, start: str, limit: int, *, forks_of: int | None = None) -> Sequence[Conversation]:
-        if forks_of is not None:
-            found = self._ask("forks", forks_of, start, limit)
-        else:
-            found = self._ask("conversations", start, limit)
-        return list(map(_found, found))
-
-    def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
-        return [Unfinished(each, *map(as_text, texts)) for each, *texts in self._ask("unfinished", key)]
-
-    def rows(
-        self, key: int, start: int, stop: int, limit: int, only: Only = "all", *, kind: str | None = None
-    ) -> Sequence[Row]:
-        statement = _ROWS[only] if kind is None else f"rows_of_{kind}"
-        found = self._ask(statement, key, start, stop, limit)
-        return self._whole(as_rows(found), key)
+    def value(self, name: str) -> str:
+        if name not in ("last_position", "data_version", "now"):
+            return super().value(name)
+        [(number,)] = self._ask(name)
+        return str(number)
 
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
         firsts = bigints(interval[0] for interval in intervals)
@@ -98,61 +56,6 @@ class PostgresReader(ReadsAttachments):
         found = self._ask("flagged_rows", key, firsts, lasts, keys)
         return self._whole(as_rows(found), key, intervals)
 
-    def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
-        """Return rows with their positions. Positions of imported rows are computed from that of the publication."""
-        placed: list[PlacedRow] = []
-        while len(placed) < limit:
-            block = self._ask("publications", after_position)
-            if not block:
-                return placed + self._live_rows(after_position, _NO_POSITION, limit - len(placed))
-            [(first, key, first_id, size, conversation)] = block
-            if after_position + 1 < first:
-                placed += self._live_rows(after_position, first, limit - len(placed))
-                after_position = first - 1
-                if len(placed) == limit:
-                    break
-            start = first_id + after_position + 1 - first
-            rows = self.rows(key, start, first_id + size, limit - len(placed))
-            placed += [PlacedRow(first + row.id - first_id, as_text(conversation), row) for row in rows]
-            after_position = first + size - 1
-        return placed
-
-    def value(self, name: str) -> str:
-        """Return a fact about the store."""
-        kind, _, application = name.partition(" ")
-        if kind == "tracking":
-            [(newest,)] = self._ask("max_tracking_id", application)
-            return "" if newest is None else str(newest)
-        if name in ("last_position", "data_version", "now"):
-            [(number,)] = self._ask(name)
-            return str(number)
-        if name == "trackings":
-            return json.dumps([(as_text(follower), newest) for follower, newest in self._ask("trackings")])
-        if name == "key_ids":
-            return b" ".join(key_id for (key_id,) in self._ask("key_ids")).decode()
-        found = self._ask("store_value", name)
-        return str(found[0][0], "utf-8") if found else ""
-
-    def records(
-        self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
-    ) -> Sequence[Record]:
-        if projection is None:
-            found = self._ask("newest_records", key, limit)
-        else:
-            statement = "records_back" if backwards else "records"
-            found = self._ask(statement, projection, key, version, limit)
-        return list(map(as_record, found))
-
-    def records_of(self, projection: str, first: str, last: str) -> Sequence[tuple[str, bool, Record]]:
-        found = self._ask("records_of", projection, first, last)
-        return [(as_text(name), encrypted, as_record(row)) for *row, name, encrypted in found]
-
-    def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
-        if exactly:
-            return [(start, RecalledKey(*entry)) for entry in self._ask("recall", key, start)]
-        found = self._ask("recalled", key, start, limit)
-        return [(as_text(name), RecalledKey(*entry)) for name, *entry in found]
-
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
@@ -160,50 +63,8 @@ class PostgresReader(ReadsAttachments):
         found = self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", key, names)
         return [(owner, as_text(name), RecalledKey(*entry)) for owner, name, *entry in found]
 
-    def id_from(self, start: str) -> str | None:
-        found = self._ask("id_from", start)
-        return as_text(found[0][0]) if found else None
-
-    def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
-        if after_position <= 0:
-            found = self._ask("all_visible")
-        else:
-            found = self._ask("touched", after_position, until_position, least)
-        return [(key, version) for key, version in found]
-
-    def listed(
-        self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
-    ) -> Sequence[ListedConversation]:
-        at, key = before or (_NO_POSITION, _NO_POSITION)
-        wanted = array(BYTEA, digests)
-        found = self._ask("listed", wanted, at, key, len(digests), limit)
-        return [_listed(columns) for columns in found]
-
-    def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
-        found = self._ask("live_rows", after_position, before, limit)
-        rows = self._whole_of(as_rows([columns[:12] for columns in found]), [columns[14] for columns in found])
-        return [
-            PlacedRow(columns[12], as_text(columns[13] or b""), row, columns[14] <= 0)
-            for columns, row in zip(found, rows, strict=True)
-        ]
-
-    def _attached(self, key: int, ids: Sequence[int]) -> Sequence[tuple[int, bytes, int]]:
-        return [(event_id, name, encoding) for event_id, name, encoding in self._ask("attached", key, bigints(ids))]
-
-    def _attachment(self, key: int, name: bytes, encoding: int) -> bytes | None:
-        found = self._ask("attachment", key, name, smallint(encoding))
-        return found[0][0] if found else None
-
-
-def _found(columns: Columns) -> Conversation:
-    *of_conversation, parent_id = columns
-    return as_conversation(of_conversation, None if parent_id is None else as_text(parent_id))
-
-
-def _listed(found: Columns) -> ListedConversation:
-    key, name, created_at, is_encrypted, at, version, *attributes = found
-    record = None if attributes[0] is None else as_record(attributes)
-    return ListedConversation(key, as_text(name), created_at, is_encrypted, at, version, record)
+    def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
+        return self._ask("listed", array(BYTEA, digests), at, key, len(digests), limit)
 
 
 class ReadSession:

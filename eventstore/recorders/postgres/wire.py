@@ -30,7 +30,8 @@ from foldlog.eventstore.recorders.errors import (
     RecorderError,
     error_class,
 )
-from foldlog.eventstore.recorders.postgres.columns import Columns, Parameter, packed
+from foldlog.eventstore.recorders.postgres.columns import Parameter, packed
+from foldlog.eventstore.recorders.statements import Columns
 
 _BINARY: Final = 1
 _CANCEL_S: Final = 2.0

@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from foldlog.eventstore.codec_json import Body, attachments_of
+from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.errors import IntegrityError
 from foldlog.eventstore.recorders.postgres.columns import (
-    BYTEA,
-    INTEGER,
     OF_ROW,
-    SMALLINT,
     array,
     bigint,
-    bigints,
-    integer,
     row_columns,
-    smallint,
 )
 from foldlog.eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader
 from foldlog.eventstore.recorders.postgres.wire import TryAgain, Wire
+from foldlog.eventstore.recorders.statements import StatementTransaction
 from foldlog.eventstore.recorders.types import (
     Beginning,
     Conversation,
     Erasure,
     Place,
     RecalledKey,
-    Record,
     Row,
     unplaced,
     utf8,
@@ -41,7 +35,7 @@ _OF_STAGING: Final = b"staging"
 _OF_APPLICATION: Final = b"application"
 
 
-class PostgresTransaction(OpenTransaction, PostgresReader):
+class PostgresTransaction(OpenTransaction, PostgresReader, StatementTransaction):
     """A write transaction on a connection. Its first question or statement begins it.
 
     Transactions that ask for the same conversation by its id wait for one another, by an advisory lock that ends with
@@ -102,7 +96,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
         self._write("begin_conversation", key, name, not staged, created_at, salt, *border, replaces)
         if staged:
-            self._write("leave_unfinished", key, b"import", b"")
+            self._write("leave_unfinished", "import", "", key)
         self._seen_by("stands_conversation", key, salt)
         self._locked.add(key)  # no other transaction can see it
         return new.under(key)
@@ -136,10 +130,10 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
 
     def delete(self, key: int, limit: int) -> bool:
         if self.ask("is_erased", key):
-            return self._expunge(key, limit)
+            return self._delete_all(key, limit)
         if not self._is_staged(key):
-            return self._delete_copies(key, limit)
-        if not self._expunge(key, limit):
+            return not self._lock_by_key(key) or self._delete_copies(key, limit)
+        if not self._delete_all(key, limit):
             return False
         self._write("delete_conversation", key)
         return True
@@ -160,84 +154,24 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
                     self._seen_by("stands_key", key, sealed_key)
             case changes.PastRows(rows):
                 self._insert(key, rows, [None] * len(rows))
-            case changes.PlacedPast(events):
-                self._place_first(key, events)
             case changes.NewListing(at, version, digests):
                 joined = None if digests is None else b"".join(digests)
                 self._write("list_as", key, at, version, joined)
-            case changes.NewForm(rows):
-                self._replace(key, rows)
-            case changes.RememberedKey(idempotency_key, recalled, again=True):
-                self._write("prove", key, idempotency_key, recalled.proof)
-            case changes.RememberedKey(idempotency_key, (first_id, events, proof, _)):
+            case changes.RememberedKey(idempotency_key):
                 self._taken_for_new.discard((key, idempotency_key))
-                self._write("remember", key, idempotency_key, first_id, events, proof)
-            case changes.NewRecords(projection, records, replace_all):
-                self._put_records(projection, key, records, replace_all)
-            case Erasure(erased_at, reason, events, head):
+            case Erasure(erased_at, reason, _, head):
                 self._write("leave_lists", key)
-                self._write("erase_conversation", key, erased_at, reason, events, head)
                 self._write("delete_publications", key)
                 self._seen_by("stands_erasure", key, erased_at, head, reason)
-        if type(change) in changes.STATEMENTS:
-            self._write(changes.STATEMENTS[type(change)], key, *change)
-
-    def _replace(self, key: int, rows: Sequence[Row]) -> None:
-        """Give stored rows another form. Keep their attachments, and delete those that then belong to no row."""
-        ids = bigints(row.id for row in rows)
-        self._write(
-            "replace_rows",
-            key,
-            ids,
-            array(SMALLINT, [smallint(row.encoding) for row in rows]),
-            array(INTEGER, [integer(row.checksum) for row in rows]),
-            array(BYTEA, [row.body for row in rows]),
-            array(BYTEA, [row.proof for row in rows]),
-        )
-        self._write("detach", key, ids)
-        self._attach(key, rows)
-        self._write("delete_unattached", key)
-
-    def _expunge(self, key: int, limit: int) -> bool:
-        if not (self._delete("delete_rows", key, limit) and self._delete("delete_attachments", key, limit)):
-            return False
-        self._write("detach_all", key)
-        self._write("forget_keys", key)
-        self._write("forget_records", key)
-        self._write("finish", key)
-        return True
-
-    def _delete_copies(self, key: int, limit: int) -> bool:
-        if not self._lock_by_key(key):
-            return True
-        if not self._delete("delete_copies", key, limit):
-            return False
-        self._write("detach_copies", key)
-        self._write("delete_unattached", key)
-        return True
-
-    def _put_records(self, projection: str, key: int, records: Iterable[Record], replace_all: bool) -> None:
-        if replace_all:
-            self._write("delete_records", projection, key)
-        for version, code, base, body, encoding, checksum, _ in records:
-            self._write("put_record", projection, key, version, code, base, body, smallint(encoding), integer(checksum))
+        super().change(key, change)
 
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")
-        if kind == "tracking" and not value:
-            self._write("forget_tracking", application)
-        elif kind == "tracking":
-            self._insert_tracking(application, int(value))
-        else:
-            self._write("set_fact", name, value)
+        if kind == "tracking" and value:
+            self._lock_on(_OF_APPLICATION, utf8(application))
+        super().set_value(name, value)
 
     def _insert_tracking(self, application: str, notification_id: int) -> None:
-        self._lock_on(_OF_APPLICATION, utf8(application))
-        newest = self.value(f"tracking {application}")
-        if newest and int(newest) >= notification_id:
-            raise IntegrityError(
-                f"{application!r} is at notification {newest} already, {notification_id} comes too late"
-            )
         row = application, notification_id, secrets.token_bytes(8)
         self._write("insert_tracking", *row)
         self._seen_by("stands_tracking", *row)
@@ -317,13 +251,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader):
         self._wrote = True
         [(deleted,)] = self.ask(statement, key, limit)
         return bool(deleted < limit)
-
-    def _attach(self, key: int, rows: Sequence[Row]) -> None:
-        """Keep the attachments of these rows; those that are stored already are not stored again."""
-        for row in rows:
-            for name, encoding, body in attachments_of(row.body):
-                self._write("keep_attachment", key, name, smallint(encoding), body)
-                self._write("attach", key, row.id, name, smallint(encoding))
 
 
 def _can_be_checked(expected: Conversation) -> bool:

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from itertools import chain, count, islice, repeat
 from operator import attrgetter
+from typing import Any
 
-from foldlog.eventstore.codec_json import Body, attachments_of
+from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.errors import IntegrityError
-from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, json_text
+from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, as_bound
+from foldlog.eventstore.recorders.statements import StatementTransaction
 from foldlog.eventstore.recorders.types import (
     DIGEST_BYTES,
     Beginning,
@@ -24,10 +26,8 @@ from foldlog.eventstore.recorders.types import (
     Place,
     Row,
     unplaced,
-    utf8,
 )
 
-_PLAIN = 0
 _TOGETHER = 20
 _ADDITIONS = (
     changes.NewMark, changes.RememberedKey, changes.NewRecords, changes.NewListing, changes.Left,
@@ -41,7 +41,7 @@ _STAGED = (0, 0)
 """The state of a staged conversation: not visible, and not erased."""
 
 
-class SQLiteTransaction(SQLiteReader):
+class SQLiteTransaction(SQLiteReader, StatementTransaction):
     """The writes of a transaction, under the one write lock that SQLite has.
 
     ``newest_era`` and the next position are kept from one transaction to the next. So the owner must call ``forget``
@@ -70,14 +70,11 @@ class SQLiteTransaction(SQLiteReader):
         if replaces is not None and not staged:
             self._hide_tombstone(replaces)
         border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
-        cursor = self._execute(
-            SQL["begin_conversation"],
-            (utf8(name), 0 if staged else 1, created_at, salt, *border, replaces),
-        )
+        cursor = self._write("begin_conversation", name, 0 if staged else 1, created_at, salt, *border, replaces)
         key = cursor.lastrowid
         assert key is not None  # an INSERT into a rowid table has one
         if staged:
-            self._execute(SQL["leave_unfinished"], (b"import", b"", key))
+            self._write("leave_unfinished", "import", "", key)
         return new.under(key)
 
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
@@ -126,28 +123,13 @@ class SQLiteTransaction(SQLiteReader):
             case changes.NewKey():
                 if self._leave_lists(key):  # a process that has the new key lists it again
                     self._list_as(key, 0, -1, ())
-            case changes.RememberedKey(idempotency_key, recalled, again=True):
-                self._execute(SQL["prove"], (recalled.proof, key, utf8(idempotency_key)))
-            case changes.RememberedKey(idempotency_key, (first_id, events, proof, _)):
-                self._execute(SQL["remember"], (key, utf8(idempotency_key), first_id, events, proof))
-            case changes.NewRecords(projection, records, replace_all):
-                if replace_all:
-                    self._execute(SQL["delete_records"], (projection, key))
-                self._executemany(SQL["put_record"], [(projection, key, *record[:6]) for record in records])
             case changes.NewListing(at, version, digests):
                 self._list_as(key, at, version, digests)
-            case Erasure(erased_at, reason, events, head):
+            case Erasure():
                 self._leave_lists(key)
-                self._execute(SQL["erase_conversation"], (erased_at, utf8(reason), events, head, key))
-            case changes.NewForm(rows):
-                self._replace(key, rows)
             case changes.PastRows(rows):
                 self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
-            case changes.PlacedPast(events):
-                self._place_first(key, events)
-        if type(change) in changes.STATEMENTS:
-            fields = [utf8(field) if isinstance(field, str) else field for field in change]
-            self._execute(SQL[changes.STATEMENTS[type(change)]], (*fields, key))
+        super().change(key, change)
 
     def delete(self, key: int, limit: int) -> bool:
         self.forget()
@@ -155,44 +137,18 @@ class SQLiteTransaction(SQLiteReader):
         if state != _STAGED:
             self._leave_bytes()
         if visible and not erased:
-            if self._execute(SQL["delete_copies"], (key, key, limit)).rowcount == limit:
-                return False
-            self._execute(SQL["detach_copies"], (key, key))
-            self._execute(SQL["delete_unattached"], (key,))
-            return True
-        if self._execute(SQL["delete_rows"], (key, limit)).rowcount == limit:
+            return self._delete_copies(key, limit)
+        if not self._delete_all(key, limit):
             return False
-        if self._execute(SQL["delete_attachments"], (key, limit)).rowcount == limit:
-            return False
-        self._execute(SQL["detach_all"], (key,))
-        self._execute(SQL["forget_keys"], (key,))
-        self._execute(SQL["delete_all_records"], (key,))
-        self._execute(SQL["finish"], (key,))
         if not erased:
-            self._execute(SQL["delete_conversation"], (key,))
+            self._write("delete_conversation", key)
         return True
 
-    def _replace(self, key: int, rows: Sequence[Row]) -> None:
-        """Give stored rows another form. Keep their attachments, and delete those that then belong to no row."""
-        values = [(r.encoding, r.checksum, r.encoding == _PLAIN, r.body, r.body, r.proof, key, r.id) for r in rows]
-        self._executemany(SQL["replace_row"], values)
-        detached = self._execute(SQL["detach"], (key, json_text([row.id for row in rows]))).rowcount
-        self._attach(key, rows)
-        if detached:
-            self._execute(SQL["delete_unattached"], (key,))
+    def _write(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+        return self._execute(SQL[statement], as_bound(parameters))
 
-    def set_value(self, name: str, value: str) -> None:
-        kind, _, application = name.partition(" ")
-        if kind != "tracking":
-            self._execute(SQL["set_store_value"], (name, value))
-            return
-        if not value:
-            self._execute(SQL["forget_tracking"], (application,))
-            return
-        newest = self.value(name)
-        if newest and int(newest) >= int(value):
-            raise IntegrityError(f"{application!r} is at notification {newest} already, {value} comes too late")
-        self._execute(SQL["insert_tracking"], (application, int(value)))
+    def _delete(self, statement: str, key: int, limit: int) -> bool:
+        return self._write(statement, key, limit).rowcount < limit
 
     def _list_as(self, key: int, at: int, version: int, digests: Sequence[bytes] | None) -> None:
         before = self._leave_lists(key)
@@ -228,13 +184,6 @@ class SQLiteTransaction(SQLiteReader):
             raise IntegrityError(
                 f"conversation number {key} is not staged any more: its import was discarded, or is published already"
             )
-
-    def _attach(self, key: int, rows: Sequence[Row]) -> None:
-        """Keep the attachments of these rows; those that are stored already are not stored again."""
-        for row in rows:
-            for name, encoding, body in attachments_of(row.body):
-                self._execute(SQL["keep_attachment"], (key, name, encoding, body))
-                self._execute(SQL["attach"], (key, row.id, name, encoding))
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:

@@ -185,9 +185,9 @@ CROSS JOIN LATERAL (
 ORDER BY i.place, e.id
 
 -- name: live_rows
-SELECT {row}, position, (SELECT c.id FROM {schema}.conversations c WHERE c.key = abs(e.conversation)), conversation
+SELECT {row}, position, coalesce((SELECT c.id FROM {schema}.conversations c WHERE c.key = abs(e.conversation)), ''), conversation
 FROM {schema}.events e
-WHERE position > $1::bigint
+WHERE position >= $1::bigint
     AND position < (SELECT least($2::bigint, (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20)
                     FROM {schema}.epoch)
     AND NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
@@ -285,7 +285,7 @@ k.first_id, k.events, k.proof, (
 FROM {schema}.idempotency_keys k WHERE k.conversation = $1::bigint
 
 -- name: recall
-SELECT {recalled_key} AND sha256(k.key) = sha256($2::bytea)
+SELECT k.key, {recalled_key} AND sha256(k.key) = sha256($2::bytea)
 
 -- name: recalled
 SELECT key, first_id, events, proof, NULL::bigint FROM {schema}.idempotency_keys
@@ -310,8 +310,8 @@ SELECT {record} FROM {schema}.records
 WHERE projection = $1::bytea AND conversation = $2::bigint AND version > $3::bigint ORDER BY version LIMIT $4::bigint
 
 -- name: records_of
-SELECT DISTINCT ON (c.key) r.version, r.code, r.base, r.body, r.encoding, r.checksum::bigint & 4294967295,
-       c.id, c.sealed_key IS NOT NULL
+SELECT DISTINCT ON (c.key) c.id, c.sealed_key IS NOT NULL,
+       r.version, r.code, r.base, r.body, r.encoding, r.checksum::bigint & 4294967295
 FROM {schema}.conversations c
 JOIN {schema}.records r ON r.conversation = c.key AND r.projection = $1::bytea
 WHERE c.visible AND c.erased_at IS NULL AND c.id >= $2::bytea AND c.id <= $3::bytea
@@ -331,7 +331,7 @@ SELECT convert_to(value, 'UTF8') FROM {schema}.store WHERE name = convert_from($
 UNION ALL
 SELECT convert_to(value, 'UTF8') FROM {schema}.facts WHERE name = convert_from($1::bytea, 'UTF8')
 
--- name: set_fact
+-- name: set_value
 INSERT INTO {schema}.facts (name, value) VALUES (convert_from($1::bytea, 'UTF8'), convert_from($2::bytea, 'UTF8'))
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
@@ -346,7 +346,7 @@ INSERT INTO {schema}.conversations (key, id, visible, created_at, salt, parent, 
 VALUES ($1::bigint, $2::bytea, $3::boolean, $4::bigint, $5::bytea, $6::bigint, $7::bigint, $8::bigint)
 
 -- name: set_past
-UPDATE {schema}.conversations SET parent = NULL, past = $2::bytea, parent_version = $3::bigint WHERE key = $1::bigint
+UPDATE {schema}.conversations SET parent = NULL, past = $1::bytea, parent_version = $2::bigint WHERE key = $3::bigint
 
 -- name: forks
 SELECT {conversation_columns}
@@ -358,7 +358,7 @@ ORDER BY c.id LIMIT $3::bigint
 -- The conversations that a fork's past belongs to, and the versions at which it left them.
 -- name: lineage
 WITH RECURSIVE past (key, stop) AS (
-    SELECT parent, parent_version FROM {schema}.conversations WHERE key = $1::bigint AND parent IS NOT NULL
+    SELECT $1::bigint, $2::bigint
     UNION ALL
     SELECT c.parent, c.parent_version FROM past JOIN {schema}.conversations c ON c.key = past.key
     WHERE c.parent IS NOT NULL AND c.parent_version < past.stop
@@ -408,7 +408,7 @@ FROM {schema}.unfinished u LEFT JOIN {schema}.conversations c ON c.key = u.conve
 WHERE $1::bigint IS NULL OR u.conversation = $1::bigint ORDER BY u.conversation
 
 -- name: leave_unfinished
-INSERT INTO {schema}.unfinished (conversation, operation, state) VALUES ($1::bigint, $2::bytea, $3::bytea)
+INSERT INTO {schema}.unfinished (operation, state, conversation) VALUES ($1::bytea, $2::bytea, $3::bigint)
 ON CONFLICT (conversation) DO UPDATE SET operation = excluded.operation, state = excluded.state
 
 -- name: finish
@@ -446,27 +446,27 @@ DELETE FROM {schema}.conversations WHERE key = $1::bigint
 DELETE FROM {schema}.publications WHERE conversation = $1::bigint
 
 -- name: set_key
-UPDATE {schema}.conversations SET salt = $2::bytea, key_id = $3::bytea, sealed_key = $4::bytea WHERE key = $1::bigint
+UPDATE {schema}.conversations SET salt = $1::bytea, key_id = $2::bytea, sealed_key = $3::bytea WHERE key = $4::bigint
 
 -- name: set_mark
-UPDATE {schema}.conversations SET mark = $2::bytea WHERE key = $1::bigint
+UPDATE {schema}.conversations SET mark = $1::bytea WHERE key = $2::bigint
 
--- name: replace_rows
-UPDATE {schema}.events e SET encoding = r.encoding, checksum = r.checksum, body = r.body, head = r.head
-FROM unnest($2::bigint[], $3::smallint[], $4::integer[], $5::bytea[], $6::bytea[]) r (id, encoding, checksum, body, head)
-WHERE e.conversation = $1::bigint AND e.id = r.id
+-- name: replace_row
+UPDATE {schema}.events
+SET encoding = $1::bigint, checksum = $2::bigint::bit(32)::integer, body = $3::bytea, head = $4::bytea
+WHERE conversation = $5::bigint AND id = $6::bigint
 
 -- name: count_redactions
-UPDATE {schema}.conversations SET redactions = coalesce(redactions, 0) + $2::bigint WHERE key = $1::bigint
+UPDATE {schema}.conversations SET redactions = coalesce(redactions, 0) + $1::bigint WHERE key = $2::bigint
 
 -- name: forget_key
-DELETE FROM {schema}.idempotency_keys WHERE conversation = $1::bigint AND sha256(key) = sha256($2::bytea)
+DELETE FROM {schema}.idempotency_keys WHERE sha256(key) = sha256($1::bytea) AND conversation = $2::bigint
 
 -- name: erase_conversation
 UPDATE {schema}.conversations
 SET salt = NULL, key_id = NULL, sealed_key = NULL, mark = NULL, past = NULL,
-    erased_at = $2::bigint, erased_reason = $3::bytea, erased_events = $4::bigint, erased_head = $5::bytea
-WHERE key = $1::bigint
+    erased_at = $1::bigint, erased_reason = $2::bytea, erased_events = $3::bigint, erased_head = $4::bytea
+WHERE key = $5::bigint
 
 -- name: forget_keys
 DELETE FROM {schema}.idempotency_keys WHERE conversation = $1::bigint
@@ -479,12 +479,12 @@ INSERT INTO {schema}.idempotency_keys (conversation, key, first_id, events, proo
 VALUES ($1::bigint, $2::bytea, $3::bigint, $4::bigint, $5::bytea)
 
 -- name: prove
-UPDATE {schema}.idempotency_keys SET proof = $3::bytea
-WHERE conversation = $1::bigint AND sha256(key) = sha256($2::bytea)
+UPDATE {schema}.idempotency_keys SET proof = $1::bytea
+WHERE conversation = $2::bigint AND sha256(key) = sha256($3::bytea)
 
 -- name: put_record
 INSERT INTO {schema}.records (projection, conversation, version, code, base, body, encoding, checksum)
-VALUES ($1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea, $7::smallint, $8::integer)
+VALUES ($1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea, $7::bigint, $8::bigint::bit(32)::integer)
 ON CONFLICT (conversation, projection, version) DO UPDATE
 SET code = excluded.code, base = excluded.base, body = excluded.body, encoding = excluded.encoding,
     checksum = excluded.checksum
@@ -587,19 +587,19 @@ SELECT event, name, encoding FROM {schema}.attached
 WHERE conversation = $1::bigint AND event = ANY ($2::bigint[]) ORDER BY event
 
 -- name: attachment
-SELECT body FROM {schema}.attachments WHERE conversation = $1::bigint AND name = $2::bytea AND encoding = $3::smallint
+SELECT body FROM {schema}.attachments WHERE conversation = $1::bigint AND name = $2::bytea AND encoding = $3::bigint
 
 -- name: keep_attachment
 -- What is there stays, unless it is damaged: then these are what its name says. Encrypted, the same bytes differ each time,
 -- so they are written again: the store cannot know whether those that are there can still be read.
 INSERT INTO {schema}.attachments AS a (conversation, name, encoding, body)
-VALUES ($1::bigint, $2::bytea, $3::smallint, $4::bytea)
+VALUES ($1::bigint, $2::bytea, $3::bigint, $4::bytea)
 ON CONFLICT (conversation, name, encoding) DO UPDATE SET body = excluded.body
 WHERE a.body <> excluded.body
 
 -- name: attach
 INSERT INTO {schema}.attached (conversation, event, name, encoding)
-VALUES ($1::bigint, $2::bigint, $3::bytea, $4::smallint) ON CONFLICT DO NOTHING
+VALUES ($1::bigint, $2::bigint, $3::bytea, $4::bigint) ON CONFLICT DO NOTHING
 
 -- name: detach
 DELETE FROM {schema}.attached WHERE conversation = $1::bigint AND event = ANY ($2::bigint[])

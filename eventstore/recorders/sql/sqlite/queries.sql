@@ -5,24 +5,26 @@
 -- The last entry in the ledger of an erased conversation is that of its erasure.
 -- A conversation ends with its last own event. A fork's own begin with parent_version: while its past is copied, rows below
 -- it stand under its key too.
--- part: conversation_found
-SELECT c.key, c.id, c.created_at, c.salt, e.id, e.recorded_at, e.head, e.shown_before + e.shown,
-       e.structural_before + e.structural, c.parent, c.parent_version, c.key_id, c.sealed_key,
-       c.erased_at, c.erased_reason, c.erased_events, c.erased_head, iif(
-           c.erased_at IS NOT NULL,
-           (SELECT position FROM events WHERE conversation = -c.key ORDER BY id DESC LIMIT 1),
-           NULL
-       ),
-       c.visible, c.mark, c.past, c.replaces, c.redactions
+-- part: conversation_columns
+c.key, c.id, c.created_at, c.salt, e.id, e.recorded_at, e.head, e.shown_before + e.shown,
+e.structural_before + e.structural, c.parent, c.parent_version, c.key_id, c.sealed_key,
+c.erased_at, c.erased_reason, c.erased_events, c.erased_head, iif(
+    c.erased_at IS NOT NULL,
+    (SELECT position FROM events WHERE conversation = -c.key ORDER BY id DESC LIMIT 1),
+    NULL
+),
+c.visible, c.mark, c.past, c.replaces, c.redactions
+
+-- part: with_events
 FROM conversations c
 LEFT JOIN events e INDEXED BY events_by_id ON e.conversation = c.key
 
 -- name: conversation
-{conversation_found} AND e.id >= iif(c.parent IS NOT NULL, c.parent_version, 0)
+SELECT {conversation_columns} {with_events} AND e.id >= iif(c.parent IS NOT NULL, c.parent_version, 0)
 WHERE c.id = CAST(? AS TEXT) AND c.visible ORDER BY e.id DESC LIMIT 1
 
 -- name: conversation_of
-{conversation_found} AND e.id >= iif(c.parent IS NOT NULL, c.parent_version, 0)
+SELECT {conversation_columns} {with_events} AND e.id >= iif(c.parent IS NOT NULL, c.parent_version, 0)
 WHERE c.key = ? ORDER BY e.id DESC LIMIT 1
 
 -- part: last_of_each
@@ -31,15 +33,12 @@ AND e.id = (
 )
 
 -- name: conversations
-{conversation_found} {last_of_each}
+SELECT {conversation_columns}, (SELECT id FROM conversations WHERE key = c.parent) {with_events} {last_of_each}
 WHERE c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
 -- name: id_from
 SELECT id FROM conversations WHERE visible AND id >= CAST(? AS TEXT) ORDER BY id LIMIT 1
-
--- name: conversation_id
-SELECT id FROM conversations WHERE key = ?
 
 -- name: begin_conversation
 INSERT INTO conversations (id, visible, created_at, salt, parent, parent_version, replaces)
@@ -49,7 +48,7 @@ VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?)
 UPDATE conversations SET parent = NULL, past = ?, parent_version = ? WHERE key = ?
 
 -- name: forks
-{conversation_found} {last_of_each}
+SELECT {conversation_columns}, (SELECT id FROM conversations WHERE key = c.parent) {with_events} {last_of_each}
 WHERE c.parent = ? AND c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
@@ -79,7 +78,7 @@ SELECT column1, column2, column3, column4, column5, column6, column7, column8, c
 FROM (VALUES {rows})
 
 -- name: store_value
-SELECT value FROM store WHERE name = ?
+SELECT value FROM store WHERE name = CAST(? AS TEXT)
 
 -- What the table says of the file is text: a name and a number look as an entry of the index of conversations does, and
 -- who reads the pages of a damaged file takes them for one.
@@ -105,8 +104,8 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value
 -- name: bytes_are_gone
 DELETE FROM store WHERE name = 'bytes_pending' AND value = CAST(? AS TEXT)
 
--- name: set_store_value
-INSERT OR REPLACE INTO store (name, value) VALUES (?, CAST(? AS TEXT))
+-- name: set_value
+INSERT OR REPLACE INTO store (name, value) VALUES (CAST(? AS TEXT), CAST(? AS TEXT))
 
 -- name: place_for
 SELECT max(coalesce((SELECT max(position) FROM events), 0), value) + 1,
@@ -145,18 +144,19 @@ CROSS JOIN events e INDEXED BY events_by_id
 SELECT value ->> 0 AS column1, value ->> 1 AS column2, value ->> 2 AS column3 FROM json_each(?)
 
 -- ">=": to look for a row after one on a damaged page, SQLite would read that page.
--- name: live_rows_from
-SELECT {row}, position, conversation
-FROM events e WHERE e.position >= ? AND e.position <= ?
+-- name: live_rows
+SELECT {row}, position, coalesce((SELECT c.id FROM conversations c WHERE c.key = abs(e.conversation)), x''), conversation
+FROM events e WHERE e.position >= ? AND e.position < ?
     AND NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = e.conversation AND c.erased_at IS NOT NULL)
 ORDER BY e.position LIMIT ?
 
--- name: publication
--- The published import that holds a position, else the first one after it.
-SELECT key, id, first_position, published FROM conversations
-WHERE first_position >= coalesce((SELECT max(first_position) FROM conversations WHERE first_position <= ?), 0)
-    AND published IS NOT NULL AND first_position + published > ?
-ORDER BY first_position LIMIT 1
+-- The published import that holds the next position, else the first one after it.
+-- name: publications
+WITH after (position) AS (VALUES (?))
+SELECT c.first_position, c.key, 0, c.published, c.id FROM after CROSS JOIN conversations c
+WHERE c.first_position >= coalesce((SELECT max(first_position) FROM conversations WHERE first_position <= after.position), 0)
+    AND c.published IS NOT NULL AND c.first_position + c.published > after.position + 1
+ORDER BY c.first_position LIMIT 1
 
 -- name: publish
 UPDATE conversations SET visible = 1, first_position = ?, published = ? WHERE key = ?
@@ -184,12 +184,12 @@ DELETE FROM unfinished WHERE conversation = ?
 -- Rows of its parent that a fork has under its own key: those of a detachment that is not complete.
 -- name: delete_copies
 DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversation = ? AND id < (
-    SELECT parent_version FROM conversations WHERE key = ? AND parent IS NOT NULL
+    SELECT parent_version FROM conversations WHERE key = conversation AND parent IS NOT NULL
 ) ORDER BY id DESC LIMIT ?)
 
 -- name: detach_copies
 DELETE FROM attached WHERE conversation = ? AND event < (
-    SELECT parent_version FROM conversations WHERE key = ? AND parent IS NOT NULL
+    SELECT parent_version FROM conversations WHERE key = conversation AND parent IS NOT NULL
 )
 
 -- name: delete_rows
@@ -203,7 +203,7 @@ SELECT k.key, k.first_id, k.events, k.proof, CASE WHEN e.position > 0 THEN e.pos
 FROM idempotency_keys k
 LEFT JOIN events e INDEXED BY events_by_id ON e.conversation = k.conversation AND e.id = k.first_id
 LEFT JOIN conversations c ON c.key = k.conversation
-WHERE k.conversation = ? AND k.key = CAST(? AS TEXT) LIMIT ?
+WHERE k.conversation = ? AND k.key = CAST(? AS TEXT)
 
 -- name: recalled_anywhere
 SELECT conversation, first_id, events, proof FROM idempotency_keys INDEXED BY idempotency_keys_of_sources
@@ -225,8 +225,9 @@ UPDATE conversations SET mark = ? WHERE key = ?
 UPDATE idempotency_keys SET proof = ? WHERE conversation = ? AND key = CAST(? AS TEXT)
 
 -- name: replace_row
-UPDATE events SET encoding = ?, checksum = ?, body = CASE WHEN ? THEN CAST(? AS TEXT) ELSE ? END, head = ?
-WHERE conversation = ? AND id = ?
+UPDATE events SET encoding = v.column1, checksum = v.column2, head = v.column4,
+    body = iif(v.column1 = 0, CAST(v.column3 AS TEXT), v.column3)
+FROM (VALUES (?, ?, ?, ?, ?, ?)) v WHERE conversation = v.column5 AND id = v.column6
 
 -- name: count_redactions
 UPDATE conversations SET redactions = coalesce(redactions, 0) + ? WHERE key = ?
@@ -273,45 +274,48 @@ SELECT (SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM 
 
 -- name: newest_records
 SELECT r.version, r.code, r.base, r.body, r.encoding, r.checksum, r.projection
-FROM (SELECT projection, max(version) AS version FROM records WHERE conversation = ? GROUP BY projection) newest
-JOIN records r ON r.conversation = ? AND r.projection = newest.projection AND r.version = newest.version
+FROM (
+    SELECT conversation, projection, max(version) AS version FROM records WHERE conversation = ? GROUP BY projection
+) newest
+JOIN records r USING (conversation, projection, version)
 ORDER BY r.projection LIMIT ?
 
 -- name: records_back
 SELECT version, code, base, body, encoding, checksum FROM records
-WHERE projection = ? AND conversation = ? AND version <= ? ORDER BY version DESC LIMIT ?
+WHERE projection = CAST(? AS TEXT) AND conversation = ? AND version <= ? ORDER BY version DESC LIMIT ?
 
 -- name: records
 SELECT version, code, base, body, encoding, checksum FROM records
-WHERE projection = ? AND conversation = ? AND version > ? ORDER BY version LIMIT ?
+WHERE projection = CAST(? AS TEXT) AND conversation = ? AND version > ? ORDER BY version LIMIT ?
 
 -- name: records_of
 SELECT c.id, c.sealed_key IS NOT NULL, r.version, r.code, r.base, r.body, r.encoding, r.checksum
 FROM conversations c
-CROSS JOIN records r ON r.conversation = c.key AND r.projection = ? AND r.version = (
+CROSS JOIN records r ON r.conversation = c.key AND r.projection = CAST(? AS TEXT) AND r.version = (
     SELECT max(version) FROM records WHERE conversation = r.conversation AND projection = r.projection
 )
 WHERE c.visible AND c.erased_at IS NULL AND c.id >= CAST(? AS TEXT) AND c.id <= CAST(? AS TEXT)
 
 -- name: put_record
 INSERT OR REPLACE INTO records (projection, conversation, version, code, base, body, encoding, checksum)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)
 
--- name: delete_all_records
+-- name: forget_records
 DELETE FROM records WHERE conversation = ?
 
 -- name: delete_records
-DELETE FROM records WHERE projection = ? AND conversation = ?
+DELETE FROM records WHERE projection = CAST(? AS TEXT) AND conversation = ?
 
 -- name: all_visible
 SELECT c.key, coalesce(l.version, -1) FROM conversations c LEFT JOIN listing l ON l.conversation = c.key
 WHERE c.visible AND c.erased_at IS NULL
 
 -- name: touched
+WITH wanted (after, until, least) AS (VALUES (?, ?, ?))
 SELECT t.key, coalesce(l.version, -1) FROM (
-    SELECT DISTINCT abs(conversation) AS key FROM events WHERE position > ? AND position <= ?
-    UNION SELECT key FROM conversations WHERE first_position > ? AND first_position <= ?
-    UNION SELECT conversation FROM listing WHERE version < 0 AND version >= ?
+    SELECT DISTINCT abs(conversation) AS key FROM wanted JOIN events ON position > after AND position <= until
+    UNION SELECT key FROM wanted JOIN conversations ON first_position > after AND first_position <= until
+    UNION SELECT conversation FROM wanted JOIN listing ON version < 0 AND version >= least
 ) t LEFT JOIN listing l ON l.conversation = t.key
 
 -- name: listing
@@ -356,13 +360,13 @@ SELECT count(*) FROM (
 DELETE FROM listing WHERE conversation = ?
 
 -- name: insert_tracking
-INSERT INTO tracking (application, notification_id) VALUES (?, ?)
+INSERT INTO tracking (application, notification_id) VALUES (CAST(? AS TEXT), ?)
 
 -- name: forget_tracking
-DELETE FROM tracking WHERE application = ?
+DELETE FROM tracking WHERE application = CAST(? AS TEXT)
 
 -- name: max_tracking_id
-SELECT max(notification_id) FROM tracking WHERE application = ?
+SELECT max(notification_id) FROM tracking WHERE application = CAST(? AS TEXT)
 
 -- From one key to the next: DISTINCT would walk the entries of all conversations.
 -- name: key_ids
