@@ -4,8 +4,13 @@
     python examples/cost_by_day.py sqlite:///history.db costs.db --follow
 
 This is a projection of one's own. The eventsourcing library's runner follows the store and gives each event to
-``CountCosts``, which adds it to a table in ``costs.db``. The table and the position of the event are written in one
-transaction, so every event is counted exactly once, also after a crash. Run it again: it goes on after the last event.
+``CountCosts``, which writes its calls of models to a table in ``costs.db``. The table and the position of the event
+are written in one transaction, so every event is counted exactly once, also after a crash. Run it again: it goes on
+after the last event.
+
+A call whose tokens or cost are not recorded counts as a call, and what is not known is not counted as nothing: the line
+says of how many calls the sum is. Of the imports of Codex, Copilot and OpenHands, whose usage adds up over events, and
+at the prices of a table, ``foldlog stats`` counts.
 """
 
 from __future__ import annotations
@@ -13,68 +18,87 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from typing import Any
+from collections.abc import Mapping, Sequence
+from datetime import UTC
+from typing import Any, NamedTuple
 
 from eventsourcing.persistence import Tracking
 from eventsourcing.projection import Projection, ProjectionRunner
 from eventsourcing.sqlite import SQLiteTrackingRecorder
 
 from foldlog import CondensationAction, Event
+from foldlog.condensers import model_of, on_a_model, reports_of
 from foldlog.eventstore.integrations.eventsourcing import ConversationEvent, Conversations
 
 PATIENCE_S = 60.0
 
 
+class Call(NamedTuple):
+    """A call of a model. Replies of one name are one call: an import may have it in several events, and histories."""
+
+    name: str
+    model: str
+    tokens: int | None
+    cost: float | None
+
+
 class Costs(SQLiteTrackingRecorder):
-    """The table ``costs``: tokens and cost of each day and model."""
+    """The table ``calls``: the day, the tokens and the cost of each call."""
 
     def construct_create_table_statements(self) -> list[str]:
         return [
             *super().construct_create_table_statements(),
-            "CREATE TABLE IF NOT EXISTS costs (day TEXT, model TEXT, calls INTEGER, tokens INTEGER, cost REAL,"
-            " PRIMARY KEY (day, model))",
+            "CREATE TABLE IF NOT EXISTS calls (name TEXT PRIMARY KEY, day TEXT, model TEXT, tokens INTEGER, cost REAL)",
         ]
 
-    def add(self, day: str, model: str, tokens: int, cost: float, tracking: Tracking) -> None:
+    def add(self, day: str, calls: Sequence[Call], tracking: Tracking) -> None:
         with self.datastore.transaction(commit=True) as cursor:
             self._insert_tracking(cursor, tracking)
-            cursor.execute(
-                "INSERT INTO costs VALUES (?, ?, 1, ?, ?) ON CONFLICT (day, model) DO UPDATE"
-                " SET calls = calls + 1, tokens = tokens + excluded.tokens, cost = cost + excluded.cost",
-                (day, model, tokens, cost),
-            )
+            for call in calls:  # the last event of a reply has the usage of all of it
+                values = (call.name, day, call.model, call.tokens, call.cost)
+                cursor.execute("INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?)", values)
 
     def rows(self) -> list[tuple[Any, ...]]:
         with self.datastore.transaction(commit=False) as cursor:
-            cursor.execute("SELECT day, model, calls, tokens, cost FROM costs ORDER BY day, model")
+            cursor.execute(
+                "SELECT day, model, count(*), sum(tokens), count(tokens), sum(cost), count(cost) FROM calls"
+                " GROUP BY day, model ORDER BY day, model"
+            )
             return [tuple(row) for row in cursor.fetchall()]
 
 
 class CountCosts(Projection[Costs]):
-    """Adds each model call to the table; other events only move the position."""
+    """Writes the calls of each event to the table; other events only move the position."""
 
     name = "costs"
 
     def process_event(self, domain_event: ConversationEvent, tracking: Tracking) -> None:
-        call = model_call(domain_event.event)
-        if call is None:
-            self.view.insert_tracking(tracking)
-        else:
-            assert domain_event.recorded_at is not None  # it was read from the store
-            self.view.add(domain_event.recorded_at.date().isoformat(), *call, tracking)
+        event = domain_event.event
+        happened = event.timestamp or domain_event.recorded_at
+        assert happened is not None  # it was read from the store
+        place = f"{domain_event.originator_id} {event.id}"
+        calls = [
+            Call(str(told.get("reply") or f"{place} {n}"), model, tokens_of(told), told.get("cost"))
+            for n, (model, told) in enumerate(calls_in(event))
+        ]
+        self.view.add(happened.astimezone(UTC).date().isoformat(), calls, tracking)
 
 
-def model_call(event: Event) -> tuple[str, int, float] | None:
-    """Return model, tokens and cost of the model call that an event stands for, or None.
-
-    A condenser's call is in its condensation's metadata. A runtime writes its own calls into ``meta``, for example
-    ``Message(…, meta={"model": "openai/gpt-4o", "total_tokens": 812, "cost": 0.004})``.
+def calls_in(event: Event) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the model of each call that an event stands for, and what is told of it: a condenser has it in its
+    reports, a reply that ``append_reply`` or an import recorded in ``meta``.
     """
-    said = event.metadata if isinstance(event, CondensationAction) else event.meta or {}
-    if not said.get("model"):
-        return None
-    tokens = said.get("total_tokens") or 0
-    return str(said["model"]), int(tokens), float(said.get("cost") or 0.0)
+    if reports := on_a_model(reports_of(event)):
+        return [(model_of(report), report["metrics"]) for report in reports]
+    told = event.metadata if isinstance(event, CondensationAction) else event.meta
+    return [(str(told.get("model", "(not named)")), told)] if told.get("model") or told.get("usage") else []
+
+
+def tokens_of(told: Mapping[str, Any]) -> int | None:
+    """Return the tokens of a call, those of its prompt and of its reply; None if neither is told."""
+    usage = told.get("usage") or told
+    known = [usage[name] for name in ("prompt_tokens", "completion_tokens") if usage.get(name) is not None]
+    return sum(known) if known else usage.get("total_tokens")
 
 
 def runner(url: str, table: str) -> ProjectionRunner[Conversations, Costs]:
@@ -103,8 +127,10 @@ def main() -> int:
         if asked.follow:
             with contextlib.suppress(KeyboardInterrupt):
                 following.run_forever()
-        for day, model, calls, tokens, cost in following.view.rows():
-            print(f"{day}  {model:30}  {calls:6,} calls  {tokens:12,} tokens  {cost:10.4f}")
+        for day, model, calls, tokens, tokens_known, cost, costs_known in following.view.rows():
+            used = "unknown" if tokens is None else f"{tokens:,}" + f" of {tokens_known:,}" * (tokens_known < calls)
+            spent = "unknown" if cost is None else f"{cost:.4f}" + f" of {costs_known:,}" * (costs_known < calls)
+            print(f"{day}  {model:30}  {calls:6,} calls  {used:>12} tokens  {spent:>10}")
     return 0
 
 

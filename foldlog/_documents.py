@@ -54,6 +54,7 @@ class ConversationDocument(Document, frozen=True, kw_only=True):
     condensations: int | UnsetType | None = UNSET
     problem: str | UnsetType | None = UNSET
     needs_key: bool | UnsetType = UNSET
+    spent: SpentDocument | UnsetType | None = UNSET
 
     @classmethod
     def of_row(cls, row: ConversationRow, **more: Any) -> Self:
@@ -134,6 +135,7 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
     reasons: tuple[ReasonDocument, ...]
     slow_ms: float
     slowest: tuple[SlowDocument, ...]
+    spent: SpentDocument
     import_command: str
 
 
@@ -880,18 +882,31 @@ class ToolDocument(Document, frozen=True, kw_only=True):
 
 
 class ModelDocument(Document, frozen=True, kw_only=True):
-    """Calls of one model on one day, in UTC. ``cached_tokens`` are part of ``prompt_tokens``. ``cost`` is of the
-    ``costs_recorded`` calls with a known price.
+    """Calls of one model on one day, in UTC. Tokens that no call tells are None. ``cached_tokens`` and
+    ``cache_write_tokens`` are part of ``prompt_tokens``, ``reasoning_tokens`` of ``completion_tokens``. ``cost`` is of
+    ``costs_recorded`` calls; ``costs_estimated`` of them told their tokens only, and a table has the prices.
     """
 
     day: str
     model: str
     calls: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    completion_tokens: int | None = None
+    reasoning_tokens: int | None = None
     cost: float | None = None
     costs_recorded: int = 0
+    costs_estimated: int = 0
+
+
+class SpentDocument(Document, frozen=True, kw_only=True):
+    """What calls of models cost, the agent's and condensers', as in ``ModelDocument``: None if none is known."""
+
+    calls: int = 0
+    cost: float | None = None
+    costs_recorded: int = 0
+    costs_estimated: int = 0
 
 
 class CondensationsDocument(Document, frozen=True, kw_only=True):
@@ -921,6 +936,7 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     last_at: str | None
     tools: dict[str, ToolDocument]
     models: tuple[ModelDocument, ...]
+    spent: SpentDocument
     condensations: dict[str, CondensationsDocument]
     days: dict[str, int]
     view_tokens: tuple[int, ...]

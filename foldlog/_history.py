@@ -9,9 +9,10 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from foldlog._observed import tell
@@ -312,10 +313,20 @@ class History:
         return lease_of(self._store, self.id)
 
     def append_reply(
-        self, reply: Any, *, expected_version: ExpectedVersion = ANY_VERSION, idempotency_key: str | None = None
+        self,
+        reply: Any,
+        *,
+        cost: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+        timestamp: datetime | None = None,
+        expected_version: ExpectedVersion = ANY_VERSION,
+        idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
         """Append the reply of a model: a chat completion, a response of OpenAI, an Anthropic message, or one of their
         messages. Return the events as recorded: the ``Action`` of each tool call, or the agent's ``Message``.
+
+        ``cost`` is what the call cost in US dollars; a reply of litellm tells it itself. ``meta`` is kept with the
+        first of the events beside model, usage and cost, and prevails; ``timestamp`` is when they happened.
 
         See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with neither a text nor a
         call, and for a message of the user or the system, ``InvalidArgument`` for another object, and what ``append``
@@ -323,7 +334,7 @@ class History:
         """
         from foldlog._replies import events_of_reply
 
-        events = events_of_reply(self.id, reply)
+        events = events_of_reply(self.id, reply, cost, meta, timestamp)
         return self.append(events, expected_version=expected_version, idempotency_key=idempotency_key)
 
     def append_tool_result(
@@ -509,13 +520,19 @@ class History:
         except ConversationNotFound:
             raise NoSuchEvent(self.id, event_id, 0) from None
 
-    def stats(self) -> Stats:
+    def stats(self, *, prices: str | Path | None = None) -> Stats:
         """Return the figures of this history: events by kind and tool, errors, tokens and cost by model and day,
         condensations by strategy. Cost: the events, once; the structural ones once more.
+
+        A call that does not tell its cost is counted at the prices of a file, else of litellm's table where that is
+        installed: ``docs/COMMAND.md`` says how the file looks. Raises ``InvalidArgument`` for one that cannot be read.
         """
         from foldlog._reports.stats import Stats, collect_stats
+        from foldlog.condensers.costs import Prices
 
-        return _or_empty(partial(collect_stats, self._store, [self.id], views=self._views), Stats(conversations=1))
+        priced = Prices(None if prices is None else Path(prices))
+        collected = partial(collect_stats, self._store, [self.id], views=self._views, prices=priced)
+        return _or_empty(collected, Stats(conversations=1))
 
     def lifetimes(self) -> Lifetimes:
         """Return for each event and summary at which versions the View shows it, when a model is sent it, why it left,

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from foldlog.condensers.costs import usage_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -51,13 +55,24 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     Empty for a reply without text and calls. Raises ``InvalidArgument`` for other objects, such as a stream: collect
     its chunks first.
     """
-    return tuple(_events(_plain(message_or_response)))
+    reply, hidden = _plain(message_or_response), getattr(message_or_response, "_hidden_params", None)
+    if isinstance(reply, dict) and isinstance(hidden, Mapping):  # litellm has its cost beside the data
+        reply = {"cost": hidden.get("response_cost"), **reply}
+    return tuple(_events(reply))
 
 
-def events_of_reply(conversation: str, reply: Any) -> tuple[Event, ...]:
-    """Return the events of a model's reply. Raises what ``from_openai`` raises, and ``InvalidEvent`` for a message of
-    the user or the system, and for a reply with neither a text nor a call.
+def events_of_reply(
+    conversation: str,
+    reply: Any,
+    cost: float | None = None,
+    meta: Mapping[str, Any] | None = None,
+    timestamp: datetime | None = None,
+) -> tuple[Event, ...]:
+    """Return the events of a model's reply, of this cost, ``meta`` and time. Raises what ``from_openai`` raises, and
+    ``InvalidEvent`` for a message of the user or the system, and for a reply with neither a text nor a call.
     """
+    if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < float("inf")):
+        raise InvalidArgument(f"cost is {cost!r}; give US dollars, such as 0.0123, or leave it out")
     events = from_openai(reply)
     for event in events:
         if isinstance(event, SystemMessage) or (isinstance(event, Message) and event.source != "agent"):
@@ -70,7 +85,12 @@ def events_of_reply(conversation: str, reply: Any) -> tuple[Event, ...]:
             f"conversation {conversation!r}: the reply has neither a text nor a tool call; nothing was appended; look "
             f"at its finish reason, and ask the model again"
         )
-    return events
+    told = {**({} if cost is None else {"cost": cost}), **(meta or {})}
+    first = next(event for event in events if isinstance(event, Message | Action | CondensationRequest))
+    return tuple(
+        replace(event, timestamp=timestamp, meta={**event.meta, **told} if event is first else event.meta)
+        for event in events
+    )
 
 
 def _events(value: Any) -> Iterator[Event]:
@@ -304,11 +324,14 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _account(reply: Part, finish_reason: Any) -> dict[str, Any]:
-    """Return model, finish reason and usage of a reply, as far as it tells them."""
+    """Return model, finish reason, usage and cost of a reply, as far as it tells them. Some servers tell the cost with
+    the usage.
+    """
     usage = reply.get("usage")
-    counts = {key: count for key, count in usage.items() if type(count) is int} if isinstance(usage, dict) else {}
-    told = {"model": _text_or_none(reply.get("model")), "finish_reason": _text_or_none(finish_reason), "usage": counts}
-    return {key: value for key, value in told.items() if value}
+    cost = reply.get("cost", usage.get("cost") if isinstance(usage, dict) else None)
+    told = {"model": _text_or_none(reply.get("model")), "finish_reason": _text_or_none(finish_reason)}
+    known = {key: value for key, value in {**told, "usage": usage_of(usage)}.items() if value}
+    return known if type(cost) not in (int, float) else {**known, "cost": cost}
 
 
 # --- values of SDKs ---

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foldlog.condensers.base import Reply, Report, Summarizer, ToolCall
+from foldlog.condensers.costs import usage_of
 from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed
 from foldlog.condensers.models.estimate import estimated, event_tokens
 from foldlog.condensers.models.failures import failure_of, problem_of
@@ -151,9 +152,10 @@ def sendable(value: Any) -> Any:
 
 
 def counts_of(usage: Mapping[str, Any]) -> dict[str, int]:
-    """Return the counts in a server's usage; none of them where one is below zero, which no server can have counted."""
-    counts = {name: count for name, count in usage.items() if isinstance(count, int)}
-    return {} if any(count < 0 for count in counts.values()) else counts
+    """Return the tokens in a server's usage, see ``usage_of``, and their total."""
+    counts = usage_of(usage)
+    total = counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)
+    return {**counts, "total_tokens": total} if counts else {}
 
 
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:

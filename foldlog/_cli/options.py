@@ -50,6 +50,15 @@ EVENT_SETTINGS = {"ignore_unknown_options": True}
 NoVacuum = Annotated[
     bool, typer.Option("--no-vacuum", help="Leave its bytes in the file until 'foldlog vacuum' removes them.")
 ]
+PricesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        help="JSON with prices of models in the form of litellm's table: they come before those of the table.",
+        show_default="litellm's table, where it is installed",
+    ),
+]
 SomeConversations = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="The conversations.", show_default="all of them", autocompletion=completed),

@@ -28,7 +28,7 @@ from foldlog._formats.format import Contained, EachAlone, FileReader, Format, Op
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
 from foldlog._formats.members import Members
 from foldlog._formats.packing import json_of
-from foldlog._formats.record import Located, NotAnEvent, described, joined_text
+from foldlog._formats.record import Located, NotAnEvent, described, joined_text, usage_told
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -265,11 +265,10 @@ def _usage_in(text: str, model: str | None) -> dict[str, Any]:
     sent, _, cached, received = (
         round(float(match[at]) * (1_000 if match[at + 1] else 1)) if match[at] else 0 for at in (1, 3, 5, 7)
     )
-    prompt = sent if cached <= sent else sent + cached
-    counted = {"prompt_tokens": prompt, "completion_tokens": received}
-    told: dict[str, Any] = {"usage": {**counted, "cached_tokens": cached} if cached else counted}
+    counted = {"prompt_tokens": sent if cached <= sent else sent + cached, "completion_tokens": received}
     cost = _COST.search(text, match.start())
-    return told | ({} if model is None else {"model": model}) | ({} if cost is None else {"cost": float(cost[1])})
+    counted |= {"cached_tokens": cached} if cached else {}
+    return usage_told(counted, model=model, cost=None if cost is None else float(cost[1]))
 
 
 # -- events to records ------------------------------------------------------------------------------------------------

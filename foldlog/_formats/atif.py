@@ -107,7 +107,8 @@ class _Decoder(RecordDecoder):
         read = RecordEvents(self.next_id, Origin(format=NAME, id=record.get("step_id"), time=time), timestamp)
         cost = counts.get("cost_usd") if type(counts) is dict else None
         model = record.get("model_name", self._agent.get("model_name") if counts else None)
-        read.tell(model, cost, counts, ("prompt_tokens",), "completion_tokens", "cached_tokens")
+        names = {name: name for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
+        read.tell(model, cost, counts, **names)
         if source == "system" and not self._begun:
             tools = self._agent.get("tool_definitions")
             content = "\n".join(part["text"] for part in _parts(record.get("message")))

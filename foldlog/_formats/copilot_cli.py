@@ -33,7 +33,6 @@ from foldlog._formats.format import LOOK_AT, EachAlone, Format, Options, RecordD
 from foldlog._formats.members import Members
 from foldlog._formats.record import (
     NotAnEvent,
-    count_in,
     described,
     dicts_in,
     joined_text,
@@ -175,8 +174,8 @@ class CopilotDecoder(RecordDecoder):
             )  # fmt: skip
             content, thinking = "", {}
             self._calls.open(action)
-        model = text_or_empty(data.get("model")) or None
-        if self._events and (used := usage_told(0, count_in(data, "outputTokens"), model=model)):
+        counts = {"completion_tokens": data.get("outputTokens")}
+        if self._events and (used := usage_told(counts, model=data.get("model"))):
             force_setattr(self._events[0], "meta", used)  # as above
 
     def _add_result(self, data: _Part, side: _Part) -> None:

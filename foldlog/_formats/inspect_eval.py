@@ -238,8 +238,16 @@ def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
     used = sample.get("model_usage")
     for model, usage in used.items() if type(used) is dict else ():
         counts = usage if type(usage) is dict else {}
-        prompt = ("input_tokens", "input_tokens_cache_write", "input_tokens_cache_read")
-        read.tell(model, counts.get("total_cost"), counts, prompt, "output_tokens", "input_tokens_cache_read")
+        read.tell(
+            model,
+            counts.get("total_cost"),
+            counts,
+            prompt_tokens=("input_tokens", "input_tokens_cache_write", "input_tokens_cache_read"),
+            cached_tokens="input_tokens_cache_read",
+            cache_write_tokens="input_tokens_cache_write",
+            completion_tokens="output_tokens",
+            reasoning_tokens="reasoning_tokens",
+        )
         read.add(Annotation, name="sample", data={"model": model, "usage": usage})
 
 

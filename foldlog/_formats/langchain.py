@@ -18,7 +18,7 @@ from msgspec.structs import force_setattr
 
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import EachAlone, Format, Options, RecordDecoder
-from foldlog._formats.record import NotAnEvent, described
+from foldlog._formats.record import NotAnEvent, described, usage_told
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -141,14 +141,7 @@ class LangChainDecoder(RecordDecoder):
 def _usage_in(data: dict[str, Any]) -> dict[str, Any]:
     """Return the usage of a response as events have it, and its model."""
     usage, about = data.get("usage_metadata"), data.get("response_metadata")
-    if type(usage) is not dict or not usage:
-        return {}
-    details = usage.get("input_token_details")
-    cached = details.get("cache_read") if type(details) is dict else None
-    counted = {"prompt_tokens": usage.get("input_tokens"), "completion_tokens": usage.get("output_tokens")}
-    told: dict[str, Any] = {"usage": counted if cached is None else {**counted, "cached_tokens": cached}}
-    model = about.get("model_name") if type(about) is dict else None
-    return {**told, "model": model} if type(model) is str and model else told
+    return usage_told(usage, model=about.get("model_name") if type(about) is dict else None)
 
 
 def _is_call(call: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import force_setattr
 
+from foldlog.condensers.costs import usage_of
 from foldlog.eventstore import Content, Event, EventStoreError, Origin
 
 _encode = msgspec.json.Encoder().encode
@@ -89,18 +90,20 @@ def dicts_in(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if type(each) is dict] if type(value) is list else []
 
 
-def count_in(counts: Any, name: str) -> int:
-    """Return a count of a record; 0 where it has none."""
-    count = counts.get(name) if type(counts) is dict else None
-    return count if type(count) is int and count > 0 else 0
+def count_in(counts: Any, *names: str) -> int | None:
+    """Return the sum of these counts of a record; None where it has none of them."""
+    known = [count for name in names if type(count := counts.get(name)) is int] if type(counts) is dict else []
+    return sum(known) if known else None
 
 
-def usage_told(prompt: int, completion: int, cached: int = 0, **told: Any) -> dict[str, Any]:
-    """Return the usage of a response as ``meta`` has it, with what is told of it; empty where no token was counted."""
-    if not prompt and not completion:
-        return {}
-    usage = {"prompt_tokens": prompt, "completion_tokens": completion, **({"cached_tokens": cached} if cached else {})}
-    return {"usage": usage, **{name: value for name, value in told.items() if value is not None}}
+def usage_told(counts: Any, **told: Any) -> dict[str, Any]:
+    """Return the usage of a response as ``meta`` has it, with its ``model``, ``cost`` and ``reply`` as far as they are
+    told; empty where neither a token nor a cost is. ``counts``: see ``usage_of``. A cost of 0 is not known: most logs
+    write it for a model without a price.
+    """
+    usage, kinds = usage_of(counts), {"cost": (int, float)}
+    known = {name: value for name, value in told.items() if value and type(value) in kinds.get(name, (str,))}
+    return {**({"usage": usage} if usage else {}), **known} if usage or "cost" in known else {}
 
 
 def time_at(seconds: Any) -> datetime | None:

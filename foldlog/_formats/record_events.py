@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from foldlog._formats.claude_code.blocks import is_blank, said
-from foldlog._formats.record import text_or_empty
+from foldlog._formats.record import count_in, text_or_empty, usage_told
 from foldlog.eventstore import Action, Annotation, Event, Message, Origin, Source
 
 
@@ -35,19 +35,16 @@ class RecordEvents:
             common["meta"], self.meta = self.meta, {}
         self.events.append(kind(**common, **fields))
 
-    def tell(self, model: Any, cost: Any, counts: Any, prompt: Sequence[str], completion: str, cached: str) -> None:
-        """Keep the model of a response, its cost, and its tokens: ``counts``, in which those of the prompt are the sum
-        of several.
+    def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
+        """Keep the model of a response, its cost, and its tokens: of ``counts``, each the one of this name, or the sum
+        of those of these names.
         """
+        usage = {
+            ours: count_in(counts, *((theirs,) if isinstance(theirs, str) else theirs))
+            for ours, theirs in names.items()
+        }
         self.meta |= {"model": model} if type(model) is str else {}
-        self.meta |= {"cost": cost} if type(cost) in (int, float) else {}
-        if type(counts) is dict:
-            known = {name: count for name, count in counts.items() if type(count) is int and count > 0}
-            usage = {"prompt_tokens": sum(known.get(name, 0) for name in prompt)}
-            self.meta["usage"] = usage | {
-                "completion_tokens": known.get(completion, 0),
-                "cached_tokens": known.get(cached, 0),
-            }
+        self.meta |= usage_told(usage, model=model, cost=cost)
 
     def call(self, tool: Any, arguments: Any, call_id: Any) -> None:
         """Add a call, with what was said and thought before it."""

@@ -35,12 +35,19 @@ class KeptBeside:
             return {}
         ids = sorted((row.id for row in rows), key=_in_order)
         records = self._store.records(self._projection, ids[0], ids[-1])
-        return {
+        there = {
             row.id: json.loads(str(record.body, "ascii"))  # its encoding need not be detected
             for row in rows
             if (record := records.get(row.id)) is not None
             and record.code == self._code
             and (of_any_version or record.version == row.version)
+        }
+        held = ((row, *self._new[row.id]) for row in rows if row.id in self._new)
+        return there | {
+            row.id: value
+            for row, then, value in held
+            if (then.generation, then.redactions) == (row.generation, row.redactions)
+            and (of_any_version or then.version == row.version)
         }
 
     def keep(self, row: ConversationRow, value: Any) -> None:
@@ -51,11 +58,11 @@ class KeptBeside:
 
     def flush(self) -> None:
         """Write what was kept. A value whose conversation has changed is dropped, and so are those that a store refuses
-        to write, because it is open for reading only or its disk is full: they are made again.
+        to write, because its disk is full: they are made again. Those of a store that only reads stay in memory.
         """
-        new, self._new = self._new, {}
-        if not new or not self._store.database.recorder.writable:
+        if not self._new or not self._store.database.recorder.writable:
             return
+        new, self._new = self._new, {}
 
         def write(writing: WriteTransaction) -> None:
             found = writing.found

@@ -14,6 +14,9 @@ from foldlog._documents import SavingsDocument
 from foldlog.condensers import Usage, on_a_model, reports_of
 from foldlog.eventstore import CondensationAction
 
+_WITHOUT_A_MODEL = frozenset(("amortized", "conversation_window", "digest"))
+"""The strategies of ours that forget, and ask no model."""
+
 
 class Saving(NamedTuple):
     """What one condensation saved and cost.
@@ -34,9 +37,12 @@ def is_declined(event: CondensationAction) -> bool:
 
 
 def recorded_cost(event: CondensationAction) -> float | None:
-    """Return the cost of the calls that a condensation reports, or else names itself; None if it is not known."""
-    asked = on_a_model(reports_of(event))
-    cost: Any = Usage.of(asked).cost if asked else event.metadata.get("cost")
+    """Return the cost of the calls that a condensation reports, or else names itself; None if it is not known. A
+    strategy without a model costs nothing.
+    """
+    asked, told = on_a_model(reports_of(event)), event.metadata
+    free = 0.0 if event.origin is None and told.get("condenser") in _WITHOUT_A_MODEL and "model" not in told else None
+    cost: Any = Usage.of(asked).cost if asked else told.get("cost", free)
     known = isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost)
     return float(cost) if known else None
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from foldlog._words.times import time_in
 from foldlog.condensers import model_of, on_a_model, reports_of
+from foldlog.condensers.costs import usage_of
 from foldlog.eventstore import Annotation, CondensationAction, Event, SystemMessage
 
 UNNAMED = "(not named)"
@@ -20,14 +21,13 @@ UNNAMED = "(not named)"
 
 class ModelCall(NamedTuple):
     """One or more calls of a model. ``at`` is None where no time is known; a time without a zone counts as UTC.
-    ``cost`` is None where no price is known. ``reply`` is the id of the reply, where other histories may repeat it.
+    ``usage`` has the tokens that are told, see ``usage_of``; ``cost`` is None where none is told. ``reply`` is the id
+    of the reply, where other histories may repeat it.
     """
 
     at: datetime | None
     model: str
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
+    usage: Mapping[str, int] = {}
     cost: float | None = None
     calls: int = 1
     reply: str | None = None
@@ -39,7 +39,8 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
     reports = on_a_model(reports_of(event))
     for report in reports:
         metrics = report["metrics"]
-        yield _call(at, model_of(report), metrics, _whole(metrics, "attempts") or 1)
+        attempts = metrics.get("attempts")
+        yield _call(at, model_of(report), metrics, attempts if type(attempts) is int and attempts > 0 else 1)
     told = event.metadata if isinstance(event, CondensationAction) else event.meta
     if not reports and told and (told.get("model") or isinstance(told.get("usage"), dict)):
         yield _call(at, told.get("model"), told)
@@ -47,17 +48,18 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
 
 def _call(at: datetime, model: object, told: Mapping[str, Any], calls: int = 1) -> ModelCall:
     usage = told.get("usage")
-    counted = usage if isinstance(usage, dict) else told
-    prompt, completion = _prompt(counted), _completion(counted)
-    if not prompt and not completion:
-        prompt = _whole(counted, "total_tokens")
-    named = model if isinstance(model, str) and model else UNNAMED
-    return ModelCall(at, named, prompt, _cached(counted), completion, _cost(told.get("cost")), calls)
+    counted = usage_of(usage if isinstance(usage, dict) else told)
+    return ModelCall(at, _name({"model": model}), counted, _cost(told.get("cost")), calls)
 
 
 def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:
     """Yield the calls that imported events of one history record."""
     return _READERS.get(format, _of_replies)(event for event in events if event.origin is not None)
+
+
+def counts_on(format: str) -> bool:
+    """Return whether the calls in some events of this format are told without the events before them."""
+    return format not in _READERS
 
 
 # -- formats ----------------------------------------------------------------------------------------------------------
@@ -71,11 +73,10 @@ def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts."""
     replies: dict[str | int, ModelCall] = {}
     for event in events:
-        usage = _inner(event.meta, "usage")
-        if usage:
-            counts, cost = (_prompt(usage), _cached(usage), _completion(usage)), _cost(event.meta.get("cost"))
+        usage, cost = _inner(event.meta, "usage"), _cost(event.meta.get("cost"))
+        if usage or cost is not None:
             reply = str(event.meta["reply"]) if "reply" in event.meta else None
-            call = ModelCall(_at(event), _name(event.meta), *counts, cost, reply=reply)
+            call = ModelCall(_at(event), _name(event.meta), usage_of(usage), cost, reply=reply)
             replies[event.id if reply is None else reply] = call
     yield from replies.values()
 
@@ -94,7 +95,7 @@ def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
         last = info.get("last_token_usage") if isinstance(info, dict) else None
         if isinstance(info, dict) and isinstance(last, dict) and info.get("total_token_usage") != seen:
             seen = info.get("total_token_usage")  # the same count is often written twice
-            yield ModelCall(_at(event), model, _prompt(last), _cached(last), _completion(last))
+            yield ModelCall(_at(event), model, usage_of(last))
 
 
 def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -108,10 +109,18 @@ def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
         else:
             replies.append(event)
         for model, told in metrics.items():
-            usage, calls = _inner(told, "usage"), _whole(_inner(told, "requests"), "count")
-            read, cached, wrote = (_whole(usage, f"{name}Tokens") for name in ("input", "cacheRead", "output"))
-            yield ModelCall(_at(event), model, read, cached, wrote, calls=calls)
+            usage, calls = _inner(told, "usage"), _inner(told, "requests").get("count")
+            counts = {ours: usage.get(f"{theirs}Tokens") for ours, theirs in _OF_COPILOT.items()}
+            yield ModelCall(_at(event), model, usage_of(counts), calls=calls if type(calls) is int else 1)
     yield from (call._replace(reply=None) for call in _of_replies(replies))
+
+
+_OF_COPILOT = {
+    "prompt_tokens": "input",
+    "cached_tokens": "cacheRead",
+    "cache_write_tokens": "cacheWrite",
+    "completion_tokens": "output",
+}
 
 
 def _of_openhands_v0(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -123,7 +132,7 @@ def _of_openhands_v0(events: Iterable[Event]) -> Iterator[ModelCall]:
         if not usage:
             continue
         cost = _cost(usage.get("cost")) or None
-        total = ModelCall(None, model, _prompt(usage), _cached(usage), _completion(usage), cost)
+        total = ModelCall(None, model, usage_of(usage), cost)
         yield from _since(before, total, _at(event))
         before = total
 
@@ -139,7 +148,7 @@ def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
         for use, metrics in _inner(stats, "usage_to_metrics").items():
             usage, cost = _inner(metrics, "accumulated_token_usage"), _accumulated_cost(_inner(metrics))
             model = str(_inner(metrics).get("model_name") or UNNAMED)
-            total = ModelCall(None, model, _prompt(usage), _cached(usage), _completion(usage), cost)
+            total = ModelCall(None, model, usage_of(usage), cost)
             yield from _since(before.get(use, ModelCall(None, model)), total, _at(event))
             before[use] = total
 
@@ -156,18 +165,13 @@ def _since(before: ModelCall, total: ModelCall, at: datetime | None) -> Iterator
     """Yield what was added to accumulated figures; nothing if nothing was added. If a figure has fallen, it began again
     at 0.
     """
-    began_again = total.prompt_tokens < before.prompt_tokens or (total.cost or 0.0) < (before.cost or 0.0)
+    prompts = (each.usage.get("prompt_tokens", 0) for each in (total, before))
+    began_again = next(prompts) < next(prompts) or (total.cost or 0.0) < (before.cost or 0.0)
     old = ModelCall(None, total.model) if began_again else before
-    added = ModelCall(
-        at,
-        total.model,
-        total.prompt_tokens - old.prompt_tokens,
-        max(0, total.cached_tokens - old.cached_tokens),
-        max(0, total.completion_tokens - old.completion_tokens),
-        None if total.cost is None else total.cost - (old.cost or 0.0),
-    )
-    if any(added[2:6]):
-        yield added
+    usage = {name: max(0, count - old.usage.get(name, 0)) for name, count in total.usage.items()}
+    cost = None if total.cost is None else total.cost - (old.cost or 0.0)
+    if cost or any(usage.values()):
+        yield ModelCall(at, total.model, usage, cost)
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -177,24 +181,6 @@ def _inner(value: Any, *names: str) -> Mapping[str, Any]:
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
-
-
-def _prompt(usage: Mapping[str, Any]) -> int:
-    return _whole(usage, "prompt_tokens") or _whole(usage, "input_tokens")
-
-
-def _completion(usage: Mapping[str, Any]) -> int:
-    return _whole(usage, "completion_tokens") or _whole(usage, "output_tokens")
-
-
-def _cached(usage: Mapping[str, Any]) -> int:
-    names = ("cached_tokens", "cached_input_tokens", "cache_read_tokens", "cache_read_input_tokens")
-    return next((tokens for name in names if (tokens := _whole(usage, name))), 0)
-
-
-def _whole(usage: Mapping[str, Any], name: str) -> int:
-    count = usage.get(name)
-    return count if type(count) is int and count > 0 else 0
 
 
 def _cost(value: Any) -> float | None:

@@ -22,6 +22,7 @@ from foldlog._web.conversations import LIMIT_MAX, ServedConversations
 from foldlog._web.pages import Pages
 from foldlog._words.safe_text import json_text
 from foldlog.condensers import CountsTokens
+from foldlog.condensers.costs import Prices
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
@@ -59,16 +60,18 @@ def application(
     port: int = 0,
     limit: int | None = None,
     model: CountsTokens | None = None,
+    prices: Prices | None = None,
     completed: Callable[[str], str] = str,
     is_ending: Callable[[], bool] = lambda: False,
 ) -> Starlette:
     """Return the ASGI application over an open ``store``. It only reads, and does not close the store.
 
-    ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``model`` counts tokens.
-    ``completed`` names the store in the commands of a message. Once ``is_ending()`` is true, streams of events end.
+    ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``model`` counts tokens, and
+    ``prices`` are for calls that tell no cost. ``completed`` names the store in the commands of a message. Once
+    ``is_ending()`` is true, streams of events end.
     """
     pages = Pages(store, limit, model)
-    conversations = ServedConversations(store, model)
+    conversations = ServedConversations(store, model, prices)
 
     opened = cache(SearchIndex)
     opening = Lock()

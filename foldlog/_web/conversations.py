@@ -10,6 +10,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from msgspec import UNSET
@@ -24,8 +25,10 @@ from foldlog._documents import (
 from foldlog._reports.figures import FIGURES, figures_of
 from foldlog._reports.kept import KeptBeside
 from foldlog._reports.savings import Saving, total_of
+from foldlog._reports.spending import Spendings, spent
 from foldlog.condensers import CountedTokens, CountsTokens, event_tokens
-from foldlog.eventstore import ConversationRow, Event, Store
+from foldlog.condensers.costs import Prices
+from foldlog.eventstore import ConversationRow, Event, EventStoreError, Store
 from foldlog.projections import Views
 
 LIMIT_MAX = 10_000
@@ -38,9 +41,11 @@ _SLOW_MS = 10
 class ServedConversations:
     """The rows of the list, kept in memory. Thread-safe; ``close`` ends its thread."""
 
-    def __init__(self, store: Store, model: CountsTokens | None = None) -> None:
-        """``model`` counts tokens; without one they are estimated. Raises what ``CountedTokens`` raises."""
-        self._store = store
+    def __init__(self, store: Store, model: CountsTokens | None = None, prices: Prices | None = None) -> None:
+        """``model`` counts tokens; without one they are estimated. ``prices`` are for calls that tell no cost. Raises
+        what ``CountedTokens`` raises.
+        """
+        self._store, self._spendings = store, Spendings(store, prices or Prices())
         self._model = None if model is None else model.model
         self._count_tokens: Callable[[Event], int] = event_tokens if model is None else CountedTokens(model)
         self._lock = threading.Lock()
@@ -105,6 +110,7 @@ class ServedConversations:
             reasons=tuple(ReasonDocument.of(total, reason=reason) for reason, total in reasons if total.condensations),
             slow_ms=_SLOW_MS,
             slowest=tuple(map(SlowDocument.of, slowest)),
+            spent=spent(one["spent"] for one in figures if one.get("spent") is not None),
             import_command=import_command,
         )
 
@@ -127,7 +133,8 @@ class ServedConversations:
         self._wanted.set()
 
     def _is_counted(self, row: ConversationRow) -> bool:
-        return row.id in self._figures and self._figures[row.id][0].head == row.head
+        counted, figures = self._figures.get(row.id, (None, {}))
+        return counted is not None and counted.head == row.head and "spent" in figures
 
     def _has_content_of(self, row: ConversationRow) -> bool:
         """Return whether a conversation still has what it had: titles may be words that are erased or redacted now."""
@@ -155,10 +162,15 @@ class ServedConversations:
     def _count_one(self, row: ConversationRow) -> None:
         with self._lock:
             sizes = self._sizes.get(row.id, {})
-        figures, sizes = figures_of(self._store, Views(self._store), row, sizes, self._count_tokens)
+            before, figures = self._figures.get(row.id, (None, {}))
+        if before is None or before.head != row.head:
+            figures, sizes = figures_of(self._store, Views(self._store), row, sizes, self._count_tokens)
+            if self._model is None and figures["problem"] is None:
+                self._kept.keep(row, (figures, sizes))
+        cost = None
+        with suppress(EventStoreError):  # the figures name it as the problem
+            (cost,) = self._spendings.of([row])
         with self._lock:
             if self._has_content_of(row):
-                self._figures[row.id] = row, figures
+                self._figures[row.id] = row, {**figures, "spent": cost}
                 self._sizes[row.id] = sizes
-        if self._model is None and figures["problem"] is None:
-            self._kept.keep(row, (figures, sizes))

@@ -130,6 +130,11 @@ def parsed(arguments: dict[str, Any] | str | None) -> Any:
         return arguments
 
 
+def cost_words(cost: float | None, *, estimated: bool = False) -> str:
+    """Return a cost in words, in US dollars: ``unknown`` for None, with ≈ where it is one at the prices of a table."""
+    return "unknown" if cost is None else f"{'≈ ' if estimated else ''}${cost:,.4f}"
+
+
 def compact(value: Any) -> str:
     """Return a value as JSON, a text as it is, and None as an empty text."""
     if value is None:

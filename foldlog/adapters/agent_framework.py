@@ -26,8 +26,8 @@ from agent_framework import (
 )
 from msgspec.structs import replace
 
-from foldlog._formats.in_parts.parts import usage_of
 from foldlog._formats.packing import place_of
+from foldlog._formats.record import usage_told
 from foldlog._history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
@@ -57,6 +57,13 @@ _RUN = "foldlog.run"
 """The key under which ``after_run`` gives the context of a run to ``save_messages``, in a copy of the state."""
 _RECORD = "message"
 """The key of a condensation's metadata with the SDK's message that is its summary."""
+_USAGE = {
+    "prompt_tokens": "input_token_count",
+    "cached_tokens": "cache_read_input_token_count",
+    "cache_write_tokens": "cache_creation_input_token_count",
+    "completion_tokens": "output_token_count",
+    "reasoning_tokens": "reasoning_output_token_count",
+}
 _DEFAULT = "default"
 """The session of a run without a session, as with the SDK's ``FileHistoryProvider``."""
 _BY_SDK = {"reason": "the SDK's compaction left these messages out"}
@@ -191,10 +198,8 @@ class _Run:
             if summary is not None and summary not in summaries and (ids := _ids(message)) is not None:
                 self.kept.add(ids)
         usage = getattr(response, "usage_details", None) or {}
-        counts = map(usage.get, ("input_token_count", "output_token_count", "cache_read_input_token_count"))
-        prompt, completion, cached = (count or 0 for count in counts)
-        model = getattr(getattr(response, "raw_representation", None), "model", None)
-        self.meta = usage_of(prompt, completion, cached, model)
+        counts = {ours: usage.get(theirs) for ours, theirs in _USAGE.items()}
+        self.meta = usage_told(counts, model=getattr(getattr(response, "raw_representation", None), "model", None))
 
 
 def _append_new(history: History, records: list[Any], run: _Run | None) -> None:

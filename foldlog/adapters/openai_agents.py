@@ -19,6 +19,7 @@ from typing import Any, Literal
 from agents import Agent, ModelResponse, RunHooks, Session, SessionSettings, TResponseInputItem
 from agents.run import CallModelData, ModelInputData
 
+from foldlog._formats.record import usage_told
 from foldlog._history import History
 from foldlog.adapters._shared import HistoriesGiven, OpenHistories, append_or_begin
 from foldlog.condensers import Condensation
@@ -151,11 +152,10 @@ class FoldlogSession(OpenHistories):
         Raises what ``add_items`` raises. Durability: on disk when it returns.
         """
         used, model = response.usage, getattr(agent.model, "model", agent.model)
-        cached = getattr(used.input_tokens_details, "cached_tokens", 0)
-        counted = {"prompt_tokens": used.input_tokens, "completion_tokens": used.output_tokens}
-        usage = {**counted, "cached_tokens": cached} if cached else counted
-        meta = {"usage": usage, "model": model} if isinstance(model, str) else {"usage": usage}
-        event = Annotation(name="usage", meta=meta)
+        told: dict[str, Any] = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
+        for name in ("input_tokens_details", "output_tokens_details"):
+            told[name] = getattr(getattr(used, name, None), "__dict__", {})
+        event = Annotation(name="usage", meta=usage_told(told, model=model))
         await self.histories.pool.run(lambda: self._appended(lambda history: history.append(event)), finish=True)
 
     async def _condensed(self) -> View:

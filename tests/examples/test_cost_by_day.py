@@ -52,7 +52,7 @@ def test_each_call_is_counted_once_over_several_runs(url: str, tmp_path: Path):
         metadata = {"model": "m1", "cost": 0.25}
         forget = CondensationAction(forgotten_event_ids=[0], summary="hi", summary_offset=0, metadata=metadata)
         histories["c1"].append(forget)
-    assert run(url, table) == "m1 4 calls 30 tokens 1.7500"
+    assert run(url, table) == "m1 4 calls 30 of 3 tokens 1.7500"
 
 
 def test_a_run_that_is_killed_loses_and_doubles_nothing(tmp_path: Path):

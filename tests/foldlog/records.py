@@ -1,6 +1,8 @@
-"""Records of OpenHands V1, as short as they can be."""
+"""Records of OpenHands V1, as short as they can be; what a call of a model used."""
 
 from typing import Any
+
+from foldlog._reports.usage import ModelCall
 
 
 def v1(kind: str, number: int, **fields: Any) -> dict[str, Any]:
@@ -29,3 +31,8 @@ def condensed(number: int, forgotten: list[int], summary: str, offset: int) -> d
         summary_offset=offset,
         llm_response_id="response-1",
     )
+
+
+def used(call: ModelCall) -> tuple[Any, ...]:
+    """The tokens of a call, in its prompt, from a cache, and in its reply, and its cost; None where not told."""
+    return *map(call.usage.get, ("prompt_tokens", "cached_tokens", "completion_tokens")), call.cost

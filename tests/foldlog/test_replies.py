@@ -24,7 +24,8 @@ from foldlog.condensers import Reply, ToolCall
 from foldlog.condensers.models import client
 from foldlog.formats import encode
 
-USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+TOLD = {"prompt_tokens": 7, "completion_tokens": 3}
+USAGE = {**TOLD, "total_tokens": 10}
 CALLS = [
     {"id": "k1", "type": "function", "function": {"name": "run", "arguments": '{"command": "ls"}'}},
     {"id": "k2", "type": "function", "function": {"name": "run", "arguments": '{"command": '}},
@@ -39,7 +40,7 @@ def completion(message, finish_reason="stop"):
 
 def test_a_text_is_a_message_of_the_agent():
     (message,) = from_openai(completion({"content": "It fails because of x."}))
-    account = {"model": "gpt-4o", "finish_reason": "stop", "usage": USAGE}
+    account = {"model": "gpt-4o", "finish_reason": "stop", "usage": TOLD}
     assert message == Message(source="agent", content="It fails because of x.", meta=account)
     (refused,) = from_openai(completion({"refusal": "I cannot."}))
     assert refused.content == "I cannot."
@@ -50,7 +51,7 @@ def test_calls_are_actions_and_the_text_beside_them_is_the_thought_of_the_first(
     assert (one.tool, one.arguments, one.call_id, one.response_id) == ("run", {"command": "ls"}, "k1", "chatcmpl-1")
     assert (two.arguments, two.call_id, two.response_id) == ('{"command": ', "k2", "chatcmpl-1")
     assert (one.thought, two.thought) == ("Let me look.", "")
-    assert (one.meta["usage"], two.meta) == (USAGE, {})
+    assert (one.meta["usage"], two.meta) == (TOLD, {})
 
 
 @pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": 1, "a": 2}', "[1]", "", "7", '{"a": "\\ud800"'])
@@ -77,7 +78,7 @@ def test_the_objects_of_litellm_say_the_same_as_their_json():
     said = completion({"content": "Let me look.", "tool_calls": CALLS, "thinking_blocks": blocks}, "tool_calls")
     one, two = from_openai(litellm.ModelResponse(**said))
     assert (one.thinking, one.thought, one.response_id) == (tuple(blocks), "Let me look.", "chatcmpl-1")
-    assert (one.meta["usage"]["total_tokens"], two.call_id) == (10, "k2")
+    assert (one.meta["usage"], two.call_id) == (TOLD, "k2")
 
 
 RESPONSE = {
@@ -104,7 +105,7 @@ def test_a_response_of_openai():
     assert run.meta == {
         "model": "gpt-5",
         "finish_reason": "completed",
-        "usage": {"input_tokens": 7, "output_tokens": 3},
+        "usage": {**TOLD, "cached_tokens": 0},
     }
     items = from_openai([*RESPONSE["output"], {"type": "function_call_output", "call_id": "k1", "output": "a.py"}])
     assert [type(item).__name__ for item in items] == ["Annotation", "Action", "Action", "Observation"]

@@ -15,6 +15,7 @@ from foldlog._cli.views.stats import bar, curve
 from foldlog._documents import CondensationsDocument, ModelDocument, ToolDocument
 from foldlog._reports.stats import collect_stats
 from foldlog._reports.usage import calls_of_imported
+from foldlog.condensers.costs import added
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -179,8 +180,8 @@ USUAL = {
         ("claude-code", CLAUDE, 1, 43, 40, 5, None),
         ("codex", CODEX, 2, 60, 40, 10, None),
         ("openhands-v0", V0, 2, 30, 1, 5, 0.75),
-        ("openhands-v1", V1, 2, 30, 0, 0, 1.0),
-        ("swe-agent", CLAUDE, 0, 0, 0, 0, None),
+        ("openhands-v1", V1, 2, 30, None, 0, 1.0),
+        ("swe-agent", CLAUDE, 0, None, None, None, None),
     ],
 )
 def test_the_usage_of_imported_records_is_counted_once(format, records, calls, prompt, cached, completion, cost):
@@ -193,9 +194,8 @@ def test_the_usage_of_imported_records_is_counted_once(format, records, calls, p
     )
     found = [call for call in calls_of_imported(events, format) if call.model != "(not named)"]
     assert sum(call.calls for call in found) == calls
-    assert sum(call.prompt_tokens for call in found) == prompt
-    assert sum(call.cached_tokens for call in found) == cached
-    assert sum(call.completion_tokens for call in found) == completion
+    tokens = added(call.usage for call in found)
+    assert [tokens.get(f"{name}_tokens") for name in ("prompt", "cached", "completion")] == [prompt, cached, completion]
     costs = [call.cost for call in found if call.cost is not None]
     assert (sum(costs) if costs else None) == (None if cost is None else pytest.approx(cost))
     assert all(call.at is not None and call.at.date() == DAY.date() for call in found)
@@ -236,10 +236,11 @@ def test_a_cost_that_is_not_known_is_not_nothing(foldlog):
     models = {one["model"]: one for one in foldlog("stats", "c", "--json").document["models"]}
     told = {name: (one["cost"], one["costs_recorded"]) for name, one in models.items()}
     assert told == {"unknown": (None, 0), "partly": (0.5, 1), "free": (0.0, 2)}
-    lines = {words[1]: words[6:] for words in map(str.split, foldlog("stats", "c").out.splitlines()) if len(words) > 6}
-    assert lines["unknown"] == ["not", "recorded"]
-    assert lines["partly"] == ["$0.5000", "(of", "1)"]
-    assert lines["free"] == ["$0.0000"]
+    lines = {words[1]: words[3:] for words in map(str.split, foldlog("stats", "c").out.splitlines()) if len(words) > 6}
+    counts = ["14", *4 * ["unknown"]]  # the total alone is told: a prompt's
+    assert lines["unknown"] == [*counts, "unknown"]
+    assert lines["partly"] == [*counts, "$0.5000", "(of", "1)"]
+    assert lines["free"] == [*counts, "$0.0000"]
 
 
 def test_each_event_is_decoded_once_and_damage_costs_only_what_it_touches(foldlog, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -15,7 +16,7 @@ from foldlog._cli.events import moment_words
 from foldlog._cli.hints import command, store_name
 from foldlog._cli.histories.attributes import pairs
 from foldlog._cli.mistakes import is_like_a_store
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.selection import given_moment
@@ -23,12 +24,12 @@ from foldlog._cli.stores import listed, open_existing
 from foldlog._cli.tables import Column, print_rows
 from foldlog._histories import Histories
 from foldlog._lease import to_resume
-from foldlog._words.gist import compact, count
+from foldlog._words.gist import compact, cost_words, count
 from foldlog.eventstore import ConversationRow, Store
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
-    from foldlog._documents import ConversationDocument
+    from foldlog._documents import ConversationDocument, SpentDocument
     from foldlog._reports.overview import Overview
 
 _TOLD_MAX = 160
@@ -50,6 +51,7 @@ _SORTS: dict[str, Callable[[_Line], Any]] = {
 class _Line(NamedTuple):
     row: ConversationRow
     more: Overview | None = None
+    spent: SpentDocument | None = None
     depth: int = 0
     """The number of its ancestors that the list shows above it."""
 
@@ -77,8 +79,8 @@ def run(
         typer.Option(
             "--long/--short",
             "-l/-s",
-            help="With or without events sent, tokens and condensations: these columns take reading what has changed "
-            "since the last list.",
+            help="With or without events sent, tokens, condensations and cost: these columns take reading what has "
+            "changed since the last list.",
             show_default="long where the list is short",
         ),
     ] = None,
@@ -89,13 +91,15 @@ def run(
         bool,
         typer.Option("--followers", help="Of a PostgreSQL store: how far its followers are behind, and why."),
     ] = False,
+    prices: PricesFile = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """List the conversations of a store, or those that have all of these attributes: id, number of events, time of the
     last event, format and title.
 
-    The first list reads each conversation once; later ones read those with new events. A long write
+    The first list reads each conversation once; later ones read those with new events. The cost is that which calls
+    of models tell, or the price of their tokens: ≈; + says that some calls tell neither. A long write
     transaction anywhere on a PostgreSQL server holds back all followers of its stores (--followers). Its age is the
     number of transactions that began after it.
 
@@ -126,7 +130,7 @@ def run(
         if long is None and not as_json:
             rows, long = _is_short(rows, limit)
         in_full = bool(long or sort == "activity")
-        describe = partial(_described, store, locked) if in_full or not as_json else _not_described
+        describe = partial(_described, store, locked, prices) if in_full or not as_json else _not_described
         with terminal.working("reading conversations") if sort == "activity" else nullcontext():
             lines = _chosen(rows, describe, sort, limit, reverse=reverse, sizes=in_full)
         if as_json:
@@ -163,15 +167,28 @@ def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Itera
     return chain(first, rows), short
 
 
-def _described(store: Store, locked: list[str], rows: Iterable[ConversationRow], *, sizes: bool) -> Iterator[_Line]:
+def _described(
+    store: Store, locked: list[str], prices: Path | None, rows: Iterable[ConversationRow], *, sizes: bool
+) -> Iterator[_Line]:
     from foldlog._reports.overview import overviews  # a short list for programs needs no event
 
-    for row, more in overviews(store, rows, sizes=sizes):
-        if more.problem is not None and more.needs_key:
-            locked.append(more.problem)
-        elif more.problem is not None:
-            terminal.unread(terminal.about(row.id, more.problem))
-        yield _Line(row, more)
+    described = overviews(store, rows, sizes=sizes)
+    while page := list(islice(described, _PAGE)):
+        readable = [row for row, more in page if sizes and more.problem is None]
+        costs = _costs(store, readable, prices) if readable else {}
+        for row, more in page:
+            if more.problem is not None and more.needs_key:
+                locked.append(more.problem)
+            elif more.problem is not None:
+                terminal.unread(terminal.about(row.id, more.problem))
+            yield _Line(row, more, costs.get(row.id))
+
+
+def _costs(store: Store, rows: Sequence[ConversationRow], prices: Path | None) -> dict[str, SpentDocument | None]:
+    from foldlog._reports.spending import Spendings
+    from foldlog.condensers.costs import Prices
+
+    return {row.id: spent for row, spent in zip(rows, Spendings(store, Prices(prices)).of(rows), strict=True)}
 
 
 def _not_described(rows: Iterable[ConversationRow], *, sizes: bool) -> Iterator[_Line]:
@@ -202,7 +219,8 @@ def _chosen(
 def _document(line: _Line) -> ConversationDocument:
     from foldlog._documents import ConversationDocument
 
-    return ConversationDocument.of_row(line.row, **({} if line.more is None else line.more._asdict()))
+    told = {} if line.more is None else {**line.more._asdict(), "spent": line.spent}
+    return ConversationDocument.of_row(line.row, **told)
 
 
 # -- for people -------------------------------------------------------------------------------------------------------
@@ -243,6 +261,7 @@ _LONG = (
     Column("sent", "right"),
     Column("≈ tokens", "right"),
     Column("condensed", "right"),
+    Column("cost", "right"),
     Column("last activity"),
 )
 
@@ -258,7 +277,13 @@ def _long_cells(line: _Line) -> list[str]:
     else:  # events and summaries of its View that a model is sent: 19 + 1
         sent = f"{more.sent_events:,}" + (f" + {more.sent_summaries:,}" if more.sent_summaries else "")
     figures = (None, None) if more is None else (more.tokens, more.condensations)
-    return [*_name_cells(line), sent, *("" if each is None else f"{each:,}" for each in figures), *_last_cells(line)]
+    cells = ("" if each is None else f"{each:,}" for each in figures)
+    return [*_name_cells(line), sent, *cells, "" if line.spent is None else _cost(line.spent), *_last_cells(line)]
+
+
+def _cost(spent: SpentDocument) -> str:
+    known = cost_words(spent.cost, estimated=spent.costs_estimated > 0)
+    return known + ("+" if 0 < spent.costs_recorded < spent.calls else "")
 
 
 def _name_cells(line: _Line) -> list[str]:

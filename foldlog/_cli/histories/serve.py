@@ -13,7 +13,7 @@ import typer
 
 from foldlog._cli.agent_model import AgentModelName, named_model
 from foldlog._cli.hints import completed
-from foldlog._cli.options import DEFAULT_DB, Db
+from foldlog._cli.options import DEFAULT_DB, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing
 from foldlog._cli.terminal import note
@@ -52,6 +52,7 @@ def run(
         typer.Option("--allow-host", metavar="NAME", help="A host name of this server, besides localhost."),
     ] = None,
     agent: AgentModelName = None,
+    prices: PricesFile = None,
     db: Db = DEFAULT_DB,
 ) -> None:
     """Serve the pages of all conversations, with new events as they come. The server only reads.
@@ -70,6 +71,7 @@ def run(
     except ImportError as error:
         raise Refused(f"the server needs {error.name}, which is not installed: {install_command('web')}") from error
     from foldlog._web.app import application
+    from foldlog.condensers.costs import Prices
 
     secret = None if no_token else token or secrets.token_urlsafe(24)
     model, names = named_model(agent), allow_host or []
@@ -82,6 +84,7 @@ def run(
             port=port,
             limit=None if model is None else model.max_input_tokens,
             model=model,
+            prices=Prices(prices),
             completed=completed,
             is_ending=lambda: server.should_exit,
         )

@@ -9,38 +9,45 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.events import moment_words
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile, SomeConversations
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import chosen, events_total, open_existing
 from foldlog._cli.tables import Column, print_rows
-from foldlog._documents import CondensationsDocument, ModelDocument
+from foldlog._documents import CondensationsDocument, ModelDocument, SpentDocument
+from foldlog._reports.spending import spent
 from foldlog._reports.stats import Stats, collect_stats
-from foldlog._words.gist import count
+from foldlog._words.gist import cost_words, count
+from foldlog.condensers.costs import Prices
 from foldlog.projections import Views
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = " ▁▂▃▄▅▆▇█"
+_TOKENS = ("prompt", "cached", "cache_write", "completion", "reasoning")
 _TOOLS = _DAYS = 15
 """Lines of a table of tools, and of days."""
 
 
 def run(
     conversations: SomeConversations = None,
+    prices: PricesFile = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by strategy.
 
     For a single conversation, draw the size of the View too. Days are in UTC. Tokens and cost are taken from the
-    events: 'meta' of native events, the usage in imported records. Tokens saved are those of the View before each
-    condensation less those after it, estimated, which the sign ≈ says.
+    events: 'meta' of native events, the usage in imported records. Of a call that tells no cost it is the price of its
+    tokens, where that is known: ≈. Tokens saved are those of the View before each condensation less those after it,
+    estimated, which the sign ≈ says.
 
     Example: foldlog stats tidewatch
     """
     with open_existing(db) as store, terminal.progress() as bars:
         names = list(chosen(store, conversations))
         bar = bars.add_task("counting", unit="events", total=events_total(store, names))
-        stats = collect_stats(store, names, lambda events: bars.advance(bar, events), views=Views(store))
+        stats = collect_stats(
+            store, names, lambda events: bars.advance(bar, events), views=Views(store), prices=Prices(prices)
+        )
     title = names[0] if len(names) == 1 else f"{len(names):,} conversations"
     if as_json:
         terminal.emit(stats.document(names[0] if len(names) == 1 else UNSET))
@@ -105,9 +112,7 @@ def _show_models(stats: Stats) -> None:
             day,
             terminal.printable(model, one_line=True),
             f"{one.calls:,}",
-            f"{one.prompt_tokens:,}",
-            f"{one.cached_tokens:,}",
-            f"{one.completion_tokens:,}",
+            *(_counted(getattr(one, f"{name}_tokens")) for name in _TOKENS),
             _cost_words(one, one.calls),
         )
         for (day, model), one in sorted(stats.models.items())
@@ -115,9 +120,12 @@ def _show_models(stats: Stats) -> None:
     columns = (
         Column("day"),
         Column("model", least=12),
-        *(Column(name, justify="right") for name in ("calls", "prompt", "cached", "completion", "cost")),
+        *(Column(name, justify="right") for name in ("calls", *_TOKENS, "cost")),
     )
     print_rows(columns, rows)
+    total = spent(stats.models.values())
+    if len(stats.models) > 1:
+        terminal.PrintedLines().write((f"  in all {count(total.calls, 'call')}: {_cost_words(total, total.calls)}", ""))
 
 
 def _show_condensations(stats: Stats) -> None:
@@ -144,11 +152,14 @@ def _show_condensations(stats: Stats) -> None:
         terminal.PrintedLines().write((explained, "dim"))
 
 
-def _cost_words(one: CondensationsDocument | ModelDocument, number: int) -> str:
+def _counted(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
+
+
+def _cost_words(one: CondensationsDocument | ModelDocument | SpentDocument, number: int) -> str:
     """Return what condensations or calls cost, and of how many of them that is known."""
-    if one.cost is None:
-        return "not recorded"
-    return f"${one.cost:,.4f}" + (f" (of {one.costs_recorded:,})" if one.costs_recorded < number else "")
+    said = cost_words(one.cost, estimated=getattr(one, "costs_estimated", 0) > 0)
+    return said + (f" (of {one.costs_recorded:,})" if 0 < one.costs_recorded < number else "")
 
 
 def _show_view(stats: Stats) -> None:

@@ -108,10 +108,13 @@ def _entry(record: dict[str, Any], first_id: int) -> RecordEvents:
     model, metrics = model if type(model) is dict else {}, metrics if type(metrics) is dict else {}
     cost, tokens = metrics.get("cost"), metrics.get("tokens")
     if tokens is not None:
-        entry.tell(model.get("modelId"), cost, tokens, ("prompt", "cached"), "completion", "cached")
+        names = {"cached_tokens": "cached", "completion_tokens": "completion"}
+        entry.tell(model.get("modelId"), cost, tokens, prompt_tokens=("prompt", "cached"), **names)
     elif metrics or model:  # Cline 4: the tokens of the cache are part of the prompt
         named = model.get("modelId", model.get("id"))
-        entry.tell(named, cost, metrics or None, ("inputTokens",), "outputTokens", "cacheReadTokens")
+        names = {"prompt_tokens": "inputTokens", "cached_tokens": "cacheReadTokens"}
+        names |= {"cache_write_tokens": "cacheWriteTokens", "completion_tokens": "outputTokens"}
+        entry.tell(named, cost, metrics, **names)
     return entry
 
 

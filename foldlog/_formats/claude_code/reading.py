@@ -16,7 +16,7 @@ from foldlog._formats.claude_code.writing import ENVELOPE, NAME
 from foldlog._formats.format import Options, RecordDecoder
 from foldlog._formats.members import Members
 from foldlog._formats.recent import Recent
-from foldlog._formats.record import NotAnEvent, described, linked_to, read_time, text_or_empty
+from foldlog._formats.record import NotAnEvent, described, linked_to, read_time, text_or_empty, usage_told
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -36,9 +36,6 @@ _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 """The fields of a line that its Annotation does not repeat."""
 
 
-_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-_NAMED = {"model": "model", "id": "reply"}
-"""Fields of a response, and their names in ``meta``."""
 _NAMED_MAX = 5
 _CLEARED = (
     "a microcompaction cleared {} results for the model ({}), and the View shows them: no event can clear a result"
@@ -216,16 +213,8 @@ class ClaudeCodeDecoder(RecordDecoder):
 
 def usage_in(message: Any) -> dict[str, Any]:
     """Return the usage of a response as events have it, and its id: each of its lines has the usage up to it."""
-    usage = message.get("usage") if type(message) is dict else None
-    if type(message) is not dict or type(usage) is not dict:
-        return {}
-    tokens = {name: count for name in _TOKENS if type(count := usage.get(name)) is int and count > 0}
-    cached = tokens.get("cache_read_input_tokens", 0)
-    prompt = tokens.get("input_tokens", 0) + tokens.get("cache_creation_input_tokens", 0) + cached
-    counted = {"prompt_tokens": prompt, "completion_tokens": tokens.get("output_tokens", 0)}
-    told: dict[str, Any] = {"usage": {**counted, "cached_tokens": cached} if cached else counted}
-    told |= {key: message[name] for name, key in _NAMED.items() if type(message.get(name)) is str}
-    return told
+    told = message if type(message) is dict else {}
+    return usage_told(told.get("usage"), model=told.get("model"), reply=told.get("id"))
 
 
 def _text_in(content: Any) -> str:

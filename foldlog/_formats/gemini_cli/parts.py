@@ -61,8 +61,11 @@ def result_of(result: Any) -> tuple[Content, bool]:
 
 
 def usage_of(record: _Part) -> _Part:
-    read, wrote, thought, tool, cached = (
-        count_in(record.get("tokens"), name) for name in ("input", "output", "thoughts", "tool", "cached")
-    )
-    model = text_or_empty(record.get("model")) or None
-    return usage_told(read + tool, wrote + thought, cached, model=model, reply=record.get("id"))
+    names = {
+        "prompt_tokens": ("input", "tool"),
+        "cached_tokens": ("cached",),
+        "completion_tokens": ("output", "thoughts"),
+        "reasoning_tokens": ("thoughts",),
+    }
+    counts = {ours: count_in(record.get("tokens"), *theirs) for ours, theirs in names.items()}
+    return usage_told(counts, model=record.get("model"), reply=record.get("id"))

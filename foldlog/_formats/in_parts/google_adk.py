@@ -29,14 +29,12 @@ from foldlog._formats.format import Options, Past
 from foldlog._formats.in_parts.parts import (
     PartsDecoder,
     bytes_of_image,
-    counted,
     image_of_bytes,
     in_parts,
     text_of,
-    usage_of,
 )
 from foldlog._formats.members import MemberLink, Members
-from foldlog._formats.record import NotAnEvent, described, time_at
+from foldlog._formats.record import NotAnEvent, count_in, described, time_at, usage_told
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -187,11 +185,14 @@ def _text_in(content: dict[str, Any]) -> str:
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
     usage = record.get("usage_metadata")
-    if type(usage) is not dict:
-        return {}
-    completion = counted(usage, "candidates_token_count", "thoughts_token_count")
-    cached = usage.get("cached_content_token_count")
-    return usage_of(usage.get("prompt_token_count"), completion, cached, record.get("model_version"))
+    names = {
+        "prompt_tokens": ("prompt_token_count",),
+        "cached_tokens": ("cached_content_token_count",),
+        "completion_tokens": ("candidates_token_count", "thoughts_token_count"),
+        "reasoning_tokens": ("thoughts_token_count",),
+    }
+    counts = {ours: count_in(usage, *theirs) for ours, theirs in names.items()}
+    return usage_told(counts, model=record.get("model_version"))
 
 
 def _source_id(record: Any) -> Any:

@@ -64,24 +64,6 @@ class PartsDecoder(RecordDecoder):
         return events
 
 
-def usage_of(prompt: Any, completion: int, cached: Any, model: Any) -> dict[str, Any]:
-    """Return the usage of a response as events have it, and its model; empty where no tokens were counted."""
-    counted = {"prompt_tokens": _count(prompt), "completion_tokens": completion}
-    if not any(counted.values()):
-        return {}
-    told: dict[str, Any] = {"usage": {**counted, "cached_tokens": cached} if _count(cached) else counted}
-    return {**told, "model": model} if type(model) is str and model else told
-
-
-def counted(usage: dict[str, Any], *names: str) -> int:
-    """Return the sum of these counts of tokens; a count that is missing is 0."""
-    return sum(_count(usage.get(name)) for name in names)
-
-
-def _count(value: Any) -> int:
-    return value if type(value) is int and value > 0 else 0
-
-
 # -- values in events -------------------------------------------------------------------------------------------------
 
 

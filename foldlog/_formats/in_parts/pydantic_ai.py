@@ -24,13 +24,11 @@ from typing import Any
 from foldlog._formats.in_parts.parts import (
     PartsDecoder,
     bytes_of_image,
-    counted,
     image_of_bytes,
     in_parts,
     text_of,
-    usage_of,
 )
-from foldlog._formats.record import NotAnEvent, described, joined_text, read_time, time_text
+from foldlog._formats.record import NotAnEvent, described, joined_text, read_time, time_text, usage_told
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -191,13 +189,10 @@ def _source_id(record: Any) -> Any:
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
     """Return what a response used: its input includes what a cache had. A price is a number or a text of one."""
     usage = record.get("usage")
-    if type(usage) is not dict:
-        return {}
-    tokens = counted(usage, "input_tokens"), counted(usage, "output_tokens"), usage.get("cache_read_tokens")
-    told, cost = usage_of(*tokens, record.get("model_name")), usage.get("cost")
+    cost: Any = usage.get("cost") if type(usage) is dict else None
     with suppress(TypeError, ValueError):
-        return {**told, "cost": float(cost)} if told and cost is not None else told
-    return told
+        cost = float(cost)
+    return usage_told(usage, model=record.get("model_name"), cost=cost)
 
 
 FORMAT = in_parts(

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import PartsDecoder, in_parts, text_of, usage_of
-from foldlog._formats.record import NotAnEvent, described, joined_text, read_time, time_text
+from foldlog._formats.in_parts.parts import PartsDecoder, in_parts, text_of
+from foldlog._formats.record import NotAnEvent, count_in, described, joined_text, read_time, time_text, usage_told
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -153,11 +153,9 @@ def _source_id(record: Any) -> Any:
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
     about = record["message"].get("metadata")
     usage = about.get("usage") if type(about) is dict else None
-    if type(usage) is not dict:
-        return {}
-    completion = usage.get("outputTokens")
-    cached = usage.get("cacheReadInputTokens")
-    return usage_of(usage.get("inputTokens"), completion if type(completion) is int else 0, cached, None)
+    names = {"prompt_tokens": "inputTokens", "cached_tokens": "cacheReadInputTokens"}
+    names |= {"cache_write_tokens": "cacheWriteInputTokens", "completion_tokens": "outputTokens"}
+    return usage_told({ours: count_in(usage, theirs) for ours, theirs in names.items()})
 
 
 FORMAT = in_parts(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Any
 
 from foldlog._formats.record import count_in, dicts_in, text_or_empty, usage_told
+from foldlog.condensers.costs import added
 from foldlog.eventstore import Content
 
 CLEARED = "[Old tool result content cleared]"
@@ -84,13 +84,18 @@ def thinking_of(part: _Part) -> _Part:
 def usage_of(info: _Part, parts: list[_Part]) -> dict[str, Any]:
     """Return the usage of a response: that of its steps, or if none tells it that of the message."""
     steps = [part["tokens"] for part in parts if part.get("type") == "step-finish" and type(part.get("tokens")) is dict]
-    prompt = completion = cached = 0
-    for tokens in steps or [info.get("tokens")]:
-        cache = tokens.get("cache") if type(tokens) is dict else None
-        cached += count_in(cache, "read")
-        prompt += count_in(tokens, "input") + count_in(cache, "read") + count_in(cache, "write")
-        completion += count_in(tokens, "output") + count_in(tokens, "reasoning")
-    model, reply = (text_or_empty(info.get(key)) or None for key in ("modelID", "id"))
-    cost = info.get("cost")
-    known = cost if isinstance(cost, int | float) and isfinite(cost) else None
-    return usage_told(prompt, completion, cached, model=model, reply=reply, cost=known)
+    told = []
+    for tokens in steps or dicts_in([info.get("tokens")]):
+        cache = tokens.get("cache")
+        flat = {**tokens, **(cache if type(cache) is dict else {})}
+        told.append({ours: count_in(flat, *theirs) or 0 for ours, theirs in _USAGE.items()})
+    return usage_told(added(told), model=info.get("modelID"), reply=info.get("id"), cost=info.get("cost"))
+
+
+_USAGE = {
+    "prompt_tokens": ("input", "read", "write"),
+    "cached_tokens": ("read",),
+    "cache_write_tokens": ("write",),
+    "completion_tokens": ("output", "reasoning"),
+    "reasoning_tokens": ("reasoning",),
+}

@@ -13,6 +13,7 @@ from foldlog._formats.openhands_v0.recalled import Recollection
 from foldlog._formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING
 from foldlog._formats.recent import Recent
 from foldlog._formats.record import NotAnEvent, described, read_time, text_or_empty
+from foldlog.condensers.costs import usage_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -209,9 +210,6 @@ class OpenHandsV0Decoder(RecordDecoder):
         return Observation(tool=name, content=told, extras=extras, call_id=call_id, is_error=name == "error", **fields)
 
 
-_TOKENS = ("prompt_tokens", "completion_tokens", "cache_read_tokens")
-
-
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
     """Return the model that a record names, and the tokens and cost of all calls up to it."""
     told: dict[str, Any] = {}
@@ -221,8 +219,7 @@ def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
         told["model"] = response["model"]
     usage = metrics.get("accumulated_token_usage") if type(metrics) is dict else None
     if type(metrics) is dict and type(usage) is dict:
-        counted: dict[str, Any] = {name: usage[name] for name in _TOKENS if type(usage.get(name)) is int}
-        told["accumulated"] = {**counted, "cost": metrics.get("accumulated_cost")}
+        told["accumulated"] = {**usage_of(usage), "cost": metrics.get("accumulated_cost")}
     return told
 
 

@@ -14,6 +14,7 @@ from foldlog._formats.json_text import parse
 from foldlog._formats.live import recorded
 from foldlog._formats.openhands_v1.writing import NAME
 from foldlog._formats.packing import events_of, json_of, place_of
+from foldlog._formats.record import usage_told
 from foldlog._observed import tell
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidEvent, Recorded, Retraction, VersionConflict
 
@@ -25,12 +26,6 @@ _TOGETHER = 500
 """The number of events that are copied in one transaction."""
 _ROOT = "__root__"
 """The parent that the SDK gives to an event that begins another tree."""
-_TOKENS = {
-    "prompt_tokens": "prompt_tokens",
-    "completion_tokens": "completion_tokens",
-    "cached_tokens": "cache_read_tokens",
-}
-"""Counts of tokens as events have them, and as the SDK's state has them."""
 _NOT_A_HEAD = "ConversationStateUpdateEvent"
 """The kind of events that do not move the SDK's head."""
 
@@ -192,11 +187,10 @@ def _used(metrics: dict[str, dict[str, Any]], counted: dict[str, int]) -> Iterat
         for place in range(counted.get(use, 0), len(calls)):
             if type(call := calls[place]) is not dict:
                 continue
-            tokens = {ours: call[name] for ours, name in _TOKENS.items() if type(call.get(name)) is int and call[name]}
-            meta: dict[str, Any] = {"usage": tokens, "model": call.get("model") or each.get("model_name")}
-            if type(prices[place]) is dict:
-                meta["cost"] = prices[place].get("cost")
-            yield Annotation(name="usage", meta=meta)
+            cost = prices[place].get("cost") if type(prices[place]) is dict else None
+            yield Annotation(
+                name="usage", meta=usage_told(call, model=call.get("model") or each.get("model_name"), cost=cost)
+            )
 
 
 def source_id_of(event: Event) -> str | None:

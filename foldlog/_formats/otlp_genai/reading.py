@@ -20,7 +20,7 @@ from foldlog._formats.otlp_genai.spans import (
     span_of,
 )
 from foldlog._formats.packing import json_of
-from foldlog._formats.record import NotAnEvent, text_or_empty, time_at
+from foldlog._formats.record import NotAnEvent, text_or_empty, time_at, usage_told
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -38,6 +38,8 @@ _USAGE = {
     "prompt_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
     "completion_tokens": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
     "cached_tokens": ("gen_ai.usage.cache_read.input_tokens", "llm.token_count.prompt_details.cache_read"),
+    "cache_write_tokens": ("gen_ai.usage.cache_creation.input_tokens", "llm.token_count.prompt_details.cache_write"),
+    "reasoning_tokens": ("gen_ai.usage.reasoning.output_tokens", "llm.token_count.completion_details.reasoning"),
 }
 _NAMED = {
     "model": ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
@@ -173,5 +175,5 @@ def _told(attributes: dict[str, Any]) -> dict[str, Any]:
         return next((attributes[key] for key in keys if type(attributes.get(key)) is kind), None)
 
     told = {name: first(keys, str) for name, keys in _NAMED.items()}
-    usage = {name: count for name, keys in _USAGE.items() if (count := first(keys, int)) is not None}
-    return {name: value for name, value in {**told, "usage": usage or None}.items() if value is not None}
+    used = usage_told({name: first(keys, int) for name, keys in _USAGE.items()})
+    return {name: value for name, value in {**told, **used}.items() if value is not None}

@@ -62,8 +62,15 @@ class PiDecoder(RecordDecoder):
         entry = RecordEvents(self.next_id + len(events), origin, timestamp, shown=sent)
         usage, named = message.get("usage"), message.get("name")
         cost = usage.get("cost") if type(usage) is dict else None
-        cost, fresh = cost.get("total") if type(cost) is dict else None, ("input", "cacheWrite", "cacheRead")
-        entry.tell(message.get("model"), cost, usage, fresh, "output", "cacheRead")
+        entry.tell(
+            message.get("model"),
+            cost.get("total") if type(cost) is dict else None,
+            usage,
+            prompt_tokens=("input", "cacheWrite", "cacheRead"),
+            cached_tokens="cacheRead",
+            cache_write_tokens="cacheWrite",
+            completion_tokens="output",
+        )
         if kind == "session_info" and type(named) is str and named:
             entry.meta["title"] = named
         self._read(entry, kind, message, above)

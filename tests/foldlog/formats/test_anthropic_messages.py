@@ -10,6 +10,7 @@ from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage
 from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
 from foldlog.projections import View
+from tests.foldlog.records import used
 
 FORMAT = "anthropic-messages"
 T = 1772359200000
@@ -203,7 +204,7 @@ def test_usage_has_one_shape_whoever_wrote_it():
     }
     hostile = [agent("4", modelInfo={"modelId": 3}, metrics={"tokens": 7, "cost": "x"}), agent("5", usage=[])]
     calls = list(calls_of_imported(read(cline, version_4, api, *hostile), FORMAT))
-    assert [(c.model, c.prompt_tokens, c.cached_tokens, c.completion_tokens, c.cost) for c in calls[:3]] == [
+    assert [(call.model, *used(call)) for call in calls[:3]] == [
         ("m1", 1200, 300, 40, 0.5),
         ("m2", 7, 5, 2, None),
         ("m3", 5, 2, 1, None),

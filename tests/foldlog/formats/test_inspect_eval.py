@@ -11,6 +11,7 @@ from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, SystemMessage
 from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
 from foldlog.projections import View
+from tests.foldlog.records import used
 
 FORMAT = "inspect-eval"
 SYSTEM = {"id": "a", "role": "system", "content": "You measure."}
@@ -72,10 +73,7 @@ def test_a_summary_takes_the_place_of_all_but_the_input():
 def test_the_end_of_a_sample_tells_the_tokens_of_each_model():
     events = read(*MESSAGES, END)
     assert [event.name for event in events if isinstance(event, Annotation)] == ["sample", "sample"]
-    calls = [
-        (c.model, c.prompt_tokens, c.cached_tokens, c.completion_tokens, c.cost)
-        for c in calls_of_imported(events, FORMAT)
-    ]
+    calls = [(call.model, *used(call)) for call in calls_of_imported(events, FORMAT)]
     assert calls[0] == ("m", 8, 3, 2, 0.5)
 
 

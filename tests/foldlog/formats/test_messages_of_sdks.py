@@ -15,6 +15,7 @@ from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
 from foldlog.formats import Decoder, Encoder, NotAnEvent, decode, encode
 from foldlog.projections import well_formed
+from tests.foldlog.records import used
 
 FORMATS = ("langchain", "openai-responses", "pydantic-ai", "google-adk", "agent-framework", "strands")
 FOLDER = Path(__file__).parents[2] / "fuzz" / "corpus"
@@ -147,14 +148,14 @@ def test_usage_is_that_of_the_response():
     record = adk(1, "hi") | {"usage_metadata": {**usage, "cached_content_token_count": 7}, "model_version": "m"}
     (event,) = decode([record], "google-adk")
     counts = {"prompt_tokens": 40, "completion_tokens": 11, "cached_tokens": 7}
-    assert event.meta == {"usage": counts, "model": "m"}
+    assert event.meta == {"usage": {**counts, "reasoning_tokens": 2}, "model": "m"}
     usage = {"input_tokens": 40, "output_tokens": 11, "cache_read_tokens": 7, "cost": "0.25"}
     record = {"kind": "response", "parts": [{"part_kind": "text", "content": "hi"}], "usage": usage, "model_name": "m"}
     with foldlog.open("memory:") as histories:
         (recorded,) = histories["c1"].append_records([record], format="pydantic-ai")
         assert recorded.event.meta == {"usage": counts, "model": "m", "cost": 0.25}
         (call,) = calls_of_imported([recorded.event], "pydantic-ai")
-        assert (call.prompt_tokens, call.cached_tokens, call.completion_tokens, call.cost) == (40, 7, 11, 0.25)
+        assert used(call) == (40, 7, 11, 0.25)
 
 
 def test_the_usage_of_a_live_event_without_a_time_is_of_the_day_of_its_recording():

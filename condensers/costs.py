@@ -1,0 +1,135 @@
+"""The tokens of a call of a model in one shape, whatever its server calls them, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from foldlog.eventstore import InvalidArgument
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "prompt_tokens": ("prompt_tokens", "input_tokens"),
+    "cached_tokens": (
+        *("cached_tokens", "cached_input_tokens", "cache_read_tokens", "cache_read_input_tokens", "cache_read"),
+        "prompt_cache_hit_tokens",
+    ),
+    "cache_write_tokens": (
+        "cache_write_tokens",
+        "cache_creation_tokens",
+        "cache_creation_input_tokens",
+        "cache_creation",
+    ),
+    "completion_tokens": ("completion_tokens", "output_tokens"),
+    "reasoning_tokens": ("reasoning_tokens", "reasoning_output_tokens", "reasoning"),
+}
+_BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
+"""Anthropic's names: its ``input_tokens`` are those that neither come from the cache nor go there."""
+
+
+def usage_of(told: Any) -> dict[str, int]:
+    """Return the tokens of a call as every report has them, from what a server, an SDK or a log tells of it.
+
+    ``prompt_tokens`` are all of the prompt: ``cached_tokens`` of them came from the provider's cache, and
+    ``cache_write_tokens`` went there. ``reasoning_tokens`` are part of ``completion_tokens``. A count that is not told
+    is left out, never 0. Empty where no token was counted, and where one count is below zero, which no server counts.
+    """
+    if not isinstance(told, Mapping):
+        return {}
+    details = [value for name, value in told.items() if str(name).endswith("_details") and isinstance(value, Mapping)]
+    counts: dict[Any, int] = {}
+    for each in (*details, told):
+        counts |= {name: count for name, count in each.items() if type(count) is int}
+    usage = {ours: next((counts[each] for each in names if each in counts), None) for ours, names in _NAMES.items()}
+    found = {name: count for name, count in usage.items() if count is not None}
+    if "prompt_tokens" not in counts and "input_tokens" in counts:
+        found["prompt_tokens"] += sum(told.get(name) or 0 for name in _BESIDE_THE_INPUT if name in counts)
+    if not found.get("prompt_tokens") and not found.get("completion_tokens") and counts.get("total_tokens"):
+        found["prompt_tokens"] = counts["total_tokens"]
+    return found if any(found.values()) and min(found.values()) >= 0 else {}
+
+
+def added(usages: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums of tokens; of a kind that no usage tells, none."""
+    total: dict[str, int] = {}
+    for usage in usages:
+        for name, count in usage.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+class Price(msgspec.Struct, frozen=True):
+    """The prices of a model in US dollars for a token, by litellm's names."""
+
+    input_cost_per_token: float | None = None
+    output_cost_per_token: float | None = None
+    cache_read_input_token_cost: float | None = None
+    cache_creation_input_token_cost: float | None = None
+
+    def of_prompt(self, fresh: int, cached: int, written: int = 0) -> float:
+        """Return the price of a prompt: of tokens that are new, that the provider's cache had, and that go there. Where
+        these have no price of their own, they cost as others do.
+        """
+        new = self.input_cost_per_token or 0.0
+        read, write = self.cache_read_input_token_cost, self.cache_creation_input_token_cost
+        return fresh * new + cached * (new if read is None else read) + written * (new if write is None else write)
+
+
+class Prices:
+    """The prices of models: those of a file, else of litellm's table, where litellm is installed.
+
+    The file has the form of litellm's ``model_prices_and_context_window.json``: an object for each model, of which the
+    fields of ``Price`` are read. A model is found by its name, also without the provider before a slash. Prices for
+    long prompts, batches and priorities are not applied. Raises ``InvalidArgument`` for a file that cannot be read.
+    Cost: the file; litellm's table, 3 MB, when it is first needed, without an import of litellm.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._own: Mapping[str, Price] = {} if path is None else _prices_in(path)
+
+    @cached_property
+    def _litellms(self) -> Mapping[str, msgspec.Raw]:
+        found = find_spec("litellm")
+        table = Path(found.origin or "").with_name("model_prices_and_context_window_backup.json") if found else None
+        return msgspec.json.decode(table.read_bytes(), type=dict[str, msgspec.Raw]) if table and table.exists() else {}
+
+    def of(self, model: str) -> Price | None:
+        """Return the price of a model; None where its input or its output has none."""
+        names = [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
+        price = next((self._own[name] for name in names if name in self._own), None)
+        if price is None and (known := next((self._litellms[name] for name in names if name in self._litellms), None)):
+            price = msgspec.json.decode(known, type=Price)
+        if price is None or price.input_cost_per_token is None or price.output_cost_per_token is None:
+            return None
+        return price
+
+    def cost(self, model: str, usage: Mapping[str, int]) -> float | None:
+        """Return what calls of this usage cost; None where the price, or the tokens in or out, are not known."""
+        price = self.of(model) if {"prompt_tokens", "completion_tokens"} <= usage.keys() else None
+        if price is None:
+            return None
+        cached, written = usage.get("cached_tokens", 0), usage.get("cache_write_tokens", 0)
+        fresh = max(0, usage["prompt_tokens"] - cached - written)
+        return price.of_prompt(fresh, cached, written) + usage["completion_tokens"] * (price.output_cost_per_token or 0)
+
+
+def _prices_in(path: Path) -> dict[str, Price]:
+    try:
+        prices = msgspec.json.decode(path.read_bytes(), type=dict[str, Price])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InvalidArgument(f"the prices in {str(path)!r} cannot be read: {error}; {_FORM}") from error
+    for model, price in prices.items():
+        for name, value in msgspec.structs.asdict(price).items():
+            if value is not None and not 0 <= value < float("inf"):
+                raise InvalidArgument(f"{str(path)!r}: {name} of {model!r} is {value}, which is no price; {_FORM}")
+    return prices
+
+
+_FORM = (
+    'give JSON such as {"my-model": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05}}, in US dollars '
+    "for a token"
+)

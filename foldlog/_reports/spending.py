@@ -1,0 +1,161 @@
+"""What the calls of models in conversations used and cost: as they tell it, else by a table of prices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC
+from itertools import chain
+from typing import Any
+
+from msgspec import convert, to_builtins
+from msgspec.structs import asdict, replace
+
+from foldlog._documents import ModelDocument, SpentDocument
+from foldlog._reports.kept import KeptBeside
+from foldlog._reports.unreadable import sound
+from foldlog._reports.usage import ModelCall, calls_of_event, calls_of_imported, counts_on
+from foldlog._words.times import happened_at
+from foldlog.condensers.costs import Prices
+from foldlog.eventstore import ConversationRow, Event, Logged, Store
+
+SPENDING = "spending", 1
+"""Where calls are kept, and the version of what is counted: see ``KeptBeside``."""
+NO_DAY = "(no time)"
+
+_Key = tuple[str, str]
+"""A day and a model."""
+
+
+@dataclass
+class Spending:
+    """The calls of models in some conversations.
+
+    ``models`` are those that no other history repeats; ``unpriced`` those of them that tell their tokens and no cost;
+    ``replies`` are calls by the id of the reply, each to be counted once. ``version``: the events that were read of the
+    one conversation; ``counts_on``: whether later events of it can be counted without these.
+    """
+
+    models: dict[_Key, ModelDocument] = field(default_factory=dict)
+    unpriced: dict[_Key, ModelDocument] = field(default_factory=dict)
+    replies: dict[str, Sequence[Any]] = field(default_factory=dict)
+    version: int = 0
+    counts_on: bool = True
+
+    def take(self, logged: Iterable[Logged]) -> None:
+        """Count the calls in the next events, and read them all."""
+        events = self._of_our_own(logged)
+        for event in events:
+            if event.origin is not None:
+                self.counts_on = self.counts_on and counts_on(event.origin.format)
+                for call in calls_of_imported(chain((event,), events), event.origin.format):
+                    self._take(call)
+
+    def _of_our_own(self, logged: Iterable[Logged]) -> Iterator[Event]:
+        """Count the calls of native events. Yield all events; a live one without a time has that of its recording."""
+        for recorded_at, event in logged:
+            self.version = event.id + 1
+            if event.origin is None:
+                for call in calls_of_event(recorded_at, event):
+                    self._take(call)
+            elif event.meta and event.timestamp is None:
+                event = replace(event, timestamp=happened_at(event, recorded_at))
+            yield event
+
+    def _take(self, call: ModelCall) -> None:
+        day = NO_DAY if call.at is None else call.at.astimezone(UTC).date().isoformat()
+        told = day, call.model, dict(call.usage), call.cost, call.calls
+        if call.reply is None:
+            self._enter(*told)
+        else:
+            self.replies[call.reply] = told
+
+    def _enter(self, day: str, model: str, usage: Mapping[str, int], cost: float | None, calls: int) -> None:
+        known = 0 if cost is None else calls
+        one = {(day, model): ModelDocument(day=day, model=model, calls=calls, cost=cost, costs_recorded=known, **usage)}
+        sum_up(self.models, one)
+        if cost is None and {"prompt_tokens", "completion_tokens"} <= usage.keys():
+            sum_up(self.unpriced, one)
+
+    def add(self, other: Spending) -> None:
+        """Add the calls of other conversations."""
+        sum_up(self.models, other.models)
+        sum_up(self.unpriced, other.unpriced)
+        self.replies = {**other.replies, **self.replies}
+
+    def priced(self, prices: Prices) -> dict[_Key, ModelDocument]:
+        """Return the calls by day and model, each reply once; where no cost is told, at these prices."""
+        total = Spending(dict(self.models), dict(self.unpriced))
+        for reply in self.replies.values():
+            total._enter(*reply)
+        for key, calls in total.unpriced.items():
+            cost = prices.cost(calls.model, {name: n for name, n in asdict(calls).items() if type(n) is int})
+            if cost is not None:
+                number = calls.calls
+                priced = replace(_NOTHING, cost=cost, costs_recorded=number, costs_estimated=number)
+                sum_up(total.models, {key: priced})
+        return total.models
+
+    def kept(self) -> dict[str, Any]:
+        """Return the calls as JSON values."""
+        models, unpriced = (list(map(to_builtins, each.values())) for each in (self.models, self.unpriced))
+        return {**vars(self), "models": models, "unpriced": unpriced}
+
+    @staticmethod
+    def of_kept(kept: dict[str, Any]) -> Spending:
+        """Return the calls that ``kept`` returned."""
+        read: Any = {name: convert(kept[name], list[ModelDocument]) for name in ("models", "unpriced")}
+        return Spending(**kept | {name: {(one.day, one.model): one for one in each} for name, each in read.items()})
+
+
+_NOTHING = ModelDocument(day="", model="")
+
+
+def sum_up(figures: dict[Any, Any], more: Mapping[Any, Any]) -> None:
+    """Add figures to those of the same key, number by number; one that is not known adds nothing."""
+    for key, other in more.items():
+        one = figures.get(key)
+        if one is None:
+            figures[key] = other
+            continue
+        numbers = {name: value for name, value in asdict(other).items() if isinstance(value, int | float)}
+        figures[key] = replace(one, **{name: (getattr(one, name) or 0) + value for name, value in numbers.items()})
+
+
+def spent(models: Iterable[ModelDocument | SpentDocument]) -> SpentDocument:
+    """Return what all of these calls cost."""
+    total = {"": SpentDocument()}
+    for one in models:
+        sum_up(total, {"": SpentDocument.of(one)})
+    return total[""]
+
+
+class Spendings:
+    """What each conversation of a store spent. It is kept beside the conversation, and counted on from there."""
+
+    def __init__(self, store: Store, prices: Prices) -> None:
+        self._store, self._prices = store, prices
+        self._kept = KeptBeside(store, *SPENDING)
+
+    def of(self, rows: Sequence[ConversationRow]) -> list[SpentDocument | None]:
+        """Return what each of these conversations spent; None if it is erased, or an event cannot be read.
+
+        Cost: a record of each, and the events since it was kept; all of them for formats in which usage adds up over
+        events. Raises ``KeyUnavailable``.
+        """
+        there = self._kept.load(rows, of_any_version=True)
+        found = [None if row.erased_at is not None else self._of(row, there.get(row.id)) for row in rows]
+        self._kept.flush()
+        return found
+
+    def _of(self, row: ConversationRow, before: dict[str, Any] | None) -> SpentDocument | None:
+        one = Spending() if before is None else Spending.of_kept(before)
+        if one.version > row.version or not (one.counts_on or one.version == row.version):
+            one = Spending()
+        if one.version < row.version:
+            findings: list[str] = []
+            one.take(sound(self._store, row.id, one.version, row.version, findings))
+            if findings:
+                return None
+            self._kept.keep(row, one.kept())
+        return spent(one.priced(self._prices).values())

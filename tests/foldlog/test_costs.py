@@ -1,0 +1,154 @@
+"""What calls of models used and cost: one shape for all, and what is not known is not nothing."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import foldlog
+from foldlog import CondensationAction, InvalidArgument, Message
+from foldlog import open as open_histories
+from foldlog._cli.stores import open_existing
+from foldlog._reports.spending import Spendings
+from foldlog._web.conversations import ServedConversations
+from foldlog.condensers.costs import Prices, usage_of
+
+PRICES = {
+    "m": {"input_cost_per_token": 1.0, "output_cost_per_token": 10.0, "cache_read_input_token_cost": 0.1},
+    "w": {"input_cost_per_token": 1, "output_cost_per_token": 10, "cache_creation_input_token_cost": 1.25},
+    "half": {"input_cost_per_token": 1.0},
+}
+DETAILS = {"prompt_tokens_details": {"cached_tokens": 900}, "completion_tokens_details": {"reasoning_tokens": 40}}
+ALL = ("prompt_tokens", "cached_tokens", "cache_write_tokens", "completion_tokens", "reasoning_tokens")
+
+
+@pytest.mark.parametrize(
+    "told, usage",
+    [
+        ({"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050, **DETAILS}, (1000, 900, None, 50, 40)),
+        ({"input_tokens": 9, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 0}}, (9, 0, None, 5, None)),
+        ({"input_tokens": 9, "output_tokens": 5, "input_token_details": {"cache_read": 4}}, (9, 4, None, 5, None)),
+        (
+            {"input_tokens": 4, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 20, "output_tokens": 12},
+            (27, 20, 3, 12, None),
+        ),
+        ({"prompt_tokens": 27, "cache_read_input_tokens": 20, "completion_tokens": 1}, (27, 20, None, 1, None)),
+        ({"input_tokens": 30, "cached_input_tokens": 20, "reasoning_output_tokens": 2}, (30, 20, None, None, 2)),
+        ({"output_tokens": 5}, (None, None, None, 5, None)),
+        ({"total_tokens": 7}, (7, None, None, None, None)),
+        *(
+            (nothing, (None,) * 5)
+            for nothing in (None, 7, {}, {"prompt_tokens": 0}, {"input_tokens": True}, {"prompt_tokens": -1})
+        ),
+    ],
+)
+def test_usage_has_one_shape_and_no_count_that_nobody_told(told, usage):
+    assert usage_of(told) == {name: count for name, count in zip(ALL, usage, strict=True) if count is not None}
+
+
+@pytest.mark.parametrize(
+    "model, usage, cost",
+    [
+        ("m", {"prompt_tokens": 10, "completion_tokens": 1}, 20.0),
+        ("provider/m", {"prompt_tokens": 10, "cached_tokens": 5, "completion_tokens": 1}, 15.5),
+        ("a/b/w", {"prompt_tokens": 10, "cached_tokens": 2, "cache_write_tokens": 4, "completion_tokens": 1}, 21.0),
+        ("m", {"prompt_tokens": 10}, None),
+        ("half", {"prompt_tokens": 10, "completion_tokens": 1}, None),
+        ("no such model", {"prompt_tokens": 10, "completion_tokens": 1}, None),
+    ],
+)
+def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path, model, usage, cost):
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps(PRICES))
+    assert Prices(path).cost(model, usage) == (None if cost is None else pytest.approx(cost))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"m": 3}', '{"m": {"input_cost_per_token": -1}}', '{"m": {"input_cost_per_token": "1"}}']
+)
+def test_prices_that_cannot_be_read_are_refused(tmp_path, text):
+    path = tmp_path / "prices.json"
+    path.write_text(text)
+    with pytest.raises(InvalidArgument, match=r"prices\.json.*give JSON such as"):
+        Prices(path)
+    with pytest.raises(InvalidArgument, match=r"missing\.json"), foldlog.open("memory:") as histories:
+        histories["c"].stats(prices=tmp_path / "missing.json")
+
+
+def test_a_reply_has_a_cost_meta_and_a_time():
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    call = {"id": "k", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    reply = {"role": "assistant", "content": None, "tool_calls": [call, {**call, "id": "l"}], "audio_id": "a"}
+    with foldlog.open("memory:") as histories:
+        beside, one, two = histories["c"].append_reply(reply, cost=0.5, meta={"model": "mine"}, timestamp=at)
+        assert (one.event.meta, two.event.meta, beside.event.meta) == ({"cost": 0.5, "model": "mine"}, {}, {})
+        assert {each.event.timestamp for each in (beside, one, two)} == {at}
+        (figures,) = histories["c"].stats().models.values()
+        assert (figures.model, figures.cost, figures.prompt_tokens) == ("mine", 0.5, None)
+        for wrong in (-1, float("nan"), "1", True):
+            with pytest.raises(InvalidArgument, match=r"give US dollars"):
+                histories["c"].append_reply(reply, cost=wrong)
+        assert len(histories["c"]) == 3
+
+
+def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_known():
+    with foldlog.open("memory:", condenser={"type": "amortized", "max_size": 10}) as histories:
+        histories["ours"].append([Message(source="user", content=f"{n}") for n in range(20)])
+        histories["ours"].step()
+        histories["other"].append([Message(source="user", content=f"{n}") for n in range(4)])
+        histories["other"].append(CondensationAction(forgotten_event_ids=[1], metadata={"condenser": "of a friend"}))
+        figures = [next(iter(histories[name].stats().condensations.values())) for name in ("ours", "other")]
+    assert [(one.cost, one.costs_recorded) for one in figures] == [(0.0, 1), (None, 0)]
+
+
+def named(lines, name):
+    (line,) = (line for line in lines if line.startswith(f"{name} "))
+    return line
+
+
+def say(histories, name, **meta):
+    histories[name].append(Message(source="agent", content="hm", meta=meta))
+
+
+def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_path, monkeypatch):
+    usage = {"prompt_tokens": 10, "completion_tokens": 1}
+    (tmp_path / "p.json").write_text(json.dumps(PRICES))
+    with open_histories("foldlog.db") as histories:
+        say(histories, "told", model="m", usage=usage, cost=0.5)
+        say(histories, "priced", model="m", usage=usage)
+        say(histories, "partly", model="m", usage=usage)
+        say(histories, "partly", model="x", usage=usage)
+        say(histories, "unknown", model="x")
+        histories["silent"].append(Message(source="user", content="hi"))
+    shown = {"partly": "≈ $20.0000+", "priced": "≈ $20.0000", "silent": "unknown", "told": "$0.5000"}
+    for _ in range(2):  # counted, then kept
+        lines = foldlog("list", "--long", "--prices", "p.json").out.splitlines()
+        assert [name for name, cost in {**shown, "unknown": "  unknown"}.items() if cost in named(lines, name)] == [
+            *shown,
+            "unknown",
+        ]
+    with open_histories("foldlog.db") as histories:
+        say(histories, "told", cost=0.25, model="m")
+        read = []
+        log = type(histories.store).log
+        monkeypatch.setattr(type(histories.store), "log", lambda *given: read.append(given[1:]) or log(*given))
+        rows = {row.id: row for row in histories.store.iter_conversations()}
+        (spent,) = Spendings(histories.store, Prices()).of([rows["told"]])
+        assert (spent.cost, spent.calls, read) == (0.75, 2, [("told", 1, 2)])
+    listed = {one["conversation"]: one["spent"] for one in foldlog("list", "-l", "--json").document["conversations"]}
+    assert listed["told"] == {"calls": 2, "cost": 0.75, "costs_recorded": 2, "costs_estimated": 0}
+    assert foldlog("stats", "told", "--json").document["spent"] == listed["told"]
+    assert "in all 6 calls: $0.7500 (of 2)" in foldlog("stats").out
+    with open_existing("foldlog.db", only_read=True) as store:
+        served = ServedConversations(store, prices=Prices(Path("p.json")))
+        try:
+            while served.list().counted < 5:
+                pass
+            costs = {one.conversation: one.spent.cost for one in served.list().conversations}
+            assert costs == {"told": 0.75, "priced": 20.0, "partly": 20.0, "unknown": None, "silent": None}
+            assert served.fleet("").spent.cost == 40.75
+        finally:
+            served.close()
