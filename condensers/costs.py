@@ -125,7 +125,7 @@ def _prices_in(path: Path) -> dict[str, Price]:
     for model, price in prices.items():
         for name, value in msgspec.structs.asdict(price).items():
             if value is not None and not 0 <= value < float("inf"):
-                raise InvalidArgument(f"{str(path)!r}: {name} of {model!r} is {value}, which is no price; {_FORM}")
+                raise InvalidArgument(f"{str(path)!r}: {name} of {model!r} is {value}, which is not a price; {_FORM}")
     return prices
 
 
