@@ -19,6 +19,7 @@ from functools import cache
 from importlib.resources import files
 from math import isfinite
 from operator import attrgetter
+from types import NoneType
 from typing import Any, Final
 
 import msgspec
@@ -63,10 +64,17 @@ _PLACES: Final = tuple(map(chr, range(0x81, 0xA0)))
 """The texts that stand for others."""
 _OWN: Final = dict.fromkeys(_PLACES, ...)
 """A record with such a text of its own has no places: no encoder writes the dots."""
+_SCALARS: Final = frozenset((int, bool, NoneType))
 _LEVEL_MAX: Final = 50
 """A record that is nested deeper has no places."""
-_PLAIN_SHARE: Final = 11
-"""Where what remains of a record is at most this part of all, it is not deflated, which takes as long as all else."""
+_PLAIN_SHARE: Final = 4
+_PLAIN_SHARE_SHORT: Final = 11
+_LONG: Final = 1024
+"""What remains of a record is not deflated, which takes as long as all else, where it is at most this part of a long
+record, or of a short one.
+"""
+_SAMPLE_ALONE_MAX: Final = 256
+"""What remains of a record is deflated with the sample alone up to this length: that takes half the time."""
 _LOOKAHEAD: Final = 262
 """The end of its window that zlib does not use."""
 _DICTIONARY_MAX: Final = 24 * 1024
@@ -164,17 +172,30 @@ def _inflated(packed: str, events: Sequence[Event], format: str) -> tuple[bytes,
 def _packed(record: Any, events: Sequence[Event], format: str, *, parsed: bool) -> str:
     held, has_places = _held(events), True
     try:
-        rest = _replaced(record, {**_OWN, **dict(zip(held, _PLACES, strict=False))})
+        rest = _replaced(record, _OWN | dict(zip(held, _PLACES, strict=False)))
         text = _encode(rest) if parsed else json_of(rest)
     except (ValueError, TypeError):
         held, has_places, text = [], False, json_of(record)
     check = _check(text, held)
-    if has_places and len(text) <= (len(text) + sum(map(len, held))) // _PLAIN_SHARE:
+    size = len(text) + sum(map(len, held))
+    if has_places and len(text) <= size // (_PLAIN_SHARE if size >= _LONG else _PLAIN_SHARE_SHORT):
         return f"{_PLAIN}{_base64(check)}{text.translate(_QUOTES).decode()}"
-    dictionary = _values(events) + _sample(format, _SAMPLE)
-    window = min((len(dictionary) + len(text) + _LOOKAHEAD).bit_length(), zlib.MAX_WBITS)  # zlib clears all of it
-    deflating = zlib.compressobj(_LEVEL, zlib.DEFLATED, -window, _MEMORY_LEVEL, zdict=dictionary)
+    if len(text) <= _SAMPLE_ALONE_MAX:  # it is the end of the dictionary
+        deflating = _deflating_alone(format).copy()
+    else:
+        deflating = _deflating(_values(events) + _sample(format, _SAMPLE), len(text))
     return _SAMPLE + _base64(b"%b%c%b%b" % (check, has_places, deflating.compress(text), deflating.flush()))
+
+
+@cache
+def _deflating_alone(format: str) -> Any:
+    return _deflating(_sample(format, _SAMPLE), _SAMPLE_ALONE_MAX)
+
+
+def _deflating(dictionary: bytes, length_max: int) -> Any:
+    """Return an object that deflates a text of this length or less, which zlib has no name for."""
+    window = min((len(dictionary) + length_max + _LOOKAHEAD).bit_length(), zlib.MAX_WBITS)  # zlib clears all of it
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, -window, _MEMORY_LEVEL, zdict=dictionary)
 
 
 def _replaced(value: Any, texts: Mapping[str, Any], level: int = _LEVEL_MAX) -> Any:
@@ -182,10 +203,14 @@ def _replaced(value: Any, texts: Mapping[str, Any], level: int = _LEVEL_MAX) -> 
     and of what is nested too deep.
     """
     if type(value) is dict and level:
-        return {
-            key: texts.get(item, item) if type(item) is str else _replaced(item, texts, level - 1)
-            for key, item in value.items()
-        }
+        record = value.copy()
+        for key, item in value.items():
+            if type(item) is str:
+                if item in texts:
+                    record[key] = texts[item]
+            elif type(item) not in _SCALARS:
+                record[key] = _replaced(item, texts, level - 1)
+        return record
     if type(value) is list and level:
         return [texts.get(item, item) if type(item) is str else _replaced(item, texts, level - 1) for item in value]
     if type(value) is str:

@@ -79,6 +79,16 @@ def test_what_strict_json_or_places_cannot_hold_comes_back_too(record, parsed):
     assert repr(packing.unpack(packed(record, message(LONG), parsed=parsed))) == repr(record)
 
 
+@pytest.mark.parametrize(
+    "numbers, size, own, begin",
+    [(60, 2_000, [], "="), (60, 600, [], "1"), (180, 600, [], "1"), (20, 99, "\x81", "1"), (180, 600, "\x81", "1")],
+)
+def test_what_remains_is_deflated_where_it_is_much_of_a_record(numbers, size, own, begin):
+    record = {"content": size * "x", "n": list(range(numbers)), "own": own}
+    (event,) = packed(record, message(size * "x"))
+    assert (event.origin.rest[0], packing.unpack([event])) == (begin, record)
+
+
 def test_a_short_rest_is_kept_as_it_is():
     (event,) = packed({"role": "user", "content": LONG}, message(LONG))
     assert event.origin.rest[5:] == "{'role':'user','content':'\x81'}"
