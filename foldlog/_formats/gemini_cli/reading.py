@@ -70,7 +70,7 @@ class GeminiDecoder(RecordDecoder):
         session = changed if type(changed) is dict else record
         if type(rewound) is str:
             self._replace(self._places.get(rewound, 0), ())
-        elif "id" in record:
+        elif type(record.get("id")) is str:
             self._add_message(record)
         elif type(session.get("messages")) is list:
             self._set([each for each in session["messages"] if type(each) is dict])

@@ -107,7 +107,7 @@ def test_messages_that_are_set_replace_those_that_differ():
     assert shown(events) == ["one", "I look", "[masked]", "two", "three"]
     assert sum(isinstance(event, Retraction) for event in events) == 1
     assert shown(read(*log, {"$set": {"messages": log[1:]}})) == ["one", "I look", "a long result", "two"]
-    assert shown(read(*log, {"$set": {"messages": [log[1]]}})) == ["one"]
+    assert shown(read(*log, {"$set": {"messages": [log[1]]}, "id": []})) == ["one"]
 
 
 def test_a_snapshot_of_the_state_is_a_condensation_and_what_is_kept_follows_it():
