@@ -9,10 +9,9 @@ import keyword
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -21,6 +20,9 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import use_store
 from foldlog._cli.mistakes import meant
 from foldlog._cli.outcome import DONE, FINDINGS, REFUSED, Refused, is_of_damage
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "Begin here": ("demo",),
@@ -57,6 +59,27 @@ class _ReaderLeft(Exception):
     """
 
 
+class _Given:
+    """Takes texts and defaults as they are. For all other values typer imports pydantic, which takes as long as the
+    whole of a short command.
+    """
+
+    @staticmethod
+    def coerce(value: Any, param: Any, ctx: Any) -> Any:
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        is_text, given = param.type_descriptor.annotation in (str, list[str]), value if param.multiple else [value]
+        if all(is_text and each.isprintable() for each in given if isinstance(each, str)):
+            return list(value) if param.type_descriptor.is_list else value
+        return type(param).get_runtime_param(param).coerce(value, param=param, ctx=ctx)
+
+
+def _as_given(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        parameter.get_runtime_param = _Given  # typer before 0.27 does not call it
+    return parameters
+
+
 class _Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -65,7 +88,7 @@ class _Command(TyperCommand):
             raise _ReaderLeft from error
 
     def get_params(self, ctx: Any) -> list[Any]:
-        parameters = super().get_params(ctx)
+        parameters = _as_given(super().get_params(ctx))
         for parameter in parameters:
             if isinstance(parameter, TyperArgument):
                 parameter.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # a type of Python
@@ -73,6 +96,9 @@ class _Command(TyperCommand):
 
 
 class _Commands(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _as_given(super().get_params(ctx))
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands under their headings."""
         headings: dict[str, list[tuple[str, str]]] = {}
@@ -104,9 +130,12 @@ def build(only: str | None = None) -> typer.Typer:
     for name, heading in commands:
         if only == name or not is_known:
             _add(application, name, heading, described=only not in (None, name))
-    for brought in () if is_known else entry_points(group="foldlog.commands"):
-        if brought.name not in dict(commands):
-            _add_installed(application, brought, described=only not in (None, brought.name))
+    if not is_known:
+        from importlib.metadata import entry_points
+
+        for brought in entry_points(group="foldlog.commands"):
+            if brought.name not in dict(commands):
+                _add_installed(application, brought, described=only not in (None, brought.name))
     return application
 
 
