@@ -256,12 +256,13 @@ class Histories:
     ) -> tuple[History, ...]:
         """Import the histories of other agents in a file, or in a folder and the folders below it. Return them.
 
-        Importing the same source again adds only new events. Each history has the name of its source, after
-        ``prefix``; ``conversation`` names a single one. A record that cannot be read is left out: ``findings`` is told
-        of it, or the log. ``docs/IMPORTING.md`` lists the formats.
+        Importing the same source again adds only new events; one that was edited becomes a fork. Each history has the
+        name of its source, after ``prefix``; ``conversation`` names a single one. A record that cannot be read is left
+        out: ``findings`` is told of it, or the log. ``docs/IMPORTING.md`` lists the formats.
 
         Raises ``UnknownFormat``; ``ValueError`` where the path holds no history, or several for one ``conversation``;
-        ``HistoryDiverged`` where a history does not continue the stored one: the histories before it stay imported.
+        ``HistoryDiverged`` where a history neither continues the stored one nor becomes a fork of it, after the others
+        were imported.
         Durability: on disk when it returns. Cost: the records.
         """
         from foldlog._importing import import_path

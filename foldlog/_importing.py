@@ -9,6 +9,7 @@ retractions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import count, islice, zip_longest
 from operator import itemgetter
@@ -38,6 +39,10 @@ class Imported(NamedTuple):
     conversation: str
     added: int
     version: int
+
+
+class Forked(Imported):
+    """The outcome for a history that is not what was imported before: its conversation is a fork of that one."""
 
 
 class ReadOtherwise(HistoryDiverged):
@@ -78,19 +83,18 @@ def import_source(
     watch: Watch = iter,
     elsewhere: Elsewhere = lambda path, conversation: None,
 ) -> Imported:
-    """Import a history into ``conversation``, by default into the one of its name.
+    """Import a history into ``conversation``, by default into the one of its name, or where it differs from that after
+    some events, into a fork of it there.
 
     Importing it again adds only new events. Raises what ``store.ingest`` raises, ``ReadOtherwise`` and
     ``HeldTwice`` among it.
     """
     if conversation is not None:
         return _ingest(store, source, conversation, watch, elsewhere)
-    if store.version(source.name) > 0:
-        return _ingest(store, source, source.name, watch, elsewhere)
-    for former in _former_names(store, source):
-        if _holds(store, former, source):
-            return _ingest(store, source, former, watch, elsewhere)
-    return _ingest(store, source, source.name, watch, elsewhere)
+    name = source.name
+    if store.version(name) == 0:
+        name = next((former for former in _former_names(store, source) if _holds(store, former, source)), name)
+    return _ingest_or_fork(store, source, name, watch, elsewhere)
 
 
 def import_path(
@@ -110,11 +114,13 @@ def import_path(
         raise InvalidArgument(f"conversation names one history, and {path} holds several; leave it out, or use prefix")
     find = findings or partial(_tell, f"import of {path}")
     named: list[tuple[int, str]] = []
+    diverged: HistoryDiverged | None = None
     for source in sources:
         try:
             imported = import_source(store, source, conversation, elsewhere=seen.elsewhere)
-        except HeldTwice as error:
+        except HistoryDiverged as error:  # the others are imported, as by the command
             find(f"{source.path}: {error}")
+            diverged = diverged or (None if isinstance(error, HeldTwice) else error)
             continue
         for finding in source.findings:
             find(str(finding))
@@ -125,6 +131,8 @@ def import_path(
     seen.flush()
     for finding in sources.findings:
         find(str(finding))
+    if diverged is not None:
+        raise diverged
     named += [(seen.place(one.path), one.conversation) for one in seen.unchanged.values()]
     return [*dict.fromkeys(name for _, name in sorted(named, key=itemgetter(0)))]
 
@@ -154,6 +162,25 @@ def _holds(store: Store, conversation: str, source: Source) -> bool:
     return same and (not given or stored >= _SHARED_MIN)
 
 
+def _ingest_or_fork(store: Store, source: Source, name: str, watch: Watch, elsewhere: Elsewhere) -> Imported:
+    """Import a history into a conversation; where it was edited since, or another hand wrote to the conversation, into
+    its fork before the event that differs. The next import finds it there, by its name.
+    """
+    try:
+        return _ingest(store, source, name, watch, elsewhere)
+    except (ReadOtherwise, HeldTwice):
+        raise
+    except HistoryDiverged as error:
+        at, fork = error.event_id, f"{name}@{error.event_id}"
+        if elsewhere(source.path, name) is not None:
+            raise
+        if store.version(fork) == 0:
+            if at < _SHARED_MIN or source.is_rewritten or store.conversation(name).redactions:
+                raise  # what is redacted must not come back
+            store.fork(name, at, fork)
+        return Forked(*_ingest_or_fork(store, source, fork, watch, elsewhere))
+
+
 def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsewhere: Elsewhere) -> Imported:
     if source.is_rewritten and store.version(conversation):
         grown = _grow(store, source, conversation, watch, elsewhere)
@@ -162,6 +189,10 @@ def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsew
     try:
         return Imported(conversation, *store.ingest(conversation, watch(source.events())))
     except HistoryDiverged:
+        if source.findings_count and (standing := standing_records(store.events(conversation), source.format)):
+            source.mend(standing)
+            with suppress(HistoryDiverged):
+                return Imported(conversation, *store.ingest(conversation, watch(source.events())))
         same, records, more = _compare(store, conversation, source)
         if not same:
             raise
@@ -179,6 +210,7 @@ def _grow(store: Store, source: Source, conversation: str, watch: Watch, elsewhe
     standing = standing_records(store.events(conversation, 0, version), source.format)
     if standing is None:
         return None
+    source.mend(standing)
     growth = Growth(standing, version)
     events = list(watch(source.events_beyond(growth)))
     if growth.shrinks and not source.is_whole:

@@ -108,6 +108,9 @@ class SeenFiles:
             for each in conversations:
                 value = name, self._options, self._states[name], len(conversations), self._formats[each]
                 self._kept.keep(self._store.conversation(each), value)
+            for _, _, one in self._seen.get(name, ()):
+                if one.conversation not in conversations:  # it continues in a fork of this one
+                    self._kept.keep(self._store.conversation(one.conversation), ("", [], (), 0, ""))
 
     def flush(self) -> None:
         """Write what is kept. A file of which only a part was imported is not among it."""

@@ -6,12 +6,15 @@ the source come in their place. So an import compares a source with the records 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
 
 from foldlog._formats.packing import events_of, is_step_aside, unpack
+from foldlog._formats.record import Located
 from foldlog.eventstore import DocumentChanges, Event, Origin, Retraction
 
 _REASON = "the source was rewritten"
@@ -67,15 +70,57 @@ class Growth:
         return [Retraction(id=self._version, version=version, reason=_REASON, origin=Origin(format=format))]
 
 
+def mended(
+    records: Sequence[Located], standing: Sequence[StoredRecord], source_id: Callable[[Any], Any]
+) -> Iterator[Located]:
+    """Yield the records of a source, and before those that cannot be read as many stored ones, of those that the source
+    no longer has in their place: what was imported before it was damaged does not vanish.
+    """
+
+    def key(record: Any) -> str:
+        known = source_id(record)
+        return _text(record) if known is None else repr(("id", known))
+
+    keys = [key(each.record) for each in standing]
+    gone = Counter(keys) - Counter(key(each.value) for each in records if each.problem is None)
+    places: dict[str, list[int]] = {}
+    for number, each in enumerate(keys):
+        places.setdefault(each, []).append(number)
+    place, unread = 0, list[Located]()
+    for located in (*records, None):
+        if located is not None and located.problem is not None:
+            unread.append(located)
+            continue
+        again = [] if located is None else [each for each in places.get(key(located.value), ()) if each >= place]
+        next_place = next((each for each in again if each >= place + len(unread)), again[0] if again else None)
+        stop = place + len(unread) if next_place is None else next_place
+        lost = [standing[each].record for each in range(place, min(stop, len(keys))) if gone[keys[each]]]
+        for each, problem in zip_longest(lost[: len(unread)], unread):
+            if each is not None:
+                yield Located(problem.line, problem.offset, each)
+            yield problem
+        place = next_place + 1 if next_place is not None else stop
+        unread.clear()
+        if located is not None:
+            yield located
+
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def is_same(one: Any, other: Any) -> bool:
     """Return whether two records are equal as JSON. For Python 1, 1.0 and True are equal; JSON differs."""
     try:
-        return bool(one == other) and _encode(one) == _encode(other)
+        return bool(one == other) and _text(one) == _text(other)
+    except RecursionError:
+        return _text(one) == _text(other)
+
+
+def _text(value: Any) -> str:
+    try:
+        return _encode(value).decode()
     except (ValueError, RecursionError):  # text that is not Unicode
-        return repr(one) == repr(other)
+        return repr(value)
 
 
 def is_rewriting(event: Event) -> bool:

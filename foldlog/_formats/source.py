@@ -13,7 +13,7 @@ from foldlog._formats.format import Options
 from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, NotAnEvent, RecordReader
 from foldlog._formats.registry import format_named
-from foldlog._formats.rewritten import Growth
+from foldlog._formats.rewritten import Growth, StoredRecord, mended
 from foldlog.eventstore import Event
 
 _FINDINGS_MAX = 1_000
@@ -101,6 +101,12 @@ class Source:
     def is_rewritten(self) -> bool:
         """Whether its program may write it again: see ``Format.rewritten``."""
         return self._format.rewritten
+
+    def mend(self, standing: Sequence[StoredRecord]) -> None:
+        """Put what is stored of this history in the place of records that cannot be read. Memory: all records."""
+        self._held = list(self._reader if self._held is None else self._held)
+        if any(located.problem is not None for located in self._held):
+            self._held = list(mended(self._held, standing, self._format.source_id))
 
     def events_beyond(self, growth: Growth) -> Iterator[Event]:
         """Yield what a stored history lacks of this source, after the event that takes back what the source no longer

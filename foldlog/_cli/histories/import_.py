@@ -25,7 +25,7 @@ from foldlog._cli.stores import open_or_create
 from foldlog._documents import ImportDocument, ImportedDocument
 from foldlog._formats.reading_ahead import read_ahead
 from foldlog._formats.registry import formats
-from foldlog._importing import Imported, import_source
+from foldlog._importing import Forked, Imported, import_source
 from foldlog._reports.ahead import KeptAhead, made_ahead
 from foldlog._seen_files import SeenFiles, SeenHistory
 from foldlog._words.gist import count
@@ -42,6 +42,9 @@ from foldlog.formats import FORMATS, ImportFinding, NotAHistory, Source, Sources
 from foldlog.projections import Views
 
 _FINDINGS_SHOWN = 20
+_FORKED = (
+    "{} is not what was imported before, which stays as it is; what it is now is in the fork {.conversation!r} of that"
+)
 _TELL_EVERY = 200
 _LOOK_EVERY_S = 1.0
 """How often ``--watch`` looks at the files: at some thousands it takes ten milliseconds."""
@@ -311,7 +314,7 @@ def _imported(
         refused=bool(refused),
         findings=tuple(map(named, (*refused, *source.findings))),
         findings_count=source.findings_count + len(refused),
-        note=source.note,
+        note=named(_FORKED.format(source.path, imported)) if isinstance(imported, Forked) else source.note,
     )
 
 

@@ -14,7 +14,9 @@ import foldlog as api
 from foldlog._formats.files.found import Found
 from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import Held
+from foldlog._formats.record import Located
 from foldlog._formats.registry import FORMATS
+from foldlog._formats.rewritten import is_rewriting
 from foldlog._formats.source import Source
 from foldlog._importing import import_source
 from foldlog.eventstore import HistoryDiverged, Message, Retraction, open_store
@@ -109,3 +111,58 @@ def test_a_copy_of_a_source_takes_nothing_back_and_is_named(tmp_path, foldlog):
     with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as store:
         assert list(encode(store.events("c-1"), "copilot-cli")) == records
     assert ["b.jsonl" in each for each in findings] == [True]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_stored_stands_in_the_place_of_what_is_damaged(name):
+    records = [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    source_id = FORMATS[name].source_id
+    for place in range(len(records) - 1):
+        if source_id(records[place]) is not None and source_id(records[place]) == source_id(records[-1]):
+            continue  # it stands in the place of the damaged one
+        with open_store("memory:") as store:
+            version = import_source(store, source(name, records[:-1])).version
+            damaged = source(name, records)
+            damaged._held = [
+                Located(number, 0, record, "damaged" if number == place else None)
+                for number, record in enumerate(records)
+            ]
+            grown = import_source(store, damaged)
+            assert (grown.conversation, damaged.findings_count) == ("c", 1)
+            assert not any(map(is_rewriting, store.events("c", version)))
+            assert list(encode(store.events("c"), name)) == records
+
+
+def test_an_edited_log_is_a_fork_that_the_next_import_continues(tmp_path, foldlog):
+    path = tmp_path / "a.jsonl"
+    asked = '{"type": "user", "uuid": "%s", "message": {"role": "user", "content": "%s"}}'
+
+    def imported(*lines, **more):
+        path.write_text("".join(f"{line}\n" for line in lines))
+        done = foldlog("import", "a.jsonl", "--json")
+        (document,) = done.document["imported"]
+        return done.status, document["conversation"], document["added"], bool(document["note"])
+
+    begin = [asked % (number, f"words {number}") for number in range(4)]
+    assert imported(*begin, asked % ("e", "first")) == (0, "a", 5, False)
+    assert imported(*begin, asked % ("e", "edited")) == (0, "a@4", 1, True)
+    assert imported(*begin, asked % ("e", "edited"), asked % ("f", "more")) == (0, "a@4", 1, True)
+    assert imported(*begin, asked % ("e", "again")) == (0, "a@4@4", 1, True)
+    assert imported(*begin, asked % ("e", "again")) == (0, "a@4@4", 0, True)
+    shown = foldlog("list", "--json").document["conversations"]
+    assert {each["conversation"]: each["version"] for each in shown} == {"a": 5, "a@4": 6, "a@4@4": 5}
+    foldlog("redact", "a", "4", "--reason", "asked for", "--yes")
+    assert imported(*begin[:3], asked % ("x", "new"), asked % ("e", "what is redacted"))[0] == 1
+
+
+def test_from_python_the_others_are_imported_too(tmp_path):
+    asked = '{"role": "user", "content": "%s"}\n{"role": "assistant", "content": "yes"}'
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text(asked % name)
+    with api.open(tmp_path / "foldlog.db") as histories:
+        histories.import_(tmp_path)
+        (tmp_path / "a.jsonl").write_text(asked % "edited")
+        (tmp_path / "c.jsonl").write_text(asked % "c")
+        with pytest.raises(HistoryDiverged, match="/a'"):
+            histories.import_(tmp_path)
+        assert len(histories) == 3
