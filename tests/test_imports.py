@@ -36,7 +36,7 @@ def test_importing_foldlog_imports_nothing_heavy():
 
 @pytest.mark.parametrize(
     "arguments, commands",
-    [(["--help"], set()), (["view", "--help"], {"view"}), (["list", "--match", "x", "--db", "no.db"], {"list"})],
+    [(["--help"], set()), (["view", "--help"], {"view"}), (["log", "c1", "--db", "no.db"], {"log"})],
 )
 def test_a_command_imports_nothing_heavy_and_no_other_command(arguments, commands):
     code = f"""
