@@ -27,8 +27,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConversationDocument(Document, frozen=True, kw_only=True):
-    """A conversation in a list; ``foldlog fork``: the new one; ``foldlog erase``: the tombstone, whose ``version`` is
-    how many events were erased. Fields from ``attributes`` on need its events: a short list leaves them out.
+    """A conversation in a list; ``foldlog fork``: the new one. An erased one is a tombstone, whose ``version`` is how
+    many events were erased. Fields from ``attributes`` on need its events: a short list leaves them out.
 
     ``last_event_at`` is when its last event happened, None where an imported event does not say; in a short list it is
     when that event was recorded.
@@ -840,8 +840,39 @@ class QuoteDocument(Document, frozen=True, kw_only=True):
     redacted: bool
 
 
+class ErasedDocument(Document, frozen=True, kw_only=True):
+    """``foldlog erase``: the tombstones, or with ``--dry-run`` what would be erased; and what stays, and why.
+
+    ``holders`` names what may still hold the content, as far as the store knows.
+    """
+
+    conversations: tuple[ConversationDocument, ...]
+    events: int
+    stay: tuple[ProblemDocument, ...]
+    holders: tuple[str, ...]
+
+
+class MatchDocument(Document, frozen=True, kw_only=True):
+    """Events of a conversation that ``foldlog redact --dry-run`` found."""
+
+    conversation: str
+    event_ids: tuple[int, ...]
+
+
+class RedactionsDocument(Document, frozen=True, kw_only=True):
+    """``foldlog redact``: the events that were found, the receipts, and what stays, and why.
+
+    ``holders`` names what may still hold the content, as far as the store knows.
+    """
+
+    found: tuple[MatchDocument, ...]
+    receipts: tuple[RedactedDocument, ...]
+    stay: tuple[ProblemDocument, ...]
+    holders: tuple[str, ...]
+
+
 class RedactedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog redact``: the receipt."""
+    """The receipt of a redaction."""
 
     conversation: str
     event_ids: tuple[int, ...]

@@ -300,7 +300,7 @@ class Histories:
         erased; ``VersionConflict`` where its last event is not that of ``expected``; and ``StoreUnavailable`` where, on
         PostgreSQL, a transaction that began before does not end. Cost: its events.
         """
-        from foldlog._search import still_in_index
+        from foldlog._maintenance import holders
 
         tombstone = erase(
             self.store,
@@ -311,7 +311,7 @@ class Histories:
             detach_forks=detach_forks,
             expected=expected,
         )
-        return tombstone._replace(unconfirmed=(*tombstone.unconfirmed, *still_in_index(self.store)))
+        return tombstone._replace(unconfirmed=holders(self.store, tombstone.unconfirmed))
 
     def close(self) -> None:
         """Close the store. Views that a caller holds and that were not read yet are read first. The threads of its

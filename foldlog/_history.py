@@ -497,7 +497,7 @@ class History:
         of an imported event, all events: records that repeat its content go with it.
         """
         from foldlog._formats.repeats import records_with
-        from foldlog._search import still_in_index
+        from foldlog._maintenance import holders
 
         self._meet()
         event_id = event.id if isinstance(event, Event) else whole("event", event)
@@ -511,7 +511,7 @@ class History:
             complete=complete,
             records=records_with(self._store, self.id, event_id),
         )
-        return receipt._replace(unconfirmed=(*receipt.unconfirmed, *still_in_index(self._store)))
+        return receipt._replace(unconfirmed=holders(self._store, receipt.unconfirmed))
 
     def why(self, event_id: int) -> Why:
         """Return why the View now shows an event, or the summary with this id, or does not. Raises ``NoSuchEvent``."""

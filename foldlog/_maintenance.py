@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 from foldlog._reports.audit_database import path_of
-from foldlog._search.index import erase_from_index, index_path, remove_index
-from foldlog.eventstore import Store
+from foldlog._search.index import erase_from_index, index_path, remove_index, still_in_index
+from foldlog.eventstore import (
+    ConversationHasForks,
+    ConversationRow,
+    EventStoreError,
+    InvalidArgument,
+    Store,
+    VersionConflict,
+    confirm,
+    recent_conversations,
+)
 from foldlog.eventstore.log.database import behind
-from foldlog.eventstore.maintenance import backup, copy, redact, rekey, verify
+from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.maintenance import backup, copy, erase, redact, rekey, verify
 
 _ALL = 2**63
+_BACKUP = "backup "
+_COPIES = (_BACKUP, "former file ")
+_PAGE = 1_000
 
 BackedUp = backup.BackedUp
 Vacuumed = backup.Vacuumed
@@ -56,8 +72,18 @@ class Maintenance:
             yield each._replace(plain=tuple(derived_from(self._store))) if is_last else each
 
     def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
-        """Copy the store to a new file and verify the copy. See ``maintenance.backup.back_up``."""
-        return backup.back_up(self._store, path, on_progress)
+        """Copy the store to a new file and verify the copy. See ``maintenance.backup.back_up``.
+
+        As long as the file is there, receipts of later erasures name it in ``unconfirmed``.
+        """
+        store, position = self._store, self._store.database.last_position
+        made = backup.back_up(store, path, on_progress)
+        if store.database.recorder.writable:
+            for name in store.database.recorder.query(lambda reader: behind(reader, _ALL)):
+                if is_gone(name):
+                    confirm(store, name, None)
+            confirm(store, f"{_BACKUP}{os.path.abspath(path)}", position)
+        return made
 
     def vacuum(self) -> Vacuumed:
         """Reclaim disk space, and remove the remains of interrupted operations, in the search index too. See
@@ -67,6 +93,43 @@ class Maintenance:
         erase_from_index(self._store)
         return vacuumed
 
+    def retain(
+        self,
+        age: timedelta,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        reason: str,
+        dry_run: bool = False,
+        detach_forks: bool = False,
+        findings: Callable[[str], object] | None = None,
+    ) -> Iterator[ConversationRow]:
+        """Erase the conversations whose last event is older than ``age``; with ``attributes`` only those that have
+        them. Yield the tombstone of each; with ``dry_run`` the row of each, and nothing is erased.
+
+        A conversation stays that has a younger fork (``detach_forks`` gives the fork a copy of the shared events) or a
+        new event: ``findings`` is told of it; without it, the error is raised after the others are erased. In a SQLite
+        file the bytes stay until ``vacuum``. Raises what ``Histories.erase`` and ``Histories.list`` raise. Durability:
+        each is erased when it is yielded. Cost: the list of conversations, and the events of those erased.
+        """
+        given: object = age
+        if not isinstance(given, timedelta) or given < timedelta():
+            raise InvalidArgument(f"age is a timedelta that is not negative, such as timedelta(days=90), not {age!r}")
+        before = from_microseconds(self._store.database.now()) - age
+        rows = conversations_with(self._store, attributes, before)
+        if dry_run:
+            yield from rows
+            return
+        stays: EventStoreError | None = None
+        for row, error in erased(self._store, rows, reason=reason, detach_forks=detach_forks, unchanged=True):
+            if error is None:
+                yield row
+            elif findings is not None:
+                findings(str(error))
+            else:
+                stays = error
+        if stays is not None:
+            raise stays
+
     def copy_from(self, source: Store, *conversations: str, jobs: int = 4) -> Iterator[Moved]:
         """Copy every history of another store into this one, or those named. See ``maintenance.copy.copy_store``."""
         return copy.copy_store(source, self._store, *conversations, jobs=jobs)
@@ -74,6 +137,96 @@ class Maintenance:
     def differences_from(self, source: Store, *conversations: str) -> Iterator[UnequalConversation]:
         """Yield the histories of another store, or those named, that do not have the same head here."""
         return copy.compare_stores(source, self._store, *conversations)
+
+
+def conversations_with(
+    store: Store, attributes: Mapping[str, Any] | None = None, before: datetime | None = None
+) -> list[ConversationRow]:
+    """Return the conversations that have these attributes, and no event that was recorded since ``before``."""
+    named: set[str] | None = None
+    if attributes:
+        named, after = set(), None
+        while True:
+            page = recent_conversations(store.database, attributes, limit=_PAGE, after=after, age_max_s=0)
+            named |= {one.id for one in page.conversations}
+            if (after := page.after) is None:
+                break
+    return [
+        row
+        for row in store.iter_conversations()
+        if row.erased_at is None and (named is None or row.id in named) and (before is None or row.updated_at < before)
+    ]
+
+
+def erased(
+    store: Store,
+    rows: Iterable[ConversationRow],
+    *,
+    reason: str,
+    with_forks: bool = False,
+    detach_forks: bool = False,
+    unchanged: bool = False,
+) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
+    """Erase conversations, forks before the conversations whose events they share. Yield the tombstone of each; for one
+    that stays, its row and why. ``unchanged``: one that has a newer event than its row stays.
+    """
+    waiting = sorted(rows, key=lambda row: row.created_at, reverse=True)
+    last: ConversationRow | None = None
+    while waiting:
+        stay: list[tuple[ConversationRow, EventStoreError]] = []
+        for row in waiting:
+            try:
+                tombstone = erase.erase(
+                    store,
+                    row.id,
+                    reason=reason,
+                    complete=False,
+                    with_forks=with_forks,
+                    detach_forks=detach_forks,
+                    expected=row if unchanged else None,
+                )
+            except ConversationHasForks as error:
+                stay.append((row, error))
+            except VersionConflict as error:
+                yield row, error
+            else:
+                if last is not None:
+                    yield last._replace(unconfirmed=holders(store, last.unconfirmed)), None
+                last = tombstone
+        if len(stay) == len(waiting):
+            yield from stay
+            break
+        waiting = [row for row, _ in stay]
+    if last is not None:
+        last = erase.erase(store, last.id, reason=reason)  # on PostgreSQL it vacuums the tables, once for all
+        yield last._replace(unconfirmed=holders(store, last.unconfirmed)), None
+
+
+def holders(store: Store, unconfirmed: Iterable[str]) -> tuple[str, ...]:
+    """Return what may still hold what was erased: of ``unconfirmed`` the read models and the backups that still exist,
+    the search index where it cannot be changed, and the former files that restores kept.
+    """
+    there = [name for name in unconfirmed if not is_gone(name)]
+    former = [] if store.path is None else sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
+    return (*there, *still_in_index(store), *(f"{_COPIES[1]}{path}" for path in former))
+
+
+def path_in(name: str) -> str:
+    """Return the path in the name of a holder that is a file; an empty text for another one."""
+    audit = path_of(name)
+    if audit is not None:
+        return str(audit)
+    return next((name.removeprefix(kind) for kind in _COPIES if name.startswith(kind)), "")
+
+
+def is_gone(name: str) -> bool:
+    """Return whether a name is that of a backup whose file is not there any more."""
+    return name.startswith(_BACKUP) and not os.path.exists(name.removeprefix(_BACKUP))
+
+
+def is_a_copy(name: str) -> bool:
+    """Return whether a name is that of a file that does not follow the store, so that it can only be deleted."""
+    return name.startswith(_COPIES)
 
 
 def derived_from(store: Store) -> Iterator[str]:

@@ -35,6 +35,11 @@ Since = Annotated[
         help="Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. Events without a time are left out.",
     ),
 ]
+Where = Annotated[
+    list[str] | None,
+    typer.Option("--where", metavar="NAME=VALUE", help="The conversations with these attributes."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only events before this time.")]
 
 

@@ -240,6 +240,19 @@ def working(what: str) -> Iterator[None]:
         yield
 
 
+def confirm(act: str, done: str, shown: str, question: str, of: str) -> None:
+    """Show what an act is about. Raise ``Refused`` unless a person in a terminal agrees."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Refused(
+            f"{act} asks before it acts, which needs a terminal; nothing was {done}. Add --yes to {act} without a "
+            f"question"
+        )
+    sys.stderr.write(f"{shown}\n{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused(f"{of} stays as it is; nothing was {done}")
+
+
 def complain(message: str) -> None:
     """Print an error: one line on stderr."""
     _say("error", message)

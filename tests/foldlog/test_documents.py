@@ -20,7 +20,7 @@ PRINTED = [
     (["condensers"], documents.StrategiesDocument),
     (["diff", "five", "1", "3"], documents.DifferenceDocument),
     (["export", "five", "--output", "exported.jsonl"], documents.ExportedDocument),
-    (["redact", "five", "1", "--yes", "--reason", "asked to"], documents.RedactedDocument),
+    (["redact", "five", "1", "--yes", "--reason", "asked to"], documents.RedactionsDocument),
     (["rekey"], documents.RekeyDocument),
     (["salvage", "foldlog.db", "rescued.db"], documents.SalvageDocument),
     (["show", "five", "1"], documents.ShownDocument),
@@ -43,7 +43,7 @@ PRINTED = [
     (["copy", "foldlog.db", "other.db"], documents.CopiedDocument),
     (["vacuum"], documents.VacuumDocument),
     (["report", "five", "--output", "five.html"], documents.ReportDocument),
-    (["erase", "five", "--yes", "--reason", "asked to"], documents.ConversationDocument),
+    (["erase", "five", "--yes", "--reason", "asked to"], documents.ErasedDocument),
 ]
 
 

@@ -111,7 +111,7 @@ def test_a_file_that_was_cut_off_is_to_be_salvaged(command, size, foldlog, store
 def test_a_backup_that_is_not_sound_is_to_be_salvaged_and_not_the_store(foldlog, store, tmp_path, run_hint):
     with closing(sqlite3.connect(tmp_path / store)) as connection, connection:
         connection.execute("UPDATE events SET body = '{}' WHERE id = 1")
-    refused = foldlog("restore", store).err
+    refused = foldlog("restore", store, "--yes").err
     assert "is not sound" in refused
     assert """'foldlog salvage "my store.db" NEW.db'""" in refused
     assert run_hint(refused) == [1]

@@ -67,7 +67,7 @@ def test_audit_of_what_it_cannot_read_compares_nothing(locked):
 
 def test_restore_asks_for_the_key_of_a_backup(locked):
     Path("foldlog.db").rename("backup.db")
-    ran = locked("restore", "backup.db")
+    ran = locked("restore", "backup.db", "--yes")
     assert ran.status == 2
     assert "cannot be verified without its keys, and nothing was replaced" in ran.err
     assert "salvage" not in ran.err

@@ -132,14 +132,15 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
     assert "c: the summary of condensation 3 stands for it and may quote it; --with-summaries redacts it" in ran.out
     assert "1 fork shows it redacted too: f" in ran.out
     ran = foldlog("redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
-    assert (ran.document["event_ids"], ran.document["bytes_pending"], ran.document["reason"]) == (
+    [receipt] = ran.document["receipts"]
+    assert (receipt["event_ids"], receipt["bytes_pending"], receipt["reason"]) == (
         [1, 3],
         False,
         "asked to",
     )
     assert foldlog("audit", "--to", "audit.db").status == 0
     ran = foldlog("redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
-    assert (ran.status, ran.document["unconfirmed"]) == (0, [])
+    assert (ran.status, ran.document["holders"]) == (0, [])
     assert bytes_left(tmp_path, ["marigold 1", "marigolds"]) == []
     for arguments, problem in (
         (("c", "99"), "conversation 'c' has no event 99; it has events 0 to 5"),
@@ -164,9 +165,9 @@ def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path, das
     for command, *options in (("show",), ("why",), ("redact", "--yes", "--reason", "x")):
         ran = foldlog(command, *options, "--json", *dashes, "c", "-5")
         assert (ran.status, ran.err) == (0, ""), command
-    assert ran.document["event_ids"] == [3]
+    assert ran.document["receipts"][0]["event_ids"] == [3]
     assert bytes_left(tmp_path, ["marigolds"]) == []
-    assert "Missing option '--reason'" in foldlog("redact", "c", "-5", "--resaon", "x").err
+    assert "Invalid value for 'EVENT'" in foldlog("redact", "c", "-5", "--resaon", "x").err
 
 
 def test_every_command_that_takes_the_id_of_an_event_takes_that_of_a_summary():
@@ -200,7 +201,7 @@ def test_a_restored_backup_that_holds_redacted_content_again_is_named(foldlog: A
     assert foldlog("backup", "copy.db").status == 0
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         api.Histories(store)["c"].redact(1, reason="asked to")
-    ran = foldlog("restore", "copy.db", "--json")
+    ran = foldlog("restore", "copy.db", "--yes", "--json")
     assert ran.status == 1
     assert (ran.document["erased_since"], ran.document["redacted_since"]) == ([], ["c"])
     assert "events of conversation 'c' were redacted after this backup was made" in ran.err

@@ -110,7 +110,7 @@ def test_what_holds_no_heads_is_refused(foldlog, store, tmp_path, content):
 
 def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):
     head = heads_of(store)["one"]
-    receipt = foldlog("erase", "one", "--yes", "--reason", "asked to", "--json").document
+    receipt = foldlog("erase", "one", "--yes", "--reason", "asked to", "--json").document["conversations"][0]
     assert (receipt["conversation"], receipt["version"], receipt["erased_reason"]) == ("one", 5, "asked to")
     assert receipt["head"] == head
     for file in tmp_path.iterdir():
@@ -127,7 +127,7 @@ def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):
 def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_removes_them(foldlog, store, tmp_path):
     ran = foldlog("erase", "one", "--yes", "--reason", "asked to", "--no-vacuum", "--json")
     assert ran.status == 0
-    assert ran.document["bytes_pending"] is True
+    assert ran.document["conversations"][0]["bytes_pending"] is True
     assert "bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum'" in ran.err
     rows = {row["conversation"]: row for row in foldlog("list", "--json").document["conversations"]}
     assert rows["one"]["bytes_pending"] is True

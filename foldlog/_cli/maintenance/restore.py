@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -13,23 +14,33 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db
 from foldlog._cli.outcome import Refused
 from foldlog._documents import RestoredDocument
 from foldlog._words.gist import count
-from foldlog.eventstore import StoreUnusable, restore_store
+from foldlog.eventstore import StoreUnusable, as_url, restore_store
+from foldlog.eventstore.recorders.urls import parse
 
 
 def run(
     backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The backup, made by 'foldlog backup'.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """Verify a backup and put a copy of it in the place of a store. The store may be in use, damaged, or missing.
 
-    The former file is kept beside it, under a name that is printed. Programs that have the store open write nothing
-    more to it: their next append fails and says that the file was replaced, and they open the store again.
+    If there is a store, the command asks first, in a terminal. The former file is kept beside it, under a name that is
+    printed. Programs that have the store open write nothing more to it: their next append fails and says that the file
+    was replaced, and they open the store again.
     Conversations that were erased and events that were redacted after the backup exist again: each conversation is
     named, and the exit status is 1. A backup that is damaged is refused, and nothing is replaced.
 
-    Example: foldlog restore monday.db
+    Example: foldlog restore monday.db --yes
     """
+    location = parse(as_url(db))
+    if location.scheme == "sqlite" and os.path.exists(location.path) and not yes:
+        path = terminal.printable(location.path)
+        question = (
+            f"Put {terminal.printable(str(backup))} in its place? Newer events are then only in the file that is kept."
+        )
+        terminal.confirm("restore", "restored", f"{path} exists", question, f"the store {location.path}")
     try:
         done = restore_store(db, str(backup))
     except StoreUnusable as error:  # of the backup: nothing was replaced

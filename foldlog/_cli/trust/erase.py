@@ -1,90 +1,181 @@
-"""``foldlog erase``: erase a history for good."""
+"""``foldlog erase``: erase histories for good."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command
+from foldlog._cli.histories.attributes import pairs
 from foldlog._cli.maintenance.vacuum import bytes_stay_pending
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, NoVacuum
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, NoVacuum, SomeConversations
 from foldlog._cli.outcome import Refused
+from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
-from foldlog._documents import ConversationDocument
-from foldlog._histories import Histories
+from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
+from foldlog._maintenance import conversations_with, erased, is_a_copy
 from foldlog._reports.overview import overview_of
 from foldlog._words.gist import count
-from foldlog.eventstore import ConversationHasForks, ConversationRow, Store
+from foldlog.eventstore import ConversationRow, EventStoreError, Store
 from foldlog.eventstore.arguments import reason_text
 from foldlog.projections import Views
 
 WORDS_MAX = 200
+_NAMED_MAX = 20
+"""A question names this many conversations."""
 
 
 def run(
-    conversation: ConversationId,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason, which the tombstone keeps.")],
+    conversations: SomeConversations = None,
+    where: Where = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            metavar="TIME",
+            help="Only conversations without an event since: 90d, 2026-03-01. Without ids: all such conversations.",
+        ),
+    ] = None,
     with_forks: Annotated[
-        bool, typer.Option("--with-forks", help="Erase its forks too, with their own forks.")
+        bool, typer.Option("--with-forks", help="Erase their forks too, with their own forks.")
     ] = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="First give each of its forks a copy of the shared events.")
+        bool, typer.Option("--detach", help="First give each of their forks a copy of the shared events.")
     ] = False,
+    dry_run: DryRun = False,
     no_vacuum: NoVacuum = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a conversation for good: its events and all derived data, from tables, free pages and logs.
+    """Erase conversations for good: their events and all derived data, from tables, free pages and logs.
 
-    In a terminal the command shows the conversation and asks first. No reader sees it from the first moment on. At the
-    end a SQLite file is vacuumed: that rewrites the whole file, and other writers wait. To erase many, give --no-vacuum
-    and run 'foldlog vacuum' once.
+    In a terminal the command shows the conversations and asks first. No reader sees them from the first moment on. At
+    the end a SQLite file is vacuumed: that rewrites the whole file, and other writers wait. With --older-than, a
+    conversation stays that gets a new event before its turn, or whose younger fork shares its events.
 
     A tombstone stays: when, why, how many events, and the last head. An append does not use its id again. Earlier
-    copies and backups still hold the conversation; later ones hold the tombstone. Read models that have not confirmed
-    the erasure are named; the same command asks again.
+    copies and backups still hold the conversations; later ones hold the tombstones. The report names the backups and
+    read models that may still hold them; the same command asks again.
 
     Example: foldlog erase tidewatch --reason "asked to"
     """
     if with_forks and detach:
         raise Refused("--with-forks and --detach: forks are either erased or kept; give one of the two")
+    if with_forks and older_than is not None:
+        raise Refused("--with-forks and --older-than: a younger fork would be erased too; leave one of the two out")
     reason_text(reason, "tombstone")
+    before = given_moment("--older-than", older_than)
     with open_existing(db) as store:
-        whole(store, conversation)
+        rows = selected(store, conversations, where, before)
+        if dry_run:
+            _report(rows, [], as_json=as_json)
+            return
         if not yes:
-            _ask(store, conversation)
-        try:
-            tombstone = Histories(store).erase(conversation, reason=reason, with_forks=with_forks, detach_forks=detach)
-        except ConversationHasForks as error:
-            raise Refused(str(error)) from error
-        pending = bytes_pending_words(store, "it")
-        is_pending = bytes_stay_pending(
-            store, tombstone.bytes_pending, f"conversation {conversation!r} is erased", no_vacuum=no_vacuum
-        )
-        tombstone = tombstone._replace(bytes_pending=is_pending)
-    if as_json:
-        terminal.emit(ConversationDocument.of_row(tombstone))
-    else:
-        name = terminal.typed_id(tombstone.id)
-        said = f"{name}: erased at {_moment(tombstone)}, {count(tombstone.version, 'event')}, head {tombstone.head}"
-        terminal.console().print(said, soft_wrap=True)
-    if tombstone.bytes_pending:
+            _ask(store, rows)
+        tombstones: list[ConversationRow] = []
+        stay: list[tuple[ConversationRow, EventStoreError]] = []
+        with terminal.progress() as bars:
+            bar = bars.add_task("erasing", unit="conversations", total=len(rows))
+            work = erased(
+                store,
+                rows,
+                reason=reason,
+                with_forks=with_forks,
+                detach_forks=detach,
+                unchanged=before is not None,
+            )
+            for row, error in work:
+                if error is None:
+                    tombstones.append(row)
+                else:
+                    stay.append((row, error))
+                bars.update(bar, advance=1)
+        _finish(store, tombstones, stay, no_vacuum=no_vacuum, as_json=as_json)
+
+
+def selected(
+    store: Store, conversations: Sequence[str] | None, where: Sequence[str] | None, before: datetime | None
+) -> list[ConversationRow]:
+    """Return the conversations that are named and those with the attributes, and of all these the ones without an event
+    since ``before``. Raises ``Refused`` where nothing says which, or an id is unknown.
+    """
+    if not (conversations or where or before):
+        raise Refused("name the conversations: ID, --where NAME=VALUE or --older-than TIME")
+    names = [whole(store, name) for name in dict.fromkeys(conversations or ())]
+    rows = [store.conversation(name) for name in names]
+    rows = [row for row in rows if before is None or row.updated_at < before]
+    if where or not names:
+        rows += [row for row in conversations_with(store, pairs(list(where or ())), before) if row.id not in names]
+    return rows
+
+
+def _finish(
+    store: Store,
+    tombstones: Sequence[ConversationRow],
+    stay: Sequence[tuple[ConversationRow, EventStoreError]],
+    *,
+    no_vacuum: bool,
+    as_json: bool,
+) -> None:
+    if not tombstones and stay:
+        raise Refused("; ".join(str(error) for _, error in stay))
+    done = f"conversation {tombstones[0].id!r} is erased" if len(tombstones) == 1 else f"{len(tombstones)} are erased"
+    is_pending = bool(tombstones) and bytes_stay_pending(store, tombstones[-1].bytes_pending, done, no_vacuum=no_vacuum)
+    pending = bytes_pending_words(store, "it")
+    _report([row._replace(bytes_pending=is_pending) for row in tombstones], stay, as_json=as_json)
+    for _, error in stay:
+        terminal.warn(str(error))
+    if is_pending:
         terminal.note(f"bytes pending: {pending}")
-    warn_of_unconfirmed(tombstone.unconfirmed, "erasure")
+    warn_of_unconfirmed([name for row in tombstones for name in row.unconfirmed], "erasure")
 
 
-def warn_of_unconfirmed(unconfirmed: Sequence[str], removal: str) -> None:
-    """Name the read models that may still hold what was removed, and the command that updates an audit database."""
-    if not unconfirmed:
+def _report(
+    rows: Sequence[ConversationRow],
+    stay: Sequence[tuple[ConversationRow, EventStoreError]],
+    *,
+    as_json: bool,
+) -> None:
+    events = sum(row.version for row in rows)
+    if as_json:
+        terminal.emit(
+            ErasedDocument(
+                conversations=tuple(map(ConversationDocument.of_row, rows)),
+                events=events,
+                stay=tuple(ProblemDocument(conversation=row.id, problem=str(error)) for row, error in stay),
+                holders=tuple(dict.fromkeys(name for row in rows for name in row.unconfirmed)),
+            )
+        )
         return
+    console = terminal.console()
+    for row in rows:
+        name = terminal.typed_id(row.id)
+        if row.erased_at is None:
+            said = f"{name}: {count(row.version, 'event')}, the last at {row.updated_at.isoformat()}"
+        else:
+            said = f"{name}: erased at {row.erased_at.isoformat()}, {count(row.version, 'event')}, head {row.head}"
+        console.print(said, soft_wrap=True)
+    if len(rows) != 1:
+        done = "erased" if rows and rows[0].erased_at is not None else "to erase"
+        console.print(f"{count(len(rows), 'conversation')} {done}, {count(events, 'event')}")
+
+
+def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
+    """Name the read models that may still hold what was removed, and the command that updates an audit database; and
+    the files that can only be deleted.
+    """
     from foldlog._reports.audit_database import path_of
 
-    for name in unconfirmed:
+    for name in dict.fromkeys(unconfirmed):
+        if is_a_copy(name):
+            terminal.note(f"a file may still hold the content, until it is deleted: {name}")
+            continue
         path = path_of(name)
         remedy = "let it follow the store" if path is None else f"run '{command('audit', '--to', path)}'"
         terminal.warn(
@@ -93,30 +184,20 @@ def warn_of_unconfirmed(unconfirmed: Sequence[str], removal: str) -> None:
         )
 
 
-def _moment(tombstone: ConversationRow) -> str:
-    return "" if tombstone.erased_at is None else tombstone.erased_at.isoformat()
-
-
-def _ask(store: Store, conversation: str) -> None:
+def _ask(store: Store, rows: Sequence[ConversationRow]) -> None:
     """Ask a person. An erased conversation is not asked about: its erasure is finished."""
-    row = store.conversation(conversation)
-    if row.erased_at is None:
-        name = terminal.typed_id(row.id)
-        begun = row.created_at.isoformat(sep=" ", timespec="seconds")
-        more = overview_of(store, Views(store), row)
-        about = terminal.printable((more.title or more.problem or "without words of a user")[:WORDS_MAX], one_line=True)
-        shown = f"{name}: {count(row.version, 'event')}, begun {begun}\n{about}"
-        confirm("erase", "erased", shown, "Erase it", f"conversation {conversation!r}")
+    rows = [row for row in rows if row.erased_at is None]
+    shown = [_shown(store, row) for row in rows[:_NAMED_MAX]]
+    more = [f"… and {len(rows) - _NAMED_MAX:,} more"] if len(rows) > _NAMED_MAX else []
+    of = f"conversation {rows[0].id!r}" if len(rows) == 1 else f"each of {len(rows):,} conversations"
+    it = "it" if len(rows) == 1 else "them"
+    if rows:
+        question = f"Erase {it} for good? Nothing brings {it} back."
+        terminal.confirm("erase", "erased", "\n".join([*shown, *more]), question, of)
 
 
-def confirm(act: str, done: str, shown: str, question: str, of: str) -> None:
-    """Show what an act is about. Raise ``Refused`` unless a person in a terminal agrees."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise Refused(
-            f"{act} asks before it acts, which needs a terminal; nothing was {done}. Add --yes to {act} without a "
-            f"question"
-        )
-    sys.stderr.write(f"{shown}\n{question} for good? Nothing brings it back. [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused(f"{of} stays as it is; nothing was {done}")
+def _shown(store: Store, row: ConversationRow) -> str:
+    begun = row.created_at.isoformat(sep=" ", timespec="seconds")
+    more = overview_of(store, Views(store), row)
+    about = terminal.printable((more.title or more.problem or "without words of a user")[:WORDS_MAX], one_line=True)
+    return f"{terminal.typed_id(row.id)}: {count(row.version, 'event')}, begun {begun}\n{about}"

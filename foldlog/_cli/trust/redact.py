@@ -1,74 +1,262 @@
-"""``foldlog redact``: erase the content of one event for good."""
+"""``foldlog redact``: erase the content of events for good."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from re import Pattern
 from typing import Annotated
 
 import typer
 
 from foldlog._cli import terminal
+from foldlog._cli.hints import command
+from foldlog._cli.histories.attributes import pairs
 from foldlog._cli.maintenance.vacuum import bytes_stay_pending
-from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId, NoVacuum
+from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Db, NoVacuum, completed
 from foldlog._cli.outcome import Refused
+from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._cli.trust import erase
-from foldlog._documents import QuoteDocument, RedactedDocument
+from foldlog._documents import (
+    MatchDocument,
+    ProblemDocument,
+    QuoteDocument,
+    RedactedDocument,
+    RedactionsDocument,
+)
 from foldlog._histories import Histories
+from foldlog._history import History
+from foldlog._maintenance import conversations_with, path_in
+from foldlog._matching import events_with, files_with, keep_documents, text_or_pattern
 from foldlog._words.gist import count, gist
-from foldlog.eventstore import CannotRedact, InvalidArgument, Store, summary_of
+from foldlog.eventstore import CannotRedact, ConversationRow, Event, EventStoreError, InvalidArgument, Store, summary_of
 from foldlog.eventstore.arguments import reason_text
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 SETTINGS = EVENT_SETTINGS
+_LISTED_MAX = 20
 
 
 def run(
-    conversation: ConversationId,
-    event: EventId,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the receipt keeps it.")],
+    conversation: Annotated[
+        str | None,
+        typer.Argument(metavar="ID", help="The conversation.", show_default=False, autocompletion=completed),
+    ] = None,
+    events: Annotated[
+        list[int] | None,
+        typer.Argument(
+            metavar="EVENT", help="Events, by their ids; the id of a summary is below -1.", show_default=False
+        ),
+    ] = None,
+    matching: Annotated[
+        str | None,
+        typer.Option(
+            "--matching", metavar="TEXT", help="The events that hold this text. Without ID: in all conversations."
+        ),
+    ] = None,
+    pattern: Annotated[
+        bool,
+        typer.Option(
+            "--pattern", help="The text is a regular expression, whose repeats have limits: 'sk-[a-z]{20,60}'."
+        ),
+    ] = False,
+    where: Where = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            metavar="TIME",
+            help="Only events that were recorded before: 90d, 2026-03-01. System prompts and documents stay, unless "
+            "they match.",
+        ),
+    ] = None,
     with_summaries: Annotated[
-        bool, typer.Option("--with-summaries", help="Redact the summaries that may quote the event too.")
+        bool, typer.Option("--with-summaries", help="Redact the summaries that may quote an event too.")
     ] = False,
     by: Annotated[
         str | None,
         typer.Option("--by", metavar="NAME", help="Who does it.", show_default="the user of the operating system"),
     ] = None,
+    dry_run: DryRun = False,
     no_vacuum: NoVacuum = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Erase the content of one event for good, from tables, derived data, free pages and logs.
+    """Erase the content of events for good, from tables, derived data, free pages and logs.
 
-    In a terminal the command shows the event and asks first. Id, kind, place, times and size stay, and published heads
+    In a terminal the command shows the events and asks first. Id, kind, place, times and size stay, and published heads
     still verify. The model sees the word "redacted". The receipt is a new event: who, when, why, and a hash of the
     former content. At the end a SQLite file is vacuumed: that rewrites the whole file, and other writers wait. Earlier
     copies and backups still hold the content.
 
+    --matching finds a text in events, summaries, documents and records of imports, and looks in the end whether a file
+    beside the store still holds its bytes. A shell keeps the text in its history.
+
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
     reason_text(reason, "receipt")
+    before = given_moment("--older-than", older_than)
+    text = None if matching is None else text_or_pattern(matching, is_pattern=pattern)
+    if text is not None and any(text.search(words) for words in (reason, by or "")):
+        raise Refused("the reason, or the name after --by, holds the text to redact, and the receipt keeps it")
+    searches = text is not None or before is not None or bool(where)
+    if bool(events) == searches or (events and conversation is None):
+        raise Refused("name events by their ids, or find them by --matching, --older-than or --where: one of the two")
     with open_existing(db) as store:
-        whole(store, conversation)
-        if not yes:
-            _ask(store, conversation, event)
-        try:
-            receipt = Histories(store)[conversation].redact(event, reason=reason, by=by, with_summaries=with_summaries)
-        except (CannotRedact, InvalidArgument) as error:
-            raise Refused(str(error)) from error
-        is_pending = bytes_stay_pending(
-            store, receipt.bytes_pending, f"event {event} of {conversation!r} is redacted", no_vacuum=no_vacuum
-        )
-        receipt = receipt._replace(bytes_pending=is_pending)
+        histories = Histories(store)
+        find: Callable[..., dict[str, list[Event]]] = partial(_named, store, conversation, events or ())
+        if searches:
+            find = partial(_found, histories, _conversations(store, conversation, where), text, before)
+        with terminal.working("searching"):
+            found = find()
+        if searches and not as_json:
+            _show_found(found)
+        if not (yes or dry_run):
+            _ask(found, listed=searches)
+        receipts: list[RedactionReceipt] = []
+        stay: list[ProblemDocument] = []
+        if not dry_run:
+            ids = {name: [event.id for event in each] for name, each in found.items()}
+            if events and conversation is not None:
+                ids = {conversation: list(dict.fromkeys(events))}
+            redact = partial(History.redact, reason=reason, by=by, with_summaries=with_summaries)
+            receipts, stay = _redacted(histories, ids, redact, text)
+        done = f"{count(len(receipts), 'event')} redacted"
+        is_pending = bool(receipts) and bytes_stay_pending(store, receipts[-1].bytes_pending, done, no_vacuum=no_vacuum)
+        holders = tuple(dict.fromkeys(name for receipt in receipts for name in receipt.unconfirmed))
+        if text is not None and not dry_run:
+            stay += _left(store, find(redacted=True), text, holders, with_store=not is_pending)
         pending = bytes_pending_words(store, "it")
     if as_json:
-        quotes = tuple(QuoteDocument.of(quote, event=quote.event_id) for quote in receipt.quotes)
-        terminal.emit(RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes))
+        told = tuple(_document(receipt._replace(bytes_pending=is_pending)) for receipt in receipts)
+        listed = tuple(
+            MatchDocument(conversation=name, event_ids=tuple(e.id for e in es)) for name, es in found.items()
+        )
+        terminal.emit(RedactionsDocument(found=listed, receipts=told, stay=tuple(stay), holders=holders))
     else:
-        _show(receipt)
-    if receipt.bytes_pending:
+        for receipt in receipts:
+            _show(receipt)
+    for problem in stay:
+        terminal.warn(problem.problem)
+    if is_pending:
         terminal.note(f"bytes pending: {pending}")
-    erase.warn_of_unconfirmed(receipt.unconfirmed, "redaction")
+    erase.warn_of_unconfirmed(holders, "redaction")
+
+
+def _found(
+    histories: Histories,
+    rows: Sequence[ConversationRow],
+    text: Pattern[str] | None,
+    before: datetime | None,
+    *,
+    redacted: bool = False,
+) -> dict[str, list[Event]]:
+    """Return the events to redact. Of a fork, those that it shares are found in the conversation that they belong to,
+    unless it is the only one to search.
+    """
+    found = {}
+    for row in rows:
+        start = row.parent_version if len(rows) > 1 and row.parent_version is not None else 0
+        try:
+            found[row.id] = events_with(histories[row.id], histories.store, text, before, start, redacted=redacted)
+        except EventStoreError as error:
+            terminal.unread(terminal.about(row.id, str(error)))
+    return {name: events for name, events in found.items() if events}
+
+
+def _redacted(
+    histories: Histories,
+    chosen: dict[str, list[int]],
+    redact: Callable[..., RedactionReceipt],
+    text: Pattern[str] | None,
+) -> tuple[list[RedactionReceipt], list[ProblemDocument]]:
+    """Redact these events. Return the receipts, and what stays. Raises ``Refused`` if the only event cannot be
+    redacted.
+
+    Found events are redacted from the last one on: a document may be stored as a difference to an earlier one.
+    """
+    receipts, stay = [], []
+    each = [(name, event_id) for name, ids in chosen.items() for event_id in (ids if text is None else reversed(ids))]
+    with terminal.progress() as bars:
+        bar = bars.add_task("redacting", unit="events", total=len(each))
+        if text is not None:
+            for name, ids in chosen.items():
+                keep_documents(histories[name], histories.store, ids, text)
+        for place, (name, event_id) in enumerate(each, 1):
+            try:
+                receipts.append(redact(histories[name], event_id, complete=place == len(each)))
+            except (CannotRedact, InvalidArgument) as error:
+                if len(each) == 1:
+                    raise Refused(str(error)) from error
+                stay.append(ProblemDocument(conversation=name, problem=str(error)))
+            bars.update(bar, advance=1)
+    return receipts, stay
+
+
+def _left(
+    store: Store, found: dict[str, list[Event]], text: Pattern[str], holders: Sequence[str], *, with_store: bool
+) -> list[ProblemDocument]:
+    """Return where the text still is: in what a redaction leaves, and in files beside the store."""
+    stay = [
+        ProblemDocument(
+            conversation=name,
+            problem=f"conversation {name!r}, event {event.id} still holds the text, in a part that a redaction keeps, "
+            f"such as the name of a tool; '{command('erase', name, '--reason', 'TEXT')}' erases the conversation",
+        )
+        for name, events in found.items()
+        for event in events
+    ]
+    files = files_with(store, text, [path_in(name) for name in holders], with_store=with_store)
+    return stay + [
+        ProblemDocument(conversation=None, problem=f"the file {path} still holds the text") for path in files
+    ]
+
+
+def _conversations(store: Store, conversation: str | None, where: Sequence[str] | None) -> list[ConversationRow]:
+    if conversation is None:
+        return conversations_with(store, pairs(list(where or ())))
+    if where:
+        raise Refused("ID and --where: give one of the two")
+    return [store.conversation(whole(store, conversation))]
+
+
+def _named(store: Store, conversation: str | None, events: Sequence[int]) -> dict[str, list[Event]]:
+    """Return the named events that are there and are not redacted, to show them."""
+    name = whole(store, conversation or "")
+    wanted = [summary_of(each) if each < -1 else each for each in events]
+    found = [event for each in wanted if each >= 0 for event in store.events(name, each, each + 1)]
+    return {name: [event for event in found if event.redacted is None]}
+
+
+def _show_found(found: dict[str, list[Event]]) -> None:
+    """List the events, without the text that they hold."""
+    for name, events in found.items():
+        ids = ", ".join(str(event.id) for event in events)
+        line = f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}"
+        terminal.console().print(line, soft_wrap=True)
+    total = sum(map(len, found.values()))
+    terminal.console().print(f"{count(total, 'event')} of {count(len(found), 'conversation')} to redact")
+
+
+def _ask(found: dict[str, list[Event]], *, listed: bool) -> None:
+    """Ask a person. A redacted event is not asked about."""
+    each = [(name, event) for name, events in found.items() for event in events]
+    if not each:
+        return
+    (name, event) = each[0]
+    of = f"event {event.id} of {name!r}" if len(each) == 1 else f"each of {len(each):,} events"
+    shown = [f"{terminal.typed_id(name)}, event {event.id}: {gist(event, erase.WORDS_MAX)}" for name, event in each]
+    lines = "" if listed else "\n".join(shown[:_LISTED_MAX])
+    terminal.confirm("redact", "redacted", lines, "Erase this content for good? Nothing brings it back.", of)
+
+
+def _document(receipt: RedactionReceipt) -> RedactedDocument:
+    quotes = tuple(QuoteDocument.of(quote, event=quote.event_id) for quote in receipt.quotes)
+    return RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes)
 
 
 def _show(receipt: RedactionReceipt) -> None:
@@ -86,13 +274,3 @@ def _show(receipt: RedactionReceipt) -> None:
         shows = "shows" if len(receipt.forks) == 1 else "show"
         said = f"{count(len(receipt.forks), 'fork')} {shows} it redacted too: {names}"
         terminal.console().print(said, soft_wrap=True)
-
-
-def _ask(store: Store, conversation: str, event_id: int) -> None:
-    """Ask a person. A redacted event is not asked about."""
-    wanted = summary_of(event_id) if event_id < -1 else event_id
-    events = list(store.events(conversation, wanted, wanted + 1)) if wanted >= 0 else []
-    if events and events[0].redacted is None:
-        name = terminal.typed_id(conversation)
-        shown = f"{name}, event {event_id}: {gist(events[0], erase.WORDS_MAX)}"
-        erase.confirm("redact", "redacted", shown, "Erase this content", f"event {event_id} of {conversation!r}")

@@ -1,0 +1,192 @@
+"""Find a text in everything that a store holds of a conversation: events, summaries, documents, records of imports.
+
+A pattern is a regular expression of limited cost: each of its repeats has an upper limit, and it can match at one place
+in few ways. So a search takes time in proportion to the text, whatever the text is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from math import prod
+from re import _parser  # type: ignore[attr-defined]  # the parser of the standard library
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from foldlog._formats.live import recorded
+from foldlog._history import History
+from foldlog._search.index import index_path
+from foldlog.eventstore import DocumentChanges, Event, InvalidArgument, Store, SystemMessage, VersionConflict
+from foldlog.eventstore.documents.values import newest_documents
+from foldlog.eventstore.log.redacted import can_be_redacted
+
+_WAYS_MAX = 100_000
+_CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 16
+_KEPT = ("id", "timestamp", "redacted")
+"""Fields of an event in which no text is searched for."""
+
+
+def text_or_pattern(text: str, *, is_pattern: bool) -> re.Pattern[str]:
+    """Return what finds a text, or a pattern. Raises ``InvalidArgument`` for an empty one and for a pattern that may
+    take long.
+    """
+    if not text:
+        raise InvalidArgument("the text to search for is empty")
+    if not is_pattern:
+        return re.compile(re.escape(text))
+    try:
+        ways, compiled = _ways(_parser.parse(text)), re.compile(text)
+    except re.error as error:
+        raise InvalidArgument(f"the pattern cannot be read: {error}") from error
+    if ways > _WAYS_MAX:
+        raise InvalidArgument(
+            f"the pattern can match one place in {'endless' if ways == _ENDLESS else f'{ways:,}'} ways, and "
+            f"{_WAYS_MAX:,} are allowed; give each repeat an upper limit, such as {{1,80}} for +, and nest none"
+        )
+    if compiled.match(""):
+        raise InvalidArgument("the pattern matches an empty text, so every event has it")
+    return compiled
+
+
+_ENDLESS = float("inf")
+
+
+def _ways(parsed: Any) -> float:
+    """Return an upper limit of the ways in which a parsed pattern matches at one place."""
+    return prod(_ways_of(str(kind), value) for kind, value in parsed)
+
+
+def _ways_of(kind: str, value: Any) -> float:
+    match kind:
+        case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN" | "AT" | "CATEGORY":
+            return 1
+        case "SUBPATTERN":
+            return _ways(value[-1])
+        case "BRANCH":
+            return sum(map(_ways, value[1]))
+        case "MAX_REPEAT" | "MIN_REPEAT":
+            least, most, repeated = value
+            if most > _WAYS_MAX:
+                return _ENDLESS
+            inner = _ways(repeated)
+            return _ENDLESS if inner > 1 and most > 64 else (most - least + 1) * inner**most
+    return _ENDLESS  # references, looking around
+
+
+def events_with(
+    history: History,
+    store: Store,
+    pattern: re.Pattern[str] | None,
+    before: datetime | None = None,
+    start: int = 0,
+    *,
+    redacted: bool = False,
+) -> list[Event]:
+    """Return the events from ``start`` on that hold a match, alone or with the record that they were imported from, and
+    the later changes of the documents that they hold. Without a pattern: all but system prompts and documents. With
+    ``before``: only events that were recorded before it. Redacted events are left out, unless ``redacted``.
+
+    Cost: the events, and unpacking their records.
+    """
+    found: dict[int, Event] = {}
+    formats: set[str] = set()
+    chains: dict[str, int] = {}
+    for logged in store.log(history.id, start):
+        event = logged.event
+        if before is not None and logged.recorded_at >= before:
+            continue
+        if pattern is None:
+            is_found = can_be_redacted(event) and not isinstance(event, SystemMessage | DocumentChanges)
+        else:
+            is_found = _has(pattern, _without_kept(event))
+        if isinstance(event, DocumentChanges) and pattern is not None:
+            # A value may hold the text though the event holds a part of it. And a value cannot be built on one that is
+            # erased.
+            is_found = is_found or any(
+                change.get("base") == chains.get(name, -1)
+                or _has(pattern, history.document(name, version=event.id + 1))
+                for name, change in event.changed.items()
+            )
+            chains |= dict.fromkeys(event.changed, event.id if is_found else -1)
+        if event.origin is not None:
+            formats.add(event.origin.format)
+        if is_found and (redacted or event.redacted is None):
+            found[event.id] = event
+    for format in formats if pattern is not None else ():
+        for record, events in recorded(format, store.events(history.id)):
+            first = events[0]
+            if first.id >= start and first.redacted is None and first.id not in found and _has(pattern, record):
+                found[first.id] = first
+    return [found[event_id] for event_id in sorted(found)]
+
+
+def keep_documents(history: History, store: Store, gone: Collection[int], pattern: re.Pattern[str]) -> None:
+    """Append the newest values of documents that stand in events to be redacted, unless they hold a match themselves.
+    Other writers may append at the same time.
+    """
+    while True:
+        version = history.version()
+        read = history.documents(version)
+        newest = store.query(history.id, partial(newest_documents, version=version))
+        kept = {
+            name: {"value": read[name]}
+            for name, event_id in newest.items()
+            if event_id in gone and not _has(pattern, {name: read[name]})
+        }
+        if not kept:
+            return
+        others = {name: event_id for name, event_id in newest.items() if name not in kept}
+        try:
+            history.append(DocumentChanges(changed=kept, others=others), expected_version=version)
+        except VersionConflict:
+            continue
+        return
+
+
+def files_with(
+    store: Store, pattern: re.Pattern[str], others: Iterable[str], *, with_store: bool = True
+) -> Iterator[str]:
+    """Yield the files that hold the bytes of a match: the store's own, its search index, and ``others``. What is
+    compressed or encrypted is not found. Cost: these files.
+    """
+    wanted = re.compile(pattern.pattern.encode(), re.DOTALL)
+    own = [] if store.path is None else [store.path, f"{store.path}-wal"]
+    for path in [*(own if with_store else ()), index_path(store) or "", *others]:
+        if not os.path.isfile(path):
+            continue
+        with open(path, "rb") as file:
+            before = b""
+            while chunk := file.read(_CHUNK_BYTES):
+                if wanted.search(before + chunk):
+                    yield path
+                    break
+                before = chunk[-_OVERLAP_BYTES:]
+
+
+def _without_kept(event: Event) -> dict[str, Any]:
+    return {name: value for name, value in asdict(event).items() if name not in _KEPT}
+
+
+def _has(pattern: re.Pattern[str] | None, value: Any) -> bool:
+    return pattern is not None and any(pattern.search(text) is not None for text in _texts(value))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, bytes):
+        yield value.decode("utf-8", "replace")
+    elif isinstance(value, Struct):
+        yield from _texts(asdict(value))
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _texts(name)
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)

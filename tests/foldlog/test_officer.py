@@ -1,0 +1,293 @@
+"""What a data officer asks for: erase and redact many at once, find a secret, keep what is young."""
+
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import foldlog as api
+from foldlog import Annotation, CondensationAction, ConversationHasForks, InvalidArgument, KeyRing, Message
+from foldlog._matching import text_or_pattern
+from foldlog._reports.audit_database import update
+from tests.crash.bytes_left import bytes_left
+
+SECRET = "sk-4111222233334444"
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+DAYS = timedelta(days=1)
+
+
+def said(text):
+    return Message(source="user", content=text)
+
+
+KEY = b64encode(bytes(range(32))).decode()
+
+
+@pytest.fixture(params=["plain", "encrypted"])
+def opened(request, tmp_path):
+    """A store of conversations by age in days: ``old`` with the fork ``young``, ``ann/1`` and ``ann/2``."""
+    age = [0]
+    histories = api.open(
+        tmp_path / "foldlog.db",
+        clock=lambda: NOW - age[0] * DAYS,
+        keys=KeyRing(KEY) if request.param == "encrypted" else None,
+    )
+    with histories:
+        for name, days in {"old": 100, "ann/1": 95, "ann/2": 5}.items():
+            age[0] = days
+            histories.create(name, {"user": name[:3]}).append(said(f"{name} says hello"))
+        age[0] = 3
+        histories["old"].fork(1, "young").append(said("younger"))
+        age[0] = 0
+        yield histories
+
+
+def living(histories):
+    return sorted(histories)
+
+
+# -- retention ---------------------------------------------------------------------------------------------------------
+
+
+def test_retention_erases_what_is_older_and_leaves_what_a_younger_fork_shares(opened):
+    retain = opened.maintenance.retain
+    assert [row.id for row in retain(90 * DAYS, reason="policy", dry_run=True)] == ["ann/1", "old"]
+    assert living(opened) == ["ann/1", "ann/2", "old", "young"]
+    with pytest.raises(ConversationHasForks, match="young"):
+        list(retain(90 * DAYS, reason="policy"))
+    assert living(opened) == ["ann/2", "old", "young"], "the others are erased"
+    told = []
+    assert list(retain(90 * DAYS, reason="policy", findings=told.append)) == []
+    assert "young" in told[0]
+    assert [row.id for row in retain(90 * DAYS, reason="policy", detach_forks=True)] == ["old"]
+    assert [event.content for event in opened["young"].view()] == ["younger"]
+    assert [row.id for row in retain(timedelta(), {"user": "ann"}, reason="policy")] == ["ann/2"]
+
+
+def test_forks_that_are_old_too_go_before_their_parents(opened):
+    assert [row.id for row in opened.maintenance.retain(DAYS, reason="policy")] == ["young", "ann/2", "ann/1", "old"]
+    assert living(opened) == []
+
+
+def test_a_conversation_that_is_used_again_meanwhile_stays(opened):
+    told = []
+    work = opened.maintenance.retain(4 * DAYS, reason="policy", findings=told.append)
+    assert next(work).id == "ann/2"
+    opened["old"].append(said("I am back"))
+    assert [row.id for row in work] == ["ann/1"]
+    assert living(opened) == ["old", "young"]
+    assert "'old' is at version 3" in told[0]
+
+
+@pytest.mark.parametrize("age", [90, -DAYS, "90d"], ids=repr)
+def test_an_age_is_a_span(opened, age):
+    with pytest.raises(InvalidArgument, match="timedelta"):
+        list(opened.maintenance.retain(age, reason="policy"))
+
+
+# -- the command: erase ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path, foldlog):
+    with api.open(tmp_path / "foldlog.db") as histories:
+        for name in ("ann/1", "ann/2", "ben"):
+            histories.create(name, {"user": name[:3]}).append(said(f"{name} says marigold"))
+        histories["ann/1"].fork(2, "fork")
+    return tmp_path / "foldlog.db"
+
+
+ERASED = [
+    (["ann/2", "ben"], ["ann/2", "ben"], ["ann/1", "fork"]),
+    (["--where", "user=ann"], ["ann/1", "ann/2", "fork"], ["ben"]),
+    (["ben", "--where", "user=ann"], ["ann/1", "ann/2", "ben", "fork"], []),
+    (["--older-than", "2000-01-01"], [], ["ann/1", "ann/2", "ben", "fork"]),
+    (["--older-than", "0s"], ["ann/1", "ann/2", "ben", "fork"], []),
+    (["ben", "--older-than", "90d"], [], ["ann/1", "ann/2", "ben", "fork"]),
+]
+
+
+@pytest.mark.parametrize("which, erased, stay", ERASED, ids=[" ".join(which) for which, _, _ in ERASED])
+def test_erase_takes_ids_attributes_and_an_age(foldlog, store, which, erased, stay):
+    tried = foldlog("erase", *which, "--reason", "asked to", "--dry-run", "--json").document
+    assert sorted(one["conversation"] for one in tried["conversations"]) == erased
+    assert foldlog("log", "ben").status == 0, "a dry run erases nothing"
+    ran = foldlog("erase", *which, "--reason", "asked to", "--yes", "--json")
+    assert ran.status == 0, ran.err
+    told = ran.document
+    assert sorted(one["conversation"] for one in told["conversations"]) == erased
+    assert (told["stay"], told["holders"]) == ([], [])
+    assert all(one["erased_reason"] == "asked to" and not one["bytes_pending"] for one in told["conversations"])
+    with api.open(store) as histories:
+        assert living(histories) == stay
+    assert (bytes_left(store.parent, ["marigold"]) == []) == (not stay)
+
+
+def test_erase_reports_what_stays_and_refuses_what_says_nothing(foldlog, store):
+    assert "nothing was erased" in foldlog("erase", "ann/2", "ben", "--reason", "x").err
+    ran = foldlog("erase", "ann/1", "ben", "--reason", "x", "--yes", "--json")
+    assert (ran.status, [one["conversation"] for one in ran.document["conversations"]]) == (1, ["ben"])
+    assert [one["conversation"] for one in ran.document["stay"]] == ["ann/1"]
+    assert "forks" in ran.err
+    ran = foldlog("erase", "ann/1", "ann/2", "--with-forks", "--reason", "x", "--yes")
+    assert (ran.status, "2 conversations erased, 4 events" in ran.out) == (0, True)
+    for wrong in ([], ["nobody"], ["ben", "--with-forks", "--older-than", "1d"], ["--where", "user"]):
+        assert foldlog("erase", *wrong, "--reason", "x", "--yes").status == 2
+
+
+def test_the_report_names_the_backups_and_files_that_may_hold_it(foldlog, store):
+    folder = store.parent
+    assert foldlog("backup", "monday.db").status == foldlog("backup", "tuesday.db").status == 0
+    assert foldlog("restore", "monday.db", "--yes").status == 0
+    (folder / "monday.db").unlink()
+    assert foldlog("backup", "wednesday.db").status == 0
+    with api.open(store) as histories:
+        update(histories.store, folder / "audit.db")
+    ran = foldlog("erase", "ben", "--reason", "x", "--yes", "--json")
+    told = ran.document["holders"]
+    assert [name.split("/")[0].strip() + " " + Path(name).name.partition(".replaced")[0] for name in told[:2]] == [
+        "audit database audit.db",
+        "backup wednesday.db",
+    ], "monday.db is deleted, and the store that was restored does not know of tuesday.db"
+    assert told[2].startswith(f"former file {store}.replaced-")
+    assert "a file may still hold the content, until it is deleted" in ran.err
+
+
+# -- the command: redact -----------------------------------------------------------------------------------------------
+
+
+def hidden(name, folder):
+    """Put the secret somewhere into conversation ``c``; return how many events hold it."""
+    with api.open(folder / "foldlog.db") as histories:
+        history = histories["c"]
+        history.append([said("hello"), said("there")])
+        if name == "message":
+            history.append(said(f"the key is {SECRET}, keep it"))
+        elif name == "summary":
+            history.append(CondensationAction(forgotten_event_ids=[0], summary=f"uses {SECRET}", summary_offset=0))
+        elif name == "arguments, extras and meta":
+            history.append(api.Action(tool="t", arguments={"a": [{SECRET: 1}]}, call_id="x"))
+            history.append(api.Observation(content="ok", extras={"k": SECRET}, call_id="x", meta={"k": SECRET}))
+            return 2
+        elif name == "document":
+            long = {"notes": [f"line {n}" for n in range(200)], "key": SECRET}
+            history.append((), documents={"state": long, "other": "stays"})
+            history.append((), documents={"state": {**long, "more": 1}})  # stored as a difference
+            history.append((), documents={"state": {**long, "key": "none"}})  # builds on the others
+            return 3
+        elif name == "record of an import":
+            record = {"role": "user", "content": "hi", "unknown_field": SECRET}
+            history.append_records([record], format="openai-chat")
+        elif name == "shared by a fork":
+            history.append(said(SECRET))
+            history.fork(3, "f").append(said("on"))
+        elif name == "a fork's own":
+            history.fork(2, "f").append(said(SECRET))
+        elif name == "erased from a View":
+            history.append(said(SECRET))
+            history.retract(2)
+    return 1
+
+
+PLACES = [
+    "message",
+    "summary",
+    "arguments, extras and meta",
+    "document",
+    "record of an import",
+    "shared by a fork",
+    "a fork's own",
+    "erased from a View",
+]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+def test_a_secret_is_found_and_redacted_wherever_it_is(foldlog, tmp_path, monkeypatch, place, encrypted):
+    if encrypted:
+        monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    count = hidden(place, tmp_path)
+    foldlog("search", "hello")
+    found = foldlog("redact", "--matching", SECRET, "--reason", "leaked", "--dry-run", "--json").document
+    assert sum(len(one["event_ids"]) for one in found["found"]) == count
+    assert encrypted or place == "record of an import" or bytes_left(tmp_path, [SECRET]) != []  # that one is packed
+    ran = foldlog("redact", "--matching", SECRET, "--reason", "leaked", "--yes")
+    assert ran.status == 0, ran.err
+    assert bytes_left(tmp_path, [SECRET]) == []
+    assert SECRET not in ran.out + ran.err
+    with api.open(tmp_path / "foldlog.db") as histories:
+        for name in histories:
+            assert SECRET not in repr(list(histories[name].events())) + repr(histories[name].documents())
+        if place == "document":
+            assert histories["c"].document("other") == "stays"
+            assert histories["c"].document("state")["key"] == "none", "a newest value without the secret stays"
+    assert foldlog("verify").status == 0
+
+
+def test_what_a_redaction_cannot_remove_is_named(foldlog, tmp_path):
+    with api.open(tmp_path / "foldlog.db") as histories:
+        histories["c"].append([api.Action(tool=SECRET, call_id="x"), Annotation(name="n", data=SECRET)])
+    assert foldlog("backup", "b.db").status == 0
+    ran = foldlog("redact", "--matching", SECRET, "--reason", "leaked", "--yes", "--json")
+    assert ran.status == 1
+    assert sum(len(one["event_ids"]) for one in ran.document["receipts"]) == 2
+    problems = [one["problem"] for one in ran.document["stay"]]
+    assert "conversation 'c', event 0 still holds the text" in problems[0]
+    assert any(problem.startswith(f"the file {tmp_path}/b.db still") for problem in problems)
+    refused = foldlog("redact", "--matching", SECRET, "--reason", f"{SECRET} leaked", "--yes")
+    assert (refused.status, "the receipt keeps it" in refused.err) == (2, True)
+
+
+def test_a_pattern_finds_each_of_its_texts_and_an_age_only_old_events(foldlog, tmp_path):
+    age = [100]
+    with api.open(tmp_path / "foldlog.db", clock=lambda: datetime.now(UTC) - age[0] * DAYS) as histories:
+        histories["c"].append([api.SystemMessage(content="be kind"), said("card 4111-2222"), said("no card")])
+        age[0] = 1
+        histories["c"].append([said("card 4333 4444")])
+    pattern = ("redact", "--matching", r"card \d{4}[ -]?\d{4}", "--pattern", "--reason", "x", "--json")
+    assert foldlog(*pattern, "--dry-run").document["found"] == [{"conversation": "c", "event_ids": [1, 3]}]
+    assert foldlog(*pattern, "--older-than", "90d", "--yes").document["found"][0]["event_ids"] == [1]
+    old = foldlog("redact", "c", "--older-than", "90d", "--reason", "x", "--yes", "--json").document
+    assert old["found"][0]["event_ids"] == [2], "the system prompt stays"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["c"], ["c", 0, "--matching", "x"], ["--where", "a=b", "c", "--matching", "x"], ["--matching", ""], []],
+    ids=str,
+)
+def test_redact_refuses_what_is_not_one_way_to_name_events(foldlog, store, wrong):
+    ran = foldlog("redact", *wrong, "--reason", "x", "--yes")
+    assert ran.status == 2, ran.err
+
+
+COSTS = [
+    ("a+", False),
+    ("a*", False),
+    ("(a|aa){1,40}b", False),
+    (r"(.)\1", False),
+    ("(?=a)b", False),
+    ("a{0,3}", False),
+    ("(", False),
+    ("sk-[A-Za-z0-9]{8,60}", True),
+    (r"\d{4}([ -]?\d{4}){3}", True),
+    ("ann|ben", True),
+]
+
+
+@pytest.mark.parametrize("pattern, allowed", COSTS)
+def test_a_pattern_has_a_limited_cost(pattern, allowed):
+    if allowed:
+        assert text_or_pattern(pattern, is_pattern=True)
+    else:
+        with pytest.raises(InvalidArgument, match="the pattern"):
+            text_or_pattern(pattern, is_pattern=True)
+
+
+def test_restore_asks_before_it_replaces_a_store(foldlog, store):
+    assert foldlog("backup", "b.db").status == 0
+    ran = foldlog("restore", "b.db")
+    assert (ran.status, "nothing was restored. Add --yes" in ran.err) == (2, True)
+    assert foldlog("restore", "b.db", "--yes").status == 0
+    assert foldlog("restore", "b.db", "--db", "new.db").status == 0, "there is nothing to replace"
