@@ -41,7 +41,7 @@ class Imported(NamedTuple):
     version: int
 
 
-class Forked(Imported):
+class InAFork(Imported):
     """The outcome for a history that is not what was imported before: its conversation is a fork of that one."""
 
 
@@ -178,7 +178,7 @@ def _ingest_or_fork(store: Store, source: Source, name: str, watch: Watch, elsew
             if at < _SHARED_MIN or source.is_rewritten or store.conversation(name).redactions:
                 raise  # what is redacted must not come back
             store.fork(name, at, fork)
-        return Forked(*_ingest_or_fork(store, source, fork, watch, elsewhere))
+        return InAFork(*_ingest_or_fork(store, source, fork, watch, elsewhere))
 
 
 def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsewhere: Elsewhere) -> Imported:

@@ -25,7 +25,7 @@ from foldlog._cli.stores import open_or_create
 from foldlog._documents import ImportDocument, ImportedDocument
 from foldlog._formats.reading_ahead import read_ahead
 from foldlog._formats.registry import formats
-from foldlog._importing import Forked, Imported, import_source
+from foldlog._importing import Imported, InAFork, import_source
 from foldlog._reports.ahead import KeptAhead, made_ahead
 from foldlog._seen_files import SeenFiles, SeenHistory
 from foldlog._words.gist import count
@@ -314,7 +314,7 @@ def _imported(
         refused=bool(refused),
         findings=tuple(map(named, (*refused, *source.findings))),
         findings_count=source.findings_count + len(refused),
-        note=named(_FORKED.format(source.path, imported)) if isinstance(imported, Forked) else source.note,
+        note=named(_FORKED.format(source.path, imported)) if isinstance(imported, InAFork) else source.note,
     )
 
 
