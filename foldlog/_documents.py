@@ -30,14 +30,14 @@ class ConversationDocument(Document, frozen=True, kw_only=True):
     """A conversation in a list; ``foldlog fork``: the new one. An erased one is a tombstone, whose ``version`` is how
     many events were erased. Fields from ``attributes`` on need its events: a short list leaves them out.
 
-    ``last_event_at`` is when its last event happened, None where an imported event does not say; in a short list it is
-    when that event was recorded.
+    ``last_recorded_at`` is when its last event was recorded, ``last_event_at`` when it happened, None where an imported
+    event does not say.
     """
 
     conversation: str
     version: int
     created_at: str
-    last_event_at: str | None
+    last_recorded_at: str
     head: str | None = None
     erased_at: str | None = None
     erased_reason: str | None = None
@@ -52,6 +52,7 @@ class ConversationDocument(Document, frozen=True, kw_only=True):
     sent_summaries: int | UnsetType | None = UNSET
     tokens: int | UnsetType | None = UNSET
     condensations: int | UnsetType | None = UNSET
+    last_event_at: str | UnsetType | None = UNSET
     problem: str | UnsetType | None = UNSET
     needs_key: bool | UnsetType = UNSET
     spent: SpentDocument | UnsetType | None = UNSET
@@ -62,7 +63,7 @@ class ConversationDocument(Document, frozen=True, kw_only=True):
         fields = {
             "conversation": row.id,
             "created_at": row.created_at.isoformat(),
-            "last_event_at": row.updated_at.isoformat(),
+            "last_recorded_at": row.updated_at.isoformat(),
             "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
             "unconfirmed": tuple(row.unconfirmed),
         }

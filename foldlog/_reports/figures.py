@@ -14,7 +14,7 @@ from foldlog._words.reasons import because
 from foldlog.eventstore import CondensationAction, CondensationRequest, ConversationRow, Event, EventStoreError, Store
 from foldlog.projections import Views
 
-FIGURES = "figures", 1
+FIGURES = "figures", 2
 """Where figures are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 

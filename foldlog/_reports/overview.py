@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,13 +30,15 @@ if TYPE_CHECKING:
 NATIVE = "foldlog"
 """The format of a conversation that no source was imported into."""
 
-OVERVIEW = "overview", 1
+OVERVIEW = "overview", 2
 """Where overviews are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _PAGE = 1_000
 _WITHIN = 30
 """The number of events at both ends of a conversation in which its title and its last time are searched."""
-_TITLE_MAX = 300
+_TITLE_MAX, _READ_MAX = 300, 20_000
+_TAG = re.compile(r"</?[a-z]+(?:-[a-z]+)+>")
+"""Begins or ends what a runtime says in a user's message, as ``<command-name>``."""
 
 
 class Overview(NamedTuple):
@@ -141,15 +144,17 @@ def _near_the_ends(store: Store, row: ConversationRow) -> Overview:
     earlier one.
     """
     attributes = store.query(row.id, lambda reading: newest_value(reading, ATTRIBUTES, default={}))
-    title = request = form = last = None
+    title = form = last = None
+    request = said = ""
     for recorded_at, event in _ends(store, row):
         title = title_in(event.meta) or title
-        if request is None and isinstance(event, Message) and event.source == "user" and event.shown:
-            request = _said(event)
+        if not request and isinstance(event, Message) and event.source == "user" and event.shown:
+            request, words = _asked(event)
+            said = said or words  # of the first message
         if form is None:
             form = NATIVE if event.origin is None else event.origin.format
         last = time_text(event, recorded_at) or last
-    told = title_in(attributes) or title or request
+    told = title_in(attributes) or title or request or said or None
     return Overview(attributes, None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
 
 
@@ -164,10 +169,11 @@ def _ends(store: Store, row: ConversationRow) -> Iterator[Logged]:
     yield from store.log(row.id, max(_WITHIN, row.version - _WITHIN), row.version)
 
 
-def _said(event: Event) -> str | None:
-    """Return the first words of a message, or None where it has no text."""
-    assert isinstance(event, Message)
+def _asked(event: Message) -> tuple[str, str]:
+    """Return what a user asks for in a message, without what a runtime added to it, and all that it says."""
+    from foldlog.condensers.strategies.digest_words import of_user
+
     content = event.content
     texts = [content] if isinstance(content, str) else [part.get("text") for part in content]
-    words = " ".join(" ".join(text[: 4 * _TITLE_MAX].split()) for text in texts if isinstance(text, str))
-    return words or None
+    text = "\n".join(text[:_READ_MAX] for text in texts if isinstance(text, str))
+    return " ".join(of_user(text).asked.split()), " ".join(_TAG.sub(" ", text).split())

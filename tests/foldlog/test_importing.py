@@ -63,6 +63,14 @@ def test_a_second_run_of_a_benchmark_is_imported_beside_the_first(foldlog, tmp_p
     assert ids(foldlog) == [f"{run}/output:task-{n}" for run in (1, 2) for n in range(2)]
 
 
+def test_a_file_that_is_called_as_its_folder_is_not_named_twice(foldlog, tmp_path):
+    for place in ("kite/kite", "kite/other", "other"):
+        lines(tmp_path / "runs" / f"{place}.jsonl", chat(place))
+    for again in range(2):
+        foldlog("import", "runs")
+        assert ids(foldlog) == ["runs/kite", "runs/kite/other", "runs/other"], again
+
+
 def test_a_prefix_goes_before_each_name(foldlog, tmp_path):
     lines(tmp_path / "a.jsonl", chat("one"))
     foldlog("import", "a.jsonl")

@@ -189,3 +189,18 @@ def test_the_first_lists_after_an_import_read_no_conversation(
     with open_store(db) as store:
         assert [*served(store)] == [shown[0]["title"]]
     assert (read, shown[0]["tokens"] > 0) == ([], True)
+
+
+def test_a_title_is_what_the_user_asks_and_not_what_a_program_says_for_it(url: str):
+    told = "<command-name>/%s</command-name>\n<command-message>%s</command-message>\n<command-args></command-args>"
+    logs = {
+        "a title": (told % ("exit", "exit"), "<local-command-stdout>Bye!</local-command-stdout>", "a title"),
+        "/review": (told % ("review", "review"), "later"),
+        "/exit exit": (told % ("exit", "exit"),),
+    }
+    with foldlog.open(url) as histories:
+        for title, texts in logs.items():
+            histories[title].append([said(text) for text in texts])
+        assert {name: each.title for name, each in listed(histories.store).items() if name in logs} == dict(
+            zip(logs, logs, strict=True)
+        )

@@ -4,8 +4,9 @@
     the source names a task             the file's name and the task's: ``runs/1/output:django__django-11276``
     the source names nothing            the file's name: ``runs/1/events``, or with a number where it holds several
 
-Below a folder that is imported, a file's name is its path from that folder, beginning with the folder's name. The name
-of a file that is imported by itself is its own; where that says nothing (``events``), its folder's comes before it.
+Below a folder that is imported, a file's name is its path from that folder, beginning with the folder's name; a file
+that is called as its folder is not named twice. The name of a file that is imported by itself is its own; where that
+says nothing (``events``), its folder's comes before it.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Names:
 
     def _path_from_root(self) -> str:
         start = self._root if self._root == Path.cwd() else self._root.parent
-        return str(self._whole.relative_to(start))
+        path = self._whole.relative_to(start)
+        return str(path.parent if path.name == path.parent.name else path)
 
     def _alone(self, *, folder: bool) -> str:
         parent = self._whole.parent.name
