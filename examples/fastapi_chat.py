@@ -1,30 +1,32 @@
 """A chat server for many users: replies are streamed, and a user who goes away leaves a valid history.
 
-    uvicorn --app-dir examples --factory fastapi_chat:chat_app
+    CHAT_DB=chat.db uvicorn --app-dir examples --factory fastapi_chat:chat_app --workers 3
     curl --no-buffer --json '{"text": "what time is it?"}' http://127.0.0.1:8000/users/ann/chats/first
 
-Messages to one chat are answered one after the other; of several worker processes, the same one must get all of them.
-Take the user from your login, not from the path. ``rehearsal`` stands in for a function that streams from your model.
+Messages to one chat are answered one after the other, by any worker process; one that waits for too long gets a 409.
+``CHAT_DB`` may be a PostgreSQL URL. Where a worker is killed in the middle of a reply, the next message goes on after
+at most ``TTL_S``. Take the user from your login, not from the path. ``rehearsal`` stands in for a function that
+streams from your model.
 """
 
-import asyncio
+import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any
-from weakref import WeakValueDictionary
 
 from anyio import CancelScope
-from fastapi import Body, FastAPI, Path
+from fastapi import Body, FastAPI, HTTPException, Path
 from fastapi.responses import StreamingResponse
 
 import foldlog.aio
-from foldlog import Message
+from foldlog import LeaseTaken, Message
 
 Model = Callable[[list[dict[str, Any]]], AsyncGenerator[Any, None]]  # yields texts, and tool calls as in OpenAI's chat
 Run = Callable[[str, Any], Awaitable[str]]
 Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+DB = os.environ.get("CHAT_DB", "chat.db")
+TTL_S, WAIT_S = 10.0, 60.0
 
 
 async def rehearsal(messages: list[dict[str, Any]]) -> AsyncGenerator[Any, None]:
@@ -38,9 +40,12 @@ async def clock(tool: str, arguments: Any) -> str:
 
 
 async def answer(history: foldlog.aio.AsyncHistory, text: str, model: Model, run: Run) -> AsyncGenerator[str, None]:
-    """Yield the reply in pieces. However it ends, what was said is recorded and no call stays open."""
+    """Yield an empty text once the chat is ours, and then the reply in pieces. However it ends, what was said is
+    recorded and no call stays open.
+    """
     said, calls = list[str](), [{}]
-    async with locks.setdefault(history.id, asyncio.Lock()):
+    async with history.working(ttl_s=TTL_S, wait_s=WAIT_S):
+        yield ""
         try:
             await history.interrupt("the server was stopped")  # what an earlier process left open
             await history.append(Message(source="user", content=text))
@@ -69,7 +74,7 @@ class Reply(StreamingResponse):
             await super().__call__(*asgi)
 
 
-def chat_app(url: str = "sqlite:///chat.db", model: Model = rehearsal, run: Run = clock) -> FastAPI:
+def chat_app(url: str = DB, model: Model = rehearsal, run: Run = clock) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with foldlog.aio.open(url, condenser="digest") as app.state.histories:
@@ -79,6 +84,11 @@ def chat_app(url: str = "sqlite:///chat.db", model: Model = rehearsal, run: Run 
 
     @app.post("/users/{user}/chats/{chat}")
     async def say(user: Name, chat: Name, text: Annotated[str, Body(embed=True)]) -> Reply:
-        return Reply(answer(app.state.histories[f"{user}/{chat}"], text, model, run), media_type="text/plain")
+        reply = answer(app.state.histories[f"{user}/{chat}"], text, model, run)
+        try:
+            await anext(reply)
+        except LeaseTaken as busy:
+            raise HTTPException(409, f"{busy.worker} answers another message of this chat") from None
+        return Reply(reply, media_type="text/plain")
 
     return app

@@ -1,0 +1,112 @@
+"""The chat server as three processes: one chat that all of them answer, and one of them that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import pytest
+
+import foldlog
+from foldlog import Action, CondensationAction, Message, Observation
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+APP = """
+import asyncio, os
+import fastapi_chat
+
+async def run(tool, arguments):
+    if os.path.exists("hang"):
+        await asyncio.sleep(600)
+    return await fastapi_chat.clock(tool, arguments)
+
+def app():
+    return fastapi_chat.chat_app(run=run)
+
+fastapi_chat.TTL_S = 1.0
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "chat.db")
+    return request.getfixturevalue("postgres_url")()
+
+
+@pytest.fixture
+def served(db: str, tmp_path: Path):
+    """The address of the server: three workers on the store."""
+    (tmp_path / "workers.py").write_text(APP)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "uvicorn", "--factory", "workers:app", "--workers", "3", "--port", str(port)]
+    environment = {**os.environ, "CHAT_DB": db, "PYTHONPATH": f"{tmp_path}:{EXAMPLES}"}
+    with (tmp_path / "out").open("wb") as out:
+        server = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=out, stderr=out, start_new_session=True
+        )
+    try:
+        _wait(lambda: (tmp_path / "out").read_text().count("Application startup complete") == 3)
+        yield f"http://127.0.0.1:{port}/users/ann/chats/first"
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(60)
+
+
+def _wait(until, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.02)
+
+
+async def _say(client: httpx.AsyncClient, address: str, text: str) -> tuple[int, str]:
+    reply = await client.post(address, json={"text": text})
+    return reply.status_code, reply.text
+
+
+def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(served: str, db: str, tmp_path: Path):
+    async def at_once() -> list[tuple[int, str]]:
+        async with httpx.AsyncClient(timeout=120) as client:
+            return await asyncio.gather(*(_say(client, served, f"{n}?") for n in range(24)))
+
+    replies = asyncio.run(at_once())
+    answered = sum(status == 200 for status, _ in replies)
+    assert Counter(status for status, _ in replies) == Counter({200: answered, 409: 24 - answered})
+    assert answered > 0
+    assert all(text.startswith("Let me look. It is ") for status, text in replies if status == 200)
+    with foldlog.open(db) as histories:
+        history = histories["ann/first"]
+        assert [type(event) for event in history.events()] == [Message, Action, Observation, Message] * answered
+        assert history.lease() is None
+
+        async def killed() -> None:
+            """A worker is killed while a tool of its reply runs; then the chat is asked again."""
+            (tmp_path / "hang").touch()
+            async with httpx.AsyncClient(timeout=120) as client:
+                hanging = asyncio.ensure_future(_say(client, served, "killed?"))
+                await asyncio.to_thread(_wait, lambda: history.open_calls())
+                assert list(histories.to_resume()) == []
+                os.kill(int(history.lease().worker.rpartition(":")[2]), signal.SIGKILL)
+                (tmp_path / "hang").unlink()
+                with pytest.raises(httpx.TransportError):
+                    await hanging
+                await asyncio.to_thread(_wait, lambda: list(histories.to_resume()) == ["ann/first"])
+                status, text = await _say(client, served, "and now?")
+                assert (status, text.split(" It is ")[0]) == (200, "Let me look.")
+
+        asyncio.run(killed())
+        later = history.events(4 * answered)
+        events = [event for event in later if not isinstance(event, CondensationAction)]  # its View is long by then
+        assert [type(event) for event in events] == [*[Message, Action, Observation] * 2, Message]
+        assert events[2].content == "interrupted: the server was stopped"
+        assert history.view().to_messages()[-1]["role"] == "assistant"
