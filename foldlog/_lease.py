@@ -221,7 +221,7 @@ class Working:
             return None
         self._may_have_it = False
         if self._seen[0] != standing:
-            self._seen = standing, started
+            self._seen = standing, time.monotonic()
         left_s = self._give_up_at - started
         if left_s <= 0:
             raise LeaseTaken(self._id, "a worker drives it", standing, "wait longer (wait_s), or say that it is busy")

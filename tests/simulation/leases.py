@@ -1,0 +1,306 @@
+"""Leases against a model: workers with clocks of their own, which stand still for longer than the time to live.
+
+    python -m tests.simulation.leases --seed 1 --steps 100000 [--sqlite] [--mutations]
+
+Everything is drawn from the seed, and nothing waits: time is a number. Before any transaction of a worker another one
+may take a step. Each worker has a clock that is wrong by up to an hour, runs a little too fast or too slow, and jumps.
+The model knows the one lease that counts: the last one that was taken and not given back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from foldlog import Histories, LeaseTaken, Message, Store, _lease
+from foldlog.eventstore import open_store
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
+from tests.simulation.mutations import Mutation, applied
+from tests.simulation.seam import Seam
+
+__all__ = ["MUTATIONS", "finds", "run"]
+
+_TTL_S = 10.0
+_OF_WORLD = 400
+_BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+_STEPS = {"begin": 4, "append": 8, "renew": 4, "leave": 1, "die": 1, "user": 1, "wait": 6, "stand still": 1, "set": 1}
+
+
+class Found(AssertionError):
+    """The product and the model differ."""
+
+
+class _Worker:
+    """A process: its clocks, its store, and its block, if it is in one."""
+
+    def __init__(self, world: _World, name: str, recorder: Recorder) -> None:
+        self.world, self.name, self.inner = world, name, recorder
+        self.set_clock()
+        self.begin_anew()
+
+    def set_clock(self) -> None:
+        draw = self.world.draw
+        self.wrong_s = 0.0 if self.world.one_clock else draw.choice([0, draw.uniform(-3_600, 3_600)])
+        self.speed = 1.0 if self.world.one_clock else draw.uniform(0.9, 1.1)
+
+    def wall(self) -> datetime:
+        return _BEGAN + timedelta(seconds=self.wrong_s + self.world.now)
+
+    def monotonic(self) -> float:
+        return 77.0 + self.speed * self.world.now
+
+    def begin_anew(self) -> None:
+        """Begin as a new process does, which knows nothing of a former block."""
+        self.seam = Seam(self.inner, shared=True)
+        self.seam.arm(at_transaction=self.world.between)
+        self.history = Histories(Store(self.seam, clock=self.wall))["c"]  # type: ignore[arg-type]
+        self.block: _lease.Working | None = None
+        self.seen: tuple[object, float] = None, 0.0
+
+
+class _World:
+    """Some workers on one store, and the model: whose lease counts, when it ends, who appended what."""
+
+    def __init__(self, seed: str, recorders: list[Recorder]) -> None:
+        self.draw = random.Random(seed)
+        self.now, self.counts = 0.0, 0
+        self.busy: list[_Worker] = []
+        """The workers within a step: each waits for the next one."""
+        self.one_clock = self.draw.random() < 0.3
+        self.workers = [_Worker(self, name, recorder) for name, recorder in zip("abc", recorders, strict=True)]
+        self.valid: _lease.Working | None = None
+        self.until, self.of = _BEGAN, self.valid
+        self.row = 0
+        """A number for each form of the row, by which a worker tells whether it stood unchanged."""
+        self.log: list[str] = []
+
+    def between(self) -> None:
+        """Before a transaction of one worker let another one take a step."""
+        others = [each for each in self.workers if each not in self.busy]
+        if others and self.draw.random() < 0.15:
+            self.step(self.draw.choice(others))
+
+    def step(self, worker: _Worker) -> None:
+        kind = self.draw.choices(list(_STEPS), _STEPS.values())[0]
+        self.busy.append(worker)
+        try:
+            with mock.patch.object(_lease, "time", SimpleNamespace(monotonic=worker.monotonic)):
+                getattr(self, "_" + kind.replace(" ", "_"))(worker)
+        finally:
+            self.busy.pop()
+        if not self.busy:
+            self.check(worker)
+
+    def check(self, worker: _Worker) -> None:
+        if self.one_clock and worker.block is not None and worker.block is not self.valid:
+            with mock.patch.object(_lease, "time", SimpleNamespace(monotonic=worker.monotonic)):
+                if worker.block.lease.held and self.valid is not None:
+                    raise Found(f"{worker.name} believes that it has the lease of {self.valid.lease.worker}")
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, worker: _Worker) -> None:
+        if worker.block is not None and vars(worker.history).get("_working") is worker.block:
+            if worker.history._generation.fence is not None:
+                return
+            block = worker.block  # it waits
+        else:
+            block = _lease.Working(worker.history, _TTL_S, 1e8, worker.name)
+            worker.seen = None, 0.0
+        worker.block = block
+        waits = block.attempt() is not None
+        before, now = self.valid, worker.wall()
+        stood_s = worker.monotonic() - worker.seen[1] if worker.seen[0] == self.row else 0.0
+        ended = self.until <= now or stood_s > _TTL_S
+        if waits:
+            if before is None or before is block or (ended and worker.seen[0] == self.row):
+                raise Found(f"{worker.name} waits, and the lease is free")
+            if worker.seen[0] != self.row:
+                worker.seen = self.row, worker.monotonic()
+            return
+        if before not in (None, block) and not ended:
+            raise Found(f"{worker.name} took the lease of {before.lease.worker} before its time ended")
+        self.valid = block
+        self._renewed(worker)
+
+    def _append(self, worker: _Worker) -> None:
+        if worker.block is None or worker.history._generation.fence is None:
+            return
+        text = f"{worker.name} {self.counts}"
+        self.counts += 1
+        try:
+            worker.history.append(Message(source="agent", content=text))
+        except LeaseTaken:
+            if self.valid is worker.block:
+                raise Found(f"an append of {worker.name} was refused, and its lease counts") from None
+            return
+        self.log.append(text)
+        if self.valid is not worker.block:
+            other = None if self.valid is None else self.valid.lease.worker
+            raise Found(f"{worker.name} appended, and the lease is that of {other}")
+
+    def _renew(self, worker: _Worker) -> None:
+        if worker.block is None or worker.history._generation.fence is None:
+            return
+        renewed = worker.block.renew()
+        if renewed is not (self.valid is worker.block):
+            raise Found(f"the lease of {worker.name} was {'' if renewed else 'not '}renewed")
+        if renewed:
+            self._renewed(worker)
+
+    def _renewed(self, worker: _Worker) -> None:
+        until = worker.wall() + timedelta(seconds=_TTL_S)
+        self.row += (until, worker.block) != (self.until, self.of)
+        self.until, self.of = until, worker.block
+
+    def _leave(self, worker: _Worker) -> None:
+        if worker.block is not None:
+            block, worker.block = worker.block, None
+            block.leave()
+            if self.valid is block:
+                self.valid = None
+
+    def _die(self, worker: _Worker) -> None:
+        if self.draw.random() < 0.3:
+            worker.begin_anew()
+
+    def _user(self, worker: _Worker) -> None:
+        text = f"user {self.counts}"
+        self.counts += 1
+        Histories(Store(worker.inner))["c"].append(Message(source="user", content=text))
+        self.log.append(text)
+
+    def _wait(self, worker: _Worker) -> None:
+        self.now += self.draw.uniform(0, _TTL_S / 2)
+
+    def _stand_still(self, worker: _Worker) -> None:
+        self.now += self.draw.uniform(0, 4 * _TTL_S)
+
+    def _set(self, worker: _Worker) -> None:
+        if self.draw.random() < 0.3:
+            worker.wrong_s = 0.0 if self.one_clock else self.draw.uniform(-3_600, 3_600)
+
+
+@contextmanager
+def _recorders(*, sqlite: bool) -> Iterator[list[Recorder]]:
+    """Three recorders on one store; in memory they are one."""
+    if not sqlite:
+        yield [MemoryRecorder()] * 3
+        return
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
+        stores = [opened.enter_context(open_store(f"{folder}/s.db", durability="relaxed")) for _ in range(3)]
+        yield [store.database.recorder for store in stores]
+
+
+def run(seed: int, steps: int, *, sqlite: bool = False) -> int:
+    """Take steps in one world after another. Return how many leases were taken. Raises ``Found``."""
+    taken = 0
+    thread = SimpleNamespace(start=lambda: None, is_alive=lambda: False)
+    threads = SimpleNamespace(Event=threading.Event, Thread=lambda **_: thread)
+    with mock.patch.object(_lease, "threading", threads):
+        for number in range(max(1, steps // _OF_WORLD)):
+            with _recorders(sqlite=sqlite) as recorders:
+                world = _World(f"{seed}/{number}", recorders)
+                for place in range(min(steps, _OF_WORLD)):
+                    try:
+                        world.step(world.draw.choice(world.workers))
+                    except Found as error:
+                        raise Found(f"world {seed}/{number}, step {place}: {error}") from None
+                if [event.content for event in world.workers[0].history.events()] != world.log:
+                    raise Found(f"world {seed}/{number}: the log has other events than were acknowledged")
+                taken += world.row
+    return taken
+
+
+# -- the product, broken -----------------------------------------------------------------------------------------------
+
+
+def _by_its_time(was: Any) -> Any:
+    """An append trusts a clock, as a lock with a time does."""
+
+    def fence(self: Any, reader: Any) -> None:
+        if self.lease.until.timestamp() * 1e6 < self._database.now():
+            was(self, reader)
+
+    return fence
+
+
+def _whoever(was: Any) -> Any:
+    def again(self: Any, transaction: Any) -> bool:
+        self._keep(transaction)
+        return True
+
+    return again
+
+
+def _gives_back_any(was: Any) -> Any:
+    def give_back(self: Any, transaction: Any) -> None:
+        self._token = getattr(_lease._standing(transaction, self._name), "token", 0)
+        was(self, transaction)
+
+    return give_back
+
+
+def _by_the_clock_alone(was: Any) -> Any:
+    def other(self: Any, reader: Any) -> Any:
+        self._seen = None, 0.0
+        return was(self, reader)
+
+    return other
+
+
+MUTATIONS = {
+    "fence": Mutation("an append looks at no lease", "_lease:Working._fence", lambda _: lambda self, reader: None),
+    "clock": Mutation("an append trusts its clock", "_lease:Working._fence", _by_its_time),
+    "generation": Mutation(
+        "no append looks", "eventstore.log.finding:find_meant", lambda was: lambda d, r, c, g: was(d, r, c, None)
+    ),
+    "renew": Mutation("a lease that was taken over is renewed", "_lease:Working._again", _whoever),
+    "give back": Mutation("the lease of another is given back", "_lease:Working._give_back", _gives_back_any),
+    "take": Mutation("no worker waits", "_lease:Working._other", lambda _: lambda self, reader: None),
+    "set back": Mutation("a clock that was set back keeps a lease", "_lease:Working._other", _by_the_clock_alone),
+}
+
+
+def finds(mutation: Mutation, seed: int, steps: int, *, sqlite: bool = False) -> str:
+    """Return what the model finds wrong with the broken product; an empty text where it finds nothing."""
+    with applied(mutation):
+        try:
+            run(seed, steps, sqlite=sqlite)
+        except Found as error:
+            return str(error)
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.leases")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--sqlite", action="store_true", help="files, and not memory")
+    parser.add_argument("--mutations", action="store_true", help="break the product, and find each mutation")
+    given = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    missed = 0
+    for name, mutation in MUTATIONS.items() if given.mutations else ():
+        found = finds(mutation, given.seed, given.steps, sqlite=given.sqlite)
+        print(f"{name}: {mutation.what}: {found or 'NOT FOUND'}")
+        missed += not found
+    if not given.mutations:
+        taken = run(given.seed, given.steps, sqlite=given.sqlite)
+        print(f"seed {given.seed}: {given.steps:,} steps, leases taken or renewed {taken:,} times, nothing found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
