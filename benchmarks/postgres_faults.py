@@ -73,8 +73,9 @@ def run(name: str, events: int, faults_min: int, every_s: float, *, encrypted: b
         print(f"{title}: {error}")
     waits = stalls(load, moments)
     print(
-        f"{title}: {load.events:,} events acknowledged in {took:.0f} s through {faults} faults, {load.planted} "
-        f"conversations begun plain, {load.rotations} rotations, {sum(load.erased.values())} erasures: "
+        f"{title}: {load.events:,} events acknowledged in {took:.0f} s through {faults} faults, {load.driven:,} under "
+        f"a lease, {load.planted} conversations begun plain, {load.rotations} rotations, "
+        f"{sum(load.erased.values())} erasures: "
         f"{outcome}, {len(load.errors)} errors; "
         f"stalls: median {statistics.median(waits):.2f} s, longest {max(waits):.2f} s",
         flush=True,

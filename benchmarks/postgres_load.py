@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from pydantic import SecretStr
 
+from foldlog import Histories, LeaseTaken
 from foldlog.eventstore import (
     ANY_VERSION,
     ConversationErased,
@@ -36,6 +37,8 @@ CONVERSATIONS_EACH = 20
 _ROTATE_EVERY_S = 4.0
 _ERASE_EVERY_S = 1.0
 _PLANTED_MAX = 40
+_DRIVE_SHARE = 0.05
+"""How many of the appends are made under the lease of one conversation."""
 _BEGIN_SHARE = 0.05
 """How many of the appends to a writer's own conversations begin a new one."""
 
@@ -105,6 +108,8 @@ class Load:
         self.followed_again = 0
         self.erased: dict[str, bool] = {}
         """Conversations that somebody began to erase, and whether that was acknowledged."""
+        self.driven = 0
+        """The events that were appended under a lease."""
         self.rotations = 0
         self.planted = 0
         self._plants: deque[str] = deque(maxlen=_PLANTED_MAX)
@@ -158,6 +163,9 @@ class Load:
             number += len(texts)
             expected = chance.choice([versions[conversation], ANY_VERSION]) if own else ANY_VERSION
             key = chance.choice([None, f"turn-{writer}-{number}"])
+            if chance.random() < _DRIVE_SHARE:
+                self._drive(texts)
+                continue
             events = [Message(source="user", content=text) for text in texts]
             try:
                 with self.stores.use() as store:
@@ -170,6 +178,18 @@ class Load:
             self._acknowledge(conversation, texts, [r.id for r in recorded])
             if own:
                 versions[conversation] = recorded[-1].id + 1
+
+    def _drive(self, texts: list[str]) -> None:
+        """Append to a conversation to which only workers with its lease do: a version that one of them read stays."""
+        with self.stores.use() as store:
+            history = Histories(store)["driven"]
+            with contextlib.suppress(LeaseTaken), history.working(ttl_s=1, wait_s=0):
+                for text in texts:
+                    message = Message(source="user", content=text)
+                    [recorded] = history.append(message, expected_version=history.version())
+                    self.times.append(time.monotonic())
+                    self._acknowledge("driven", [text], [recorded.id])
+                    self.driven += 1
 
     def _acknowledge(self, conversation: str, texts: list[str], ids: list[int]) -> None:
         self.acknowledged.extend(Acknowledged(conversation, i, t) for i, t in zip(ids, texts, strict=True))

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from foldlog import Histories
+from foldlog._lease import Working
 from foldlog.eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.appending import append_all
@@ -133,6 +135,22 @@ def append_together(path: Path, ledger: Ledger) -> None:
             assert isinstance(outcomes.pop(1).error, VersionConflict)
             for (name, size), outcome in zip(names.items(), outcomes, strict=True):
                 ledger.enter(name, outcome.unwrap()[0].id, size, f"together-{n}")
+
+
+def work(path: Path, ledger: Ledger) -> None:
+    """A worker takes the lease that a killed one left, once its time has ended, appends, renews it and gives it back.
+    Its thread is left out: the statements are the same each time.
+    """
+    with open_at(path) as store:
+        history = Histories(store)["c1"]
+        block = Working(history, 0.02, 60, "worker")
+        block._left.set()
+        with block:
+            for n in range(2):
+                recorded = history.append(batch_of(f"work-{n}", 2), idempotency_key=f"work-{n}")
+                ledger.enter("c1", recorded[0].id, 2, f"work-{n}")
+                block.renew()
+        assert history.lease() is None
 
 
 def begin_conversations(path: Path, ledger: Ledger) -> None:
@@ -312,6 +330,7 @@ SCENARIOS = {
     "append_bytes": Scenario(_some_history, append_bytes),
     "append_deduped": Scenario(_some_history, append_deduped),
     "append_together": Scenario(_some_history, append_together),
+    "work": Scenario(_some_history, work),
     "begin_conversations": Scenario(_some_history, begin_conversations),
     "ingest": Scenario(_some_history, ingest),
     "ingest_staged": Scenario(_some_history, ingest_staged),

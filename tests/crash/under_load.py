@@ -1,8 +1,8 @@
 """Kill writers at random moments while eight of them work on one store, again and again; then look at everything.
 
 Each writer has two threads, and does what writers do: single events and batches, on conversations of its own and on
-shared ones, with expected versions, idempotency keys and races, and imports long enough to be staged. A follower reads
-along all the time, and must have seen in the end what is there, in that order.
+shared ones, with expected versions, idempotency keys, races and leases, and imports long enough to be staged. A
+follower reads along all the time, and must have seen in the end what is there, in that order.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import foldlog.eventstore.log.importing
+from foldlog import Histories, LeaseTaken
 from foldlog.eventstore import ANY_VERSION, IdempotencyConflict, Store, VersionConflict, open_store
 from foldlog.eventstore.recorders.sqlite import checkpoints
 from tests.crash.ledger import Ledger, batch_of, inspect, open_at
@@ -38,10 +40,12 @@ class Writer:
         self._random = random.Random(name)
         self._batches = 0
         self._own = f"own-{name}"
+        self._driven = Histories(store)["driven"]
 
     def write_for_ever(self) -> None:
         kinds: list[Callable[[], None]] = [
             self._append_to_own, self._append_to_shared, self._append_to_shared, self._append_with_key, self._race,
+            self._drive,
         ]  # fmt: skip
         while True:
             if self._random.random() < 0.02:
@@ -82,6 +86,14 @@ class Writer:
             except VersionConflict:
                 continue
             return
+
+    def _drive(self) -> None:
+        """Only workers with its lease append to this conversation: while one has it, a version that it read stays."""
+        with suppress(LeaseTaken), self._driven.working(ttl_s=0.5, wait_s=0):
+            for _ in range(3):
+                name, version = self._next(), self._driven.version()
+                recorded = self._driven.append(batch_of(name, 2), expected_version=version)
+                self._ledger.enter("driven", recorded[0].id, 2, name)
 
     def _import(self) -> None:
         name, size = self._next(), self._random.choice((3, CHUNK, 3 * CHUNK + 7))

@@ -16,6 +16,7 @@ from unittest import mock
 
 import pytest
 
+from foldlog import Histories
 from foldlog.eventstore import (
     ANY_VERSION,
     ReadTransaction,
@@ -89,6 +90,23 @@ def test_an_append_of_any_version_whose_commit_is_cut_off_is_not_doubled(store: 
         proxy.order(cut)
         store.append("c1", said(str(n)), expected_version=ANY_VERSION)
     assert [event.content for event in store.events("c1")] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_lease_is_taken_used_and_given_back_once_whatever_is_cut_off(store: Store, proxy: CuttingProxy, cut: Cut):
+    history = Histories(store)["c1"]
+    proxy.order(cut)
+    with history.working(worker="one") as lease:
+        for n in range(2):
+            proxy.order(cut)
+            history.append(said(str(n)), expected_version=n)
+        proxy.order(cut)
+        assert history._working.renew()
+        assert lease.held
+        proxy.order(cut)
+    assert proxy.cuts == 5
+    assert history.lease() is None
+    assert [event.content for event in store.events("c1")] == ["0", "1"]
 
 
 def test_a_commit_that_is_lost_gives_way_to_another_writer(store: Store, proxy: CuttingProxy, url: str):
