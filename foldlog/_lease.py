@@ -141,9 +141,18 @@ def check_free(database: Database, conversation: str, reader: Reader) -> None:
         raise LeaseTaken(conversation, "a worker drives it", found[0], "nothing was appended; leave its calls to it")
 
 
-def to_resume(store: Store, views: Views, rows: Iterable[ConversationRow]) -> Iterator[ConversationRow]:
-    """Yield the conversations with open calls and without a lease. One that cannot be read is left out, and the log is
-    told. How many calls are open is kept beside the conversations.
+def _log_unread(conversation: str, problem: str) -> None:
+    tell("foldlog.resume.finding", conversation=conversation, problem=problem)
+
+
+def to_resume(
+    store: Store,
+    views: Views,
+    rows: Iterable[ConversationRow],
+    unread: Callable[[str, str], object] = _log_unread,
+) -> Iterator[ConversationRow]:
+    """Yield the conversations with open calls and without a lease. One that cannot be read is left out, and ``unread``
+    is told why. How many calls are open is kept beside the conversations.
     """
     ahead = iter(rows)
     with KeptBeside(store, "open_calls", _CODE) as kept:
@@ -159,7 +168,7 @@ def to_resume(store: Store, views: Views, rows: Iterable[ConversationRow]) -> It
                     if known[row.id] and lease_of(store, row.id) is None:
                         yield row
                 except EventStoreError as error:
-                    tell("foldlog.resume.finding", conversation=row.id, problem=str(error))
+                    unread(row.id, str(error))
 
 
 class _Driven(Protocol):

@@ -491,3 +491,32 @@ async def test_a_length_is_awaited(histories):
         with pytest.raises(TypeError, match=f"'len' cannot be awaited; .*{remedy}"):
             len(object)
         assert object
+
+
+async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
+    """One in its block, and more that wait than there are threads: none of them holds up other calls."""
+    history, entered = histories["c"], anyio.Event()
+
+    async def drive() -> None:
+        async with history.working() as lease:
+            assert lease.held
+            entered.set()
+            await anyio.sleep_forever()
+
+    async def wait() -> None:
+        async with histories["c"].working():
+            raise AssertionError("two have the lease")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(drive)
+        await entered.wait()
+        for _ in range(foldlog.aio._THREADS + 8):
+            tasks.start_soon(wait)
+        await histories["c"].append(said("from a user"))
+        assert (await histories["c"].lease()).held
+        assert [each async for each in histories.to_resume()] == []
+        tasks.cancel_scope.cancel()
+    assert await histories["c"].lease() is None
+    async with history.working(wait_s=0):
+        await history.append(said("the next one"))
+    assert await history.version() == 2

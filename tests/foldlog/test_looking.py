@@ -20,6 +20,7 @@ from foldlog.eventstore import (
     CondensationSummary,
     DocumentChanges,
     Event,
+    KeyRing,
     Message,
     Observation,
     Redaction,
@@ -245,6 +246,23 @@ def test_a_list_is_sorted_filtered_and_limited(foldlog, work, options, expected)
         with open_store("sqlite:///foldlog.db") as store:
             store.append("beta", Message(source="user", content="late"), expected_version=ANY_VERSION)
     assert [row["conversation"] for row in foldlog("list", *options, "--json").document["conversations"]] == expected
+
+
+def test_a_list_of_what_must_be_resumed_has_open_calls_and_no_worker(foldlog, work):
+    def listed():
+        ran = foldlog("list", "--to-resume", "--json")
+        return ran.status, [row["conversation"] for row in ran.document["conversations"]]
+
+    with foldlog_open("foldlog.db") as histories:
+        histories["beta"].append(Action(tool="deploy", call_id="k"))
+        with histories["beta"].working():
+            assert listed() == (0, [])
+        assert listed() == (0, ["beta"])
+        histories["beta"].interrupt()
+    assert listed() == (0, [])
+    with foldlog_open("foldlog.db", keys=KeyRing(["11" * 32])) as histories:
+        histories["beta"].append(Action(tool="deploy", call_id="l"))
+    assert listed() == (1, [])
 
 
 def test_conversations_without_times_come_last_in_either_order(foldlog, work):
