@@ -17,16 +17,20 @@ from msgspec.structs import replace
 
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report
+from foldlog.condensers.costs import Price
 from foldlog.condensers.errors import OUT_OF_REACH, CondenserError, ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.estimate import counting, token_sums_of
 from foldlog.condensers.needed import Missing, Needs
 from foldlog.condensers.reports import Usage, reports_of
+from foldlog.condensers.strategies.showing import is_masked
 from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
 from foldlog.projections import View, begins_reply
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
 
 _CONDENSATIONS_MAX_A_TURN = 10
+CACHED_LEAST = 1_024
+"""Providers cache prompts of at least this many tokens."""
 
 
 class Turn(NamedTuple):
@@ -63,7 +67,8 @@ class Replay:
     ``declined``    how often a condensation was required and impossible
     ``final``       the View at the end
     ``summarized``  events for which a summary stands in that View
-    ``lost``        events that are forgotten and in no summary
+    ``lost``        events that a call was neither shown nor told of by a summary: forgotten or left out
+    ``masked``      events of which a call was not shown all
     ``reports``     the reports of the condenser, with its model's usage and cost
     ``needed``      the terms that the agent used and that had occurred before, one for each use in a reply
     ``missing``     those of them that its prompt did not show: see ``docs/RECALL.md``
@@ -75,6 +80,7 @@ class Replay:
     final: View
     summarized: tuple[int, ...]
     lost: tuple[int, ...]
+    masked: tuple[int, ...]
     reports: tuple[Report, ...]
     needed: Sequence[str]
     missing: Sequence[Missing]
@@ -96,9 +102,28 @@ class Replay:
         return _sum(turn.tokens for turn in self.turns)
 
     @property
+    def tokens_new(self) -> int | None:
+        """Those of ``tokens_sent`` that are not repeated; None if a prompt was not counted."""
+        sent, repeated = self.tokens_sent, self.tokens_repeated
+        return None if sent is None or repeated is None else sent - repeated
+
+    @property
     def tokens_repeated(self) -> int | None:
         """Those of ``tokens_sent`` with which the prompt before began as well; None if a prompt was not counted."""
         return _sum(turn.repeated for turn in self.turns)
+
+    def prompts_cost(self, price: Price) -> float | None:
+        """Return what the prompts cost in US dollars; None if one was not counted. Repeated tokens come from the
+        provider's cache, which is assumed to be warm, and the others go there, where a prompt is long enough for it.
+        """
+        costs = 0.0
+        for sent, repeated in ((turn.tokens, turn.repeated) for turn in self.turns):
+            if sent is None or repeated is None:
+                return None
+            cached = repeated if repeated >= CACHED_LEAST else 0
+            written = sent - cached if sent >= CACHED_LEAST else 0
+            costs += price.of_prompt(sent - cached - written, cached, written)
+        return costs
 
     @property
     def tokens_peak(self) -> int | None:
@@ -158,14 +183,15 @@ class Replaying:
 
     def __init__(self, condenser: Condenser, agent_llm: AgentModel | None = None) -> None:
         self._condenser, self._agent_llm = condenser, agent_llm
-        self._response_id: str | None = None
+        self._said: Event | None = None
         self._view = View.from_events(())
         self._new_ids: dict[int, int] = {}
         """The ids in the replay, by those in the history."""
         self._old_ids: dict[int, int] = {}
         self._summarized: dict[int, list[int]] = {}
         """The ids in the history of the events for which each summary stands."""
-        self._lost: list[int] = []
+        self._lost: set[int] = set()
+        self._masked: set[int] = set()
         self._turns: list[Turn] = []
         self._made: list[Made] = []
         self._declined = 0
@@ -184,9 +210,9 @@ class Replaying:
                 f"that it took back"
             )
         if event.shown and begins_reply(event):
-            if begins_reply(event, self._response_id):
+            if begins_reply(event, self._said):
                 self._take_turn(event.id)
-            self._response_id = getattr(event, "response_id", None)
+            self._said = event
         new_id = self._view.version
         cause = None if event.cause is None else self._new_ids.get(event.cause)
         self._new_ids[event.id], self._old_ids[new_id] = new_id, event.id
@@ -217,6 +243,10 @@ class Replaying:
     def _send(self, shown: View, event_id: int) -> None:
         """Take note of the prompt from which the model gave the event with this id."""
         self._needs.show(shown)
+        if len(shown) < len(self._view):
+            sent = {event.id for event in shown}
+            self._lost.update(self._standing_for(event.id for event in self._view if event.id not in sent))
+        self._masked.update(self._old_ids[event.id] for event in shown if event.id >= 0 and is_masked(event))
         pairs = enumerate(zip(self._sent, shown.events, strict=False))
         same = next((place for place, (old, new) in pairs if old is not new and old != new), None)
         if same is None:
@@ -242,16 +272,21 @@ class Replaying:
         action = replace(condensation.action, id=self._view.version)
         before, self._view = self._view, self._view.then((action,))
         still_shown = {event.id for event in self._view}
-        together: list[int] = []
-        for event in before:
-            if event.id not in still_shown:
-                together += self._summarized.pop(event.id) if event.id < 0 else [self._old_ids[event.id]]
+        gone = [event.id for event in before if event.id not in still_shown]
+        together = self._standing_for(gone)
+        for each in gone:
+            self._summarized.pop(each, None)
         if action.summary is None:
-            self._lost += together
+            self._lost.update(together)
         else:
             self._summarized[summary_id(action.id)] = together
         self._report(reports_of(action))
         self._made.append(Made(event_id, len(before), len(self._view), action.summary is not None))
+
+    def _standing_for(self, ids: Iterable[int]) -> list[int]:
+        """Return the ids in the history of these events and summaries."""
+        each = (self._summarized[event_id] if event_id < 0 else [self._old_ids[event_id]] for event_id in ids)
+        return list(chain.from_iterable(each))
 
     def result(self) -> Replay:
         return Replay(
@@ -261,6 +296,7 @@ class Replaying:
             final=self._view,
             summarized=tuple(sorted(chain.from_iterable(self._summarized.values()))),
             lost=tuple(sorted(self._lost)),
+            masked=tuple(sorted(self._masked)),
             reports=tuple(self._reports),
             needed=tuple(self._needs.used),
             missing=tuple(self._needs.missing),

@@ -56,7 +56,7 @@ def _first_unseen(view: View) -> int | None:
     first: Event | None = None
     for event in reversed(view.events):
         if begins_reply(event):
-            if first is not None and begins_reply(first, getattr(event, "response_id", None)):
+            if first is not None and begins_reply(first, event):
                 break
             first = event
     return None if first is None else first.id

@@ -484,13 +484,16 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
     view_events_last: int
     tokens_sent: int | None
     tokens_repeated: int | None
+    tokens_new: int | None
     tokens_peak: int | None
+    cost: float | None
     condenser_tokens: int
     condenser_cost: float | None
     condenser_failures: int
     events_hidden_last: int
     events_summarized: int
     events_lost: int
+    events_masked: int
     needed_shown: float | None
     needed_named: float | None
     condensations_per_100_calls: float
@@ -503,11 +506,15 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
 
 
 class ComparisonDocument(Document, frozen=True, kw_only=True):
-    """``foldlog compare``."""
+    """``foldlog compare``. Without ``counted_as`` tokens are estimated. ``price``: US dollars for a token that is new,
+    and for a repeated one, of ``priced``.
+    """
 
     conversation: str
     version: int
     counted_as: str | None
+    priced: str
+    price: tuple[float, float]
     html: str | None
     verdict: tuple[str, ...]
     strategies: tuple[StrategyFiguresDocument, ...]

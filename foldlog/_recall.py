@@ -64,7 +64,7 @@ class RecallTool:
     def schema(self, dialect: Dialect = "openai") -> dict[str, Any]:
         """Return the tool as servers of this dialect take it."""
         about = {"name": self.name, "description": _DESCRIPTION}
-        if dialect == "anthropic":
+        if dialect.startswith("anthropic"):
             return {**about, "input_schema": deepcopy(_PARAMETERS)}
         told = {**about, "parameters": deepcopy(_PARAMETERS)}
         return {"type": "function", **told} if dialect == "responses" else {"type": "function", "function": told}

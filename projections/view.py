@@ -140,9 +140,9 @@ class View:
         """Return the messages to send to a model, made of the events that are fit for it.
 
         ``dialect`` is the form that the model's server accepts: ``openai``, ``openai-reasoning``, ``litellm``,
-        ``anthropic`` or ``responses``; by default ``view.dialect``. Every tool call is answered right after the message
-        that makes it. The messages are the caller's own. Those of ``anthropic`` do not hold the system prompt: send
-        ``view.system_prompt`` beside them. Those of ``responses`` are the items of its ``input``.
+        ``anthropic``, ``anthropic-cached`` or ``responses``; by default ``view.dialect``. Every tool call is answered
+        right after the message that makes it. The messages are the caller's own. Those for Anthropic do not hold the
+        system prompt: send ``view.system_prompt`` beside them. Those of ``responses`` are the items of its ``input``.
         Raises ``ValueError`` for another dialect. Cost: the events of the View.
         """
         return [message for message, _ in self.rendered(dialect)]

@@ -24,7 +24,11 @@ CountTokens = Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]
 _MESSAGES_KEPT = 20_000
 """The number of counts that a counter keeps. It also keeps their messages, which Views mostly share."""
 
-_COUNTED_AS: Mapping[Dialect, Dialect] = {"anthropic": "litellm", "responses": "openai"}
+_COUNTED_AS: Mapping[Dialect, Dialect] = {
+    "anthropic": "litellm",
+    "anthropic-cached": "litellm",
+    "responses": "openai",
+}
 """Messages are counted in a form that litellm takes. Reasoning that only its server can read is not counted."""
 
 _CONVERSATIONS_KEPT = 64
@@ -203,7 +207,7 @@ def _begins_message(events: Sequence[Event], fit: Sequence[int], place: int) -> 
         return begins_reply(event) and says_something(event.content)
     replies = (events[fit[earlier]] for earlier in range(place - 1, -1, -1))
     before = next(filter(begins_reply, replies), None)
-    return begins_reply(event, getattr(before, "response_id", None))
+    return begins_reply(event, before)
 
 
 def _counted(measured: _Measured, stop: int) -> Iterator[tuple[Event, int]]:

@@ -6,15 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from foldlog._documents import CallDocument, MissingDocument, StrategyFiguresDocument
+from foldlog._words.gist import cost_words
 
 if TYPE_CHECKING:
     from foldlog.condensers import Replay
+    from foldlog.condensers.costs import Price
 
 
-def comparison(replays: Mapping[str, Replay], asks: Collection[int]) -> list[StrategyFiguresDocument]:
+def comparison(replays: Mapping[str, Replay], asks: Collection[int], price: Price) -> list[StrategyFiguresDocument]:
     """Return the figures of each strategy: what the model was shown, what it cost, what was lost.
 
-    ``asks`` are the ids of the user's messages in the history. Figures that could not be counted are None, and so is
+    ``asks`` are the ids of the user's messages in the history. The ``cost`` is of the prompts at this price, and of the
+    condenser's own model. Figures that could not be counted are None, and so is
     the cost of a model whose price is unknown.
     """
     return [
@@ -28,6 +31,8 @@ def comparison(replays: Mapping[str, Replay], asks: Collection[int]) -> list[Str
             events_hidden_last=replay.turns[-1].hidden if replay.turns else 0,
             events_summarized=len(replay.summarized),
             events_lost=len(replay.lost),
+            events_masked=len(replay.masked),
+            cost=_sum(replay.prompts_cost(price), replay.condenser_cost),
             user_messages_lost=tuple(sorted(set(asks).intersection(replay.lost))),
             lost=tuple(replay.lost),
             condensations_per_100_calls=100 * len(replay.condensations) / max(1, len(replay.turns)),
@@ -40,40 +45,51 @@ def comparison(replays: Mapping[str, Replay], asks: Collection[int]) -> list[Str
     ]
 
 
-def verdict_of(rows: Sequence[StrategyFiguresDocument]) -> list[str]:
-    """Return sentences about the figures of ``comparison``: which strategy sends least, and at what price.
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
 
-    If tokens were not counted, the sizes of the Views are compared.
+
+def verdict_of(rows: Sequence[StrategyFiguresDocument], price: Price, priced: str, about: str = "") -> list[str]:
+    """Return sentences about the figures of ``comparison``: which strategy costs least, and what each loses for it.
+
+    Where a cost is not known, the tokens sent are compared; where they are not, the sizes of the Views. ``priced``
+    names what has this price; ``about`` stands before what is estimated.
     """
-    counted = all(row.tokens_sent is not None for row in rows)
-    key, unit = ("tokens_sent", "tokens") if counted else ("view_events_peak", "events in its largest View")
+    keys = {"cost": "", "tokens_sent": " tokens", "view_events_peak": " events in its largest View"}
+    key, unit = next((key, unit) for key, unit in keys.items() if all(getattr(row, key) is not None for row in rows))
     ordered = sorted(rows, key=lambda row: getattr(row, key))
-    best, worst = ordered[0], ordered[-1]
-    if getattr(best, key) == getattr(worst, key):
-        first = "All strategies" if len(rows) > 1 else best.strategy
-        return [f"{first} {'send' if len(rows) > 1 else 'sends'} {getattr(best, key):,} {unit}.", *map(_price, ordered)]
-    saved = 100 * (1 - getattr(best, key) / getattr(worst, key))
-    verb = "sends least" if counted else "keeps Views smallest"
-    first = (
-        f"{best.strategy} {verb}: {_short(getattr(best, key))} instead of {_short(getattr(worst, key))} {unit} "
-        f"({saved:.0f} % less than {worst.strategy})."
-    )
-    return [first, *map(_price, ordered)]
+    best, worst = getattr(ordered[0], key), getattr(ordered[-1], key)
+    least, most = (about + cost_words(each) if key == "cost" else _short(each) for each in (best, worst))
+    if best == worst:
+        verb = "cost" if key == "cost" else "send"
+        first = (
+            f"All strategies {verb} {least}{unit}." if len(rows) > 1 else f"{rows[0].strategy} {verb}s {least}{unit}."
+        )
+    else:
+        verb = {"cost": "costs least", "tokens_sent": "sends least"}.get(key, "keeps Views smallest")
+        saved = f"{100 * (1 - best / worst):.0f} % less than {ordered[-1].strategy}"
+        first = f"{ordered[0].strategy} {verb}: {least} instead of {most}{unit} ({saved})."
+    new, repeated = (1_000_000 * price.of_prompt(*tokens) for tokens in ((0, 0, 1), (0, 1)))
+    at = f"At the price of {priced}: ${new:,.2f} for a million new tokens, ${repeated:,.2f} for as many repeated ones."
+    return [first, *map(_loss, ordered), *([at] if key == "cost" else ())]
 
 
-def _price(row: StrategyFiguresDocument) -> str:
-    """Return what one strategy costs: events lost, those of the user among them, and its own model."""
+def _loss(row: StrategyFiguresDocument) -> str:
+    """Return what one strategy loses and repeats, and what its own model costs."""
     lost, said = row.events_lost, len(row.user_messages_lost)
     words = f"loses {lost:,} events" + (f", {said:,} of them said by the user" if said else "")
     words = "loses no event" if not lost else words
+    masked = f"; masks {row.events_masked:,}" if row.events_masked else ""
     summaries = f"; {row.events_summarized:,} stand in a summary" if row.events_summarized else ""
-    return f"{row.strategy} {words}{summaries}; {_price_of_model(row.condenser_cost)}."
+    sent, repeated = row.tokens_sent, row.tokens_repeated
+    again = f"; {100 * repeated / sent:.0f} % of its tokens are repeated" if sent and repeated is not None else ""
+    return f"{row.strategy} {words}{masked}{summaries}{again}; {_price_of_model(row.condenser_cost)}."
 
 
 def _price_of_model(cost: float | None) -> str:
     if cost is None:
         return "the price of its own model is unknown"
-    return f"its own model costs ${cost:.4f}" if cost else "its own model costs nothing"
+    return f"its own model costs {cost_words(cost)}" if cost else "its own model costs nothing"
 
 
 def _short(number: int) -> str:

@@ -17,6 +17,7 @@ Neighbouring user messages become one. A message without text, image or call is 
     litellm      the same for litellm, which translates it for each provider: with thinking blocks, and with images in
                  tool messages
     anthropic    Anthropic's messages; the system prompt is not among them, see ``View.system_prompt``
+    anthropic-cached    the same with marks up to where the server keeps the prompt for the next one
     responses    items of OpenAI's Responses API, with the model's reasoning
     openai-reasoning    openai with the model's thinking as ``reasoning_content``, which some servers want back
 
@@ -45,14 +46,16 @@ def rendered(
 
     Every tool call has one later tool message. If an id is used twice, the later call gets a new id. Equal events give
     equal messages. ``opening``: these are the first messages of a conversation. If they begin with the assistant, the
-    dialects ``litellm`` and ``anthropic`` put a user's message before them, because most providers refuse them
+    dialects of litellm and Anthropic put a user's message before them, because most providers refuse them
     otherwise. Cost: the positions.
     """
     found = turns(events, positions)
     if dialect == "responses":
         return responses.messages_of(found)
-    messages = anthropic.messages_of(found) if dialect == "anthropic" else chat.messages_of(found, dialect)
-    return _opened(messages) if opening and dialect in ("anthropic", "litellm") else messages
+    is_anthropics = dialect.startswith("anthropic")
+    messages = anthropic.messages_of(found) if is_anthropics else chat.messages_of(found, dialect)
+    messages = _opened(messages) if opening and (is_anthropics or dialect == "litellm") else messages
+    return anthropic.cached(messages, events) if opening and dialect == "anthropic-cached" else messages
 
 
 def _opened(messages: list[Rendered]) -> list[Rendered]:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 
-from foldlog.eventstore import Event, SystemMessage
+from foldlog.eventstore import CondensationSummary, Event, SystemMessage
 from foldlog.projections.messages.chat import limited_cache_marks, matching, signed, unsaid
 from foldlog.projections.messages.content import (
     IMAGE_TYPES,
@@ -49,6 +49,20 @@ def messages_of(turns: Iterable[MessageTurn]) -> list[Rendered]:
             say(messages, "user", [_tool_result(call, moved)], (call.answered,))
         say(messages, "user", [_block(part) for part in moved], turn.positions)
     return limited_cache_marks(_without_trailing_space(messages))
+
+
+def cached(messages: list[Rendered], events: Sequence[Event]) -> list[Rendered]:
+    """Mark up to where the server is to keep the prompt: the first part and the last summary, which stay where the rest
+    is forgotten, the end of the prompt before, and the end.
+    """
+    answers = [place for place, each in enumerate(messages) if each.message["role"] == "assistant"]
+    told = [n for n, (_, of) in enumerate(messages) if any(isinstance(events[at], CondensationSummary) for at in of)]
+    before = [max(0, place - 1) for place in answers[-1:]]
+    for n, place in enumerate([0, *told[-1:], *before, len(messages) - 1] if messages else ()):
+        content = messages[place].message["content"]
+        if isinstance(content, list):  # not the words that open a conversation without a beginning
+            content[-1 if n else 0]["cache_control"] = {"type": "ephemeral"}
+    return limited_cache_marks(messages)
 
 
 def _without_trailing_space(messages: list[Rendered]) -> list[Rendered]:

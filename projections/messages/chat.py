@@ -181,12 +181,8 @@ def _plain_image(part: Part) -> Part:
 
 def limited_cache_marks(messages: list[Rendered]) -> list[Rendered]:
     """Leave the marks for the prompt cache on the last four parts that have one: servers refuse more."""
-    left = _CACHE_MARKS_MAX
-    for message, _ in reversed(messages):
-        content = message["content"]
-        for part in reversed(content) if isinstance(content, list) else ():
-            if "cache_control" in part:
-                left -= 1
-                if left < 0:
-                    del part["cache_control"]
+    contents = (message["content"] for message, _ in messages)
+    parts = (part for content in contents if isinstance(content, list) for part in content)
+    for part in [part for part in parts if "cache_control" in part][:-_CACHE_MARKS_MAX]:
+        del part["cache_control"]
     return messages

@@ -22,7 +22,7 @@ from foldlog.eventstore import (
 from foldlog.projections.messages.content import Part, is_blank, parts_of, sendable
 from foldlog.projections.units import units
 
-Dialect = Literal["openai", "openai-reasoning", "litellm", "anthropic", "responses"]
+Dialect = Literal["openai", "openai-reasoning", "litellm", "anthropic", "anthropic-cached", "responses"]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 
 
@@ -154,11 +154,12 @@ def _groups(shown: Sequence[Event]) -> list[list[int]]:
     return groups
 
 
-def begins_reply(event: Event, response_id: str | None = None) -> bool:
-    """Return whether the model was called for this event, after its calls of the response with this id."""
-    if _is_call(event):
-        return event.response_id is None or event.response_id != response_id
-    return isinstance(event, Message) and event.source == "agent"
+def begins_reply(event: Event, before: Event | None = None) -> bool:
+    """Return whether the model was called for this event, after it said ``before``, which may be of the same reply."""
+    if not (isinstance(event, Action | Message) and event.source == "agent"):
+        return False
+    replies = [getattr(each, "response_id", None) or each.meta.get("reply") for each in (event, before) if each]
+    return replies[0] is None or replies[0] not in replies[1:]
 
 
 def arguments_of(action: Action) -> str:

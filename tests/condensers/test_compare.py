@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 
@@ -9,14 +10,24 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
+import foldlog
 from foldlog._reports.comparison import comparison
 from foldlog.condensers.base import Condensation, Condenser, ReportingCondenser
 from foldlog.condensers.config.registry import condenser_from_config
+from foldlog.condensers.costs import Price
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
-from foldlog.condensers.replays import replay
+from foldlog.condensers.replays import Turn, replay
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
-from foldlog.eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    Message,
+    Observation,
+    SystemMessage,
+)
 from foldlog.eventstore.events import is_structural
 from foldlog.projections import View
 from foldlog.projections.intervals import contains
@@ -106,10 +117,42 @@ def test_a_request_that_cannot_be_met_is_declined_once():
     assert not done.final.unhandled_condensation_request
 
 
-def test_hidden_events_are_counted_apart_from_lost_ones():
+def test_an_event_that_a_call_was_not_shown_is_lost_and_one_without_its_content_is_masked():
     done = replay(work(20), condenser_from_config({"type": "recent", "max_events": 6}))
-    assert done.turns[-1].hidden > 0
-    assert (done.lost, len(done.final)) == ((), 42)
+    assert (len(done.final), done.masked) == (42, ())
+    assert done.lost == tuple(range(1, 1 + done.turns[-1].hidden))
+    done = replay(work(20), condenser_from_config({"type": "observation_masking", "attention_window": 4}))
+    assert (done.lost, done.masked) == ((), tuple(range(3, 37, 2)))
+
+
+def test_a_reply_in_several_records_is_one_call_of_the_model():
+    """Claude Code writes a line for a text, and one for each call."""
+    ask = Message(id=0, source="user", content="do it")
+    events = [ask]
+    for n in range(1, 13, 4):
+        events += [
+            Message(id=n, source="agent", content="look", meta={"reply": f"r{n}"}),
+            Action(id=n + 1, tool="run", call_id=f"c{n}", response_id=f"r{n}"),
+            Observation(id=n + 2, tool="run", call_id=f"c{n}", cause=n + 1, content="done"),
+            Action(id=n + 3, tool="run", call_id=f"d{n}", response_id=f"r{n}"),
+        ]
+    done = replay(events, condenser_from_config({"type": "noop"}))
+    assert [turn.event_id for turn in done.turns] == [1, 5, 9]
+
+
+@pytest.mark.parametrize(
+    "price, cost",
+    [
+        (Price(1.0, 9.0, 0.1), (900 * 1.0 + 1_124 * 1.0) + (0.1 * 1_124 + 100 * 1.0)),
+        (Price(1.0, 9.0), 900 + 1_124 + 1_224),
+        (Price(1.0, 9.0, 0.1, 1.25), 900 * 1.0 + 1_124 * 1.25 + 0.1 * 1_124 + 100 * 1.25),
+    ],
+)
+def test_prompts_cost_what_is_new_and_less_what_is_repeated_where_a_cache_takes_them(price, cost):
+    done = replay(work(1), condenser_from_config({"type": "noop"}))
+    turns = [Turn(1, 1, 0, 900, 0), Turn(2, 1, 0, 1_124, 900), Turn(3, 1, 0, 1_224, 1_124)]
+    assert dataclasses.replace(done, turns=turns).prompts_cost(price) == pytest.approx(cost)
+    assert dataclasses.replace(done, turns=[*turns, Turn(4, 1, 0, None, None)]).prompts_cost(price) is None
 
 
 @pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: config["type"])
@@ -125,7 +168,8 @@ def test_every_event_that_was_shown_is_in_the_view_or_in_a_summary_or_lost(confi
             event.id for event in events if event.shown and contains(kept_ids, event.id) and not is_structural(event)
         ]
         kept = sum(event.id >= 0 for event in done.final)
-        assert kept + len(done.summarized) + len(done.lost) == len(shown)
+        gone = () if config["type"] == "recent" else done.lost  # it forgets nothing, and does not show all
+        assert kept + len(done.summarized) + len(gone) == len(shown)
         assert set(done.summarized) | set(done.lost) <= set(shown)
         assert not set(done.summarized) & set(done.lost)
 
@@ -241,9 +285,30 @@ def test_what_the_condensers_own_model_took_is_added_up():
 def test_a_comparison_is_rows_for_people():
     events = work(20)
     replays = {config["type"]: replay(events, condenser_from_config(config)) for config in STRATEGIES}
-    rows = {row.strategy: row for row in comparison(replays, [1])}
+    rows = {row.strategy: row for row in comparison(replays, [1], Price(1.0, 1.0))}
     assert rows["noop"].view_events_last == 40
     assert rows["digest"].condensations > 0
     assert rows["recent"].events_hidden_last > 0
     assert rows["amortized"].events_lost > 0
     assert rows["amortized"].user_messages_lost == (1,)
+
+
+@pytest.mark.parametrize("kind", ["digest", "amortized", "conversation_window"])
+def test_the_head_of_the_prompt_stays_and_the_summary_has_one_place(kind):
+    config = {"type": kind} if kind == "conversation_window" else {"type": kind, "max_size": 12, "keep_first": 2}
+    head, places = None, set()
+    with foldlog.open("memory:", condenser=config) as histories:
+        history = histories["c"]
+        for n, event in enumerate(work(40)):
+            history.append(replace(event, id=-1, cause=None))
+            if n % 30 == 29:
+                history.append(CondensationRequest())
+            if n % 2 and n > 2:
+                view = history.prepare()
+                messages = view.to_messages("openai")
+                head = head or messages[:2]
+                assert messages[0] == head[0]
+                assert messages[1]["content"].startswith("do it")  # neighbouring messages of the user are one
+                places |= {place for place, shown in enumerate(view) if isinstance(shown, CondensationSummary)}
+        assert any(isinstance(event, CondensationAction) for event in history.events())
+    assert places == ({2} if kind == "digest" else set())

@@ -1,5 +1,6 @@
 """``foldlog compare``: a history under condensers that it never had."""
 
+import re
 import sys
 
 import pytest
@@ -77,8 +78,8 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
 def test_people_read_a_table(foldlog, work, config):
     out = foldlog("compare", "c1", "--config", config("amortized", "max_size = 20"), "--config", config("noop")).out
     assert out.startswith(f"c1: {2 * CALLS + 2} events, {CALLS} calls of the agent's model\n")
-    cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[5:]}
-    assert out.splitlines()[5].split() == ["amortized", "noop"]
+    cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[6:]}
+    assert out.splitlines()[6].split() == ["amortized", "noop"]
     assert cells["largest View, events"] == ["19", "59"]
     assert cells["condensations"][1] == "0"
     assert int(cells["events lost"][0]) > int(cells["events lost"][1]) == 0
@@ -159,7 +160,7 @@ def test_a_model_that_cannot_be_reached_ends_it_at_once(foldlog, work, config, t
     assert not (tmp_path / "views.html").exists()
 
 
-def test_without_litellm_events_are_compared_and_tokens_are_not(foldlog, work, monkeypatch):
+def test_without_litellm_tokens_are_estimated(foldlog, work, monkeypatch):
     monkeypatch.setitem(sys.modules, "litellm", None)
     ran = foldlog("compare", "c1")
     assert ran.status == 0
@@ -168,20 +169,24 @@ def test_without_litellm_events_are_compared_and_tokens_are_not(foldlog, work, m
     assert max(map(len, foldlog("compare", "c1").out.splitlines())) <= 60
     monkeypatch.delenv("COLUMNS")
     (line,) = (line for line in ran.out.splitlines() if line.startswith("sent in total"))
-    assert line.split()[-2:] == ["–", "–"]
-    assert {row["tokens_sent"] for row in by_name(foldlog("compare", "c1", "--json")).values()} == {None}
+    assert [word for word in line.split() if word == "≈"] == ["≈", "≈"]
+    assert ran.out.splitlines()[1].startswith("All strategies cost ≈ $")
+    assert foldlog("compare", "c1", "--json").document["counted_as"] is None
 
 
 def test_the_verdict_comes_first(foldlog, work, config):
     small, whole = config("amortized", "max_size = 20"), config("noop")
     ran = foldlog("compare", "c1", "--config", small, "--config", whole)
-    verdict = ran.out.splitlines()[1:4]
-    assert verdict[0].startswith("amortized sends least: ")
-    assert "less than noop" in verdict[0]
-    assert verdict[1].startswith("amortized loses ")
-    assert verdict[2] == "noop loses no event; its own model costs nothing."
+    verdict = ran.out.splitlines()[1:5]
+    assert verdict[0].startswith("noop costs least: $")  # it sends more, and repeats nearly all of it
+    assert "less than amortized" in verdict[0]
+    assert re.fullmatch(
+        r"noop loses no event; 9\d % of its tokens are repeated; its own model costs nothing.", verdict[1]
+    )
+    assert verdict[2].startswith("amortized loses ")
+    assert verdict[3].startswith("At the price of a model: $1.00 for a million new tokens, $0.10 for as many repeat")
     assert foldlog("compare", "c1", "--config", small, "--config", whole, "--json").document["verdict"] == verdict
-    assert foldlog("compare", "c1", "--config", whole).out.splitlines()[1].startswith("noop sends ")
+    assert foldlog("compare", "c1", "--config", whole).out.splitlines()[1].startswith("noop costs $")
 
 
 def test_a_page_holds_verdict_and_figures_and_takes_nothing_for_markup(foldlog, work, config, tmp_path):

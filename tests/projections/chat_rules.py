@@ -369,5 +369,6 @@ PROBLEMS = {
     "openai-reasoning": reasoning_problems,
     "litellm": litellm_problems,
     "anthropic": anthropic_problems,
+    "anthropic-cached": anthropic_problems,
     "responses": responses_problems,
 }

@@ -15,7 +15,7 @@ from rich.text import Text
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
 from foldlog._cli.events import interval_words
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, output_option
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, PricesFile, output_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
@@ -30,6 +30,7 @@ from foldlog.projections.retractions import intervals_kept
 
 if TYPE_CHECKING:
     from foldlog.condensers import LLM, AgentModel, Condenser, Replay
+    from foldlog.condensers.costs import Price
 
 _PAGE = 500
 """Events between two updates of the progress bar."""
@@ -51,31 +52,38 @@ def run(
     ] = None,
     force: Force = False,
     agent: AgentModelName = None,
+    prices: PricesFile = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a conversation under several condensers. Say which sends least, what it costs, and what it loses.
+    """Replay a conversation under several condensers. Say which costs least, and what each loses for it.
 
-    Its condensations are left out, and a condenser that uses a model asks it. The store is not changed.
+    Its condensations are left out, and a condenser that uses a model asks it. The store is not changed. The cost is
+    that of all prompts to the agent's model, and of the condenser's own. Tokens with which the prompt before began as
+    well are repeated, and cost what the provider asks for tokens from its cache. The price is that of --agent-model, by
+    --prices or litellm's table. Without it a new token costs ten times as much as a repeated one.
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
     model = agent_model(agent)
+    price, priced = _price(agent, prices)
     condensers = _condensers(configs or [], agent, model)
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         version = store.conversation(conversation).version
         replays, asks = _replays(store, conversation, version, condensers, model)
-    rows = comparison(replays, asks)
-    verdict = verdict_of(rows)
+    rows = comparison(replays, asks, price)
+    verdict = verdict_of(rows, price, priced, "" if model else "≈ ")
     if html is not None:
-        write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows), replays=replays)
+        write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows, model), replays=replays)
     if as_json:
         terminal.emit(
             ComparisonDocument(
                 conversation=conversation,
                 version=version,
                 counted_as=None if model is None else model.tokenizer,
+                priced=priced,
+                price=(price.of_prompt(0, 0, 1), price.of_prompt(0, 1)),
                 html=None if html is None else str(html),
                 verdict=tuple(verdict),
                 strategies=tuple(rows),
@@ -86,6 +94,20 @@ def run(
             _show(terminal.console(), conversation, version, model, rows, verdict)
         if html is not None:
             terminal.console().print(f"The Views over time: {terminal.printable(str(html))}", soft_wrap=True)
+
+
+def _price(agent: str | None, prices: Path | None) -> tuple[Price, str]:
+    """Return the price of the agent's model, and its name; where that is not known, the price of a model that has the
+    proportions of most.
+    """
+    from foldlog.condensers.costs import Price, Prices
+
+    table = Prices(prices)
+    known = None if agent is None else table.of(agent)
+    if known is not None and agent is not None:
+        return known, agent
+    unknown = "" if agent is None else f", since that of {agent} is not known"
+    return Price(1e-6, 0.0, 1e-7), f"a model{unknown}"
 
 
 def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None) -> dict[str, Condenser]:
@@ -104,9 +126,9 @@ def _replays(
     store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
 ) -> tuple[dict[str, Replay], list[int]]:
     """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
-    from foldlog.condensers import Replaying
+    from foldlog.condensers import ESTIMATE, Replaying
 
-    replaying = {name: Replaying(condenser, model) for name, condenser in condensers.items()}
+    replaying = {name: Replaying(condenser, model or ESTIMATE) for name, condenser in condensers.items()}
     asks: list[int] = []
     with terminal.progress() as bars:
         bar = bars.add_task("replaying", unit="events", total=version)
@@ -141,7 +163,7 @@ def _named(name: str) -> Iterator[None]:
 
 
 _MISSING_SHOWN = 3
-_COST = "condenser_cost"
+_COSTS = {"cost", "condenser_cost"}
 _FIGURES = (
     ("needed again and shown", "needed_shown", "{:.1f} %"),
     ("  shown, or its event's id is", "needed_named", "{:.1f} %"),
@@ -152,17 +174,28 @@ _FIGURES = (
     ("last View, events", "view_events_last", "{:,}"),
     ("  hidden by a mask in that one", "events_hidden_last", "{:,}"),
     ("largest prompt, tokens", "tokens_peak", "{:,}"),
+    ("cost of these prompts and of its model", "cost", "${:,.4f}"),
     ("sent in total, tokens", "tokens_sent", "{:,}"),
     ("  repeated from the prompt before", "tokens_repeated", "{:,}"),
+    ("  new", "tokens_new", "{:,}"),
     ("for the condenser's own model, tokens", "condenser_tokens", "{:,}"),
-    ("what that cost", _COST, "${:.4f}"),
+    ("what that cost", "condenser_cost", "${:.4f}"),
     ("unusable replies", "condenser_failures", "{:,}"),
     ("events in a summary", "events_summarized", "{:,}"),
+    ("events masked at a call", "events_masked", "{:,}"),
     ("events lost", "events_lost", "{:,}"),
 )
 """Rows of the table: heading, key of ``comparison``, form."""
 
-_ALWAYS = {"condensations", "view_events_peak", "view_events_last", "tokens_sent", "events_summarized", "events_lost"}
+_ALWAYS = {
+    "cost",
+    "condensations",
+    "view_events_peak",
+    "view_events_last",
+    "tokens_sent",
+    "events_summarized",
+    "events_lost",
+}
 """Rows that are shown even if no strategy has a value."""
 
 
@@ -181,24 +214,26 @@ def _show(
         console.print(terminal.printable(line, one_line=True))
     console.print()
     names = (terminal.printable(row.strategy, one_line=True) for row in rows)
-    print_rows((Column(""), *(Column(name, "right", least=12) for name in names)), figure_rows(rows)[1:])
+    print_rows((Column(""), *(Column(name, "right", least=12) for name in names)), figure_rows(rows, model)[1:])
     for row in rows:
         if row.missing:
             console.print(terminal.printable(f"{row.strategy} did not show {_missing(row)}", one_line=True))
     if model is None:
-        said = f"Tokens were not counted; for that: {install_command('llm')}"
-        console.print(said)
+        console.print(f"Tokens are estimated: ≈. To count them: {install_command('llm')}")
     else:
         console.print(f"Tokens {counted_words(model)}. The store was not changed.")
 
 
-def figure_rows(rows: list[StrategyFiguresDocument]) -> list[list[str]]:
-    """Return the figures as a table of texts: first the headings, one column for each strategy."""
+def figure_rows(rows: list[StrategyFiguresDocument], model: LLM | None) -> list[list[str]]:
+    """Return the figures as a table of texts: first the headings, one column for each strategy. Without a ``model``
+    tokens are estimated.
+    """
     table = [["", *(row.strategy for row in rows)]]
     for heading, key, form in _FIGURES:
-        missing, values = "unknown" if key == _COST else "–", [getattr(row, key) for row in rows]
-        if key in _ALWAYS or any(values) or (key == _COST and None in values):
-            table.append([heading, *(missing if value is None else form.format(value) for value in values)])
+        missing, values = "unknown" if key in _COSTS else "–", [getattr(row, key) for row in rows]
+        about = "≈ " if model is None and (key.startswith("tokens_") or key == "cost") else ""
+        if key in _ALWAYS or any(values) or (key in _COSTS and None in values):
+            table.append([heading, *(missing if value is None else about + form.format(value) for value in values)])
     if any(row.user_messages_lost for row in rows):
         table.append(["  of them said by the user", *(_ids(row.user_messages_lost) for row in rows)])
     return table
