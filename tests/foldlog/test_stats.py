@@ -291,3 +291,8 @@ def test_a_reply_that_several_logs_repeat_is_counted_once():
         for names, calls in ((["s"], 1), (["s/agent-1"], 1), (["s", "s/agent-1"], 1)):
             (figures,) = collect_stats(store, names, views=Views(store)).models.values()
             assert (figures.calls, figures.prompt_tokens) == (calls, 1_000)
+        for number, request in enumerate(("req_1", "req_1", "req_2"), 2):  # a server that gives each reply one id
+            store.ingest(request + str(number), decode([line(number, requestId=request)], "claude-code"))
+        names = [row.id for row in store.iter_conversations()]
+        (figures,) = collect_stats(store, names, views=Views(store)).models.values()
+        assert figures.calls == 3

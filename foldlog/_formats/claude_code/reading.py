@@ -181,7 +181,7 @@ class ClaudeCodeDecoder(RecordDecoder):
         """Keep the title of the session and the usage of the response with an event, and with the first event the call
         that started the sub-agent.
         """
-        title, used = self._titles.of(record), usage_in(record.get("message"))
+        title, used = self._titles.of(record), usage_in(record.get("message"), record.get("requestId"))
         if title is not None or used:
             told = used if title is None else {**used, "title": title}
             force_setattr(event, "meta", told)  # no other code has it before it is returned
@@ -211,10 +211,16 @@ class ClaudeCodeDecoder(RecordDecoder):
         ]
 
 
-def usage_in(message: Any) -> dict[str, Any]:
-    """Return the usage of a response as events have it, and its id: each of its lines has the usage up to it."""
+def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
+    """Return the usage of a response as events have it, and its id: each of its lines has the usage up to it.
+
+    The id is that of the message with that of its ``request``: some servers give the same one to many messages.
+    """
     told = message if type(message) is dict else {}
-    return usage_told(told.get("usage"), model=told.get("model"), reply=told.get("id"))
+    reply = told.get("id")
+    if type(reply) is str and type(request) is str:
+        reply = f"{reply} {request}"
+    return usage_told(told.get("usage"), model=told.get("model"), reply=reply)
 
 
 def _text_in(content: Any) -> str:
