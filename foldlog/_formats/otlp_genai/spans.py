@@ -34,6 +34,10 @@ _SILENT = (
 )
 
 
+_SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
+"""The keys of what a collector writes, of which one is in each request."""
+
+
 def span_of(record: Any) -> dict[str, Any] | None:
     """Return the span of a record, which is a request with one span."""
     match record:
@@ -153,8 +157,11 @@ class SpanFiles(FileReader):
         above: dict[tuple[str, str], str] = {}
         problems: list[PlacedRecord] = []
         for located in _requests(path):
-            if located.problem is not None:
-                problems.append((f"{path}:{located.line}", None, located.problem))
+            problem = located.problem or (
+                None if _SIGNALS & set(located.value if type(located.value) is dict else ()) else "holds no spans"
+            )
+            if problem is not None:
+                problems.append((f"{path}:{located.line}", None, problem))
             for each, parent in _spans(located.value):
                 above[each.trace, each.id] = parent
                 if is_ours(each.attributes):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from foldlog.formats import NotAHistory, detect, open_sources
+from foldlog.formats import FORMATS, NotAHistory, detect, open_sources
 
 ASKED = {"role": "user", "content": "how far is it?"}
 TEXT = {"role": "assistant", "content": [{"type": "text", "text": "I measure it."}]}
@@ -268,18 +269,28 @@ OURS = {
 LOGS = [{"type": "log", "n": 1}, {"level": "info", "message": "x", "timestamp": "2026"}, {"id": 1, "name": "y"}, [], 3]
 
 
-@pytest.mark.parametrize("seed", range(200))
+CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
+READ = {name: [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text().splitlines()] for name in FORMATS}
+KINDS = {name: records + OURS.get(name, []) for name, records in READ.items()}
+
+
+@pytest.mark.parametrize("seed", range(300))
 def test_lines_of_all_formats_and_of_none_never_become_a_wrong_one(seed, tmp_path):
     """What most lines are of, or nothing: a mixture is refused, or read as the format of at least half of its lines."""
     at = Random(seed)
-    kinds = {**OURS, **SHAPES, **FOREIGN, "": LOGS}
+    kinds = {**KINDS, **SHAPES, **FOREIGN, "": LOGS}
     chosen = at.sample(sorted(kinds), at.randint(1, 4))
     mixed = [(name, record) for name in chosen for record in at.choices(kinds[name], k=at.choice([1, 2, 5, 20]))]
     at.shuffle(mixed)
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for _, record in mixed))
     try:
-        found = detect([record for _, record in mixed])
+        (source,) = open_sources([tmp_path / "a.jsonl"])
     except ValueError:
         return
-    of_it = sum(name == found or record in OURS[found] for name, record in mixed[:50])
+    list(source.events())
+    if source.findings:  # exit 1
+        return
+    found = source.format
+    of_it = sum(name == found or record in KINDS[found] for name, record in mixed[:50])
     assert of_it >= 2 or len(mixed) == 1, (found, chosen)
     assert 2 * of_it >= sum(type(record) is dict for _, record in mixed[:50]), (found, chosen)
