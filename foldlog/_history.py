@@ -284,7 +284,7 @@ class History:
         if generation.fence is None:
             generation = replace(generation, fence=partial(check_free, database, self.id))
         before = None if older_than is None else from_microseconds(database.now()) - older_than
-        work = partial(interrupt, self._store, self._views, self.id, reason, generation=generation, before=before)
+        work = partial(interrupt, self._store, self._views, self.id, reason, generation, before)
         return _or_empty(work, ())
 
     def working(

@@ -5,6 +5,7 @@ or a person stopped them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -76,7 +77,7 @@ def append_tool_result(
             is_error=is_error,
             extras=extras or {},
         )
-        try:
+        with suppress(VersionConflict):
             (recorded,) = store.append(
                 conversation,
                 observation,
@@ -85,27 +86,18 @@ def append_tool_result(
                 guard=guard,
                 generation=generation,
             )
-        except VersionConflict:
-            continue
-        return recorded
+            return recorded
 
 
 def interrupt(
-    store: Store,
-    views: Views,
-    conversation: str,
-    reason: str = "",
-    *,
-    generation: Generation | None = None,
-    before: datetime | None = None,
+    store: Store, views: Views, conversation: str, reason: str, generation: Generation | None, before: datetime | None
 ) -> tuple[Recorded, ...]:
     """Append an observation "interrupted: …" with the reason for each open call that is not known to be made after
-    ``before``: for all of them or none.
+    ``before``: for all of them or none. Return them in the order of the calls.
 
-    Return them in the order of the calls; without an open call nothing is appended. Other writers may append at the
-    same time: a call that another writer answers first gets no second observation. Raises ``ConversationNotFound``
-    before the first append, and what ``Store.append`` and ``Views.current`` raise. Durability: on disk when it returns.
-    Cost: the View, and the open calls.
+    Other writers may append at the same time: a call that another writer answers first gets no second observation.
+    Raises ``ConversationNotFound`` before the first append, and what ``Store.append`` and ``Views.current`` raise.
+    Durability: on disk when it returns. Cost: the View, and the open calls.
     """
     content = f"interrupted: {text('reason', reason).strip() or UNKNOWN_OUTCOME}"
     while True:
@@ -117,16 +109,11 @@ def interrupt(
         ]
         if not observations:
             return ()
-        try:
+        guard = partial(check_still_open, view)
+        with suppress(VersionConflict):
             return store.append(
-                conversation,
-                observations,
-                expected_version=ANY_VERSION,
-                guard=partial(check_still_open, view),
-                generation=generation,
+                conversation, observations, expected_version=ANY_VERSION, guard=guard, generation=generation
             )
-        except VersionConflict:
-            continue
 
 
 def _newest(events: Sequence[Event], call: str | Action) -> Action | None:

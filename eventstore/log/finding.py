@@ -92,11 +92,10 @@ def find_meant(
 
 def tombstones_before(reader: Reader, found: Conversation) -> Sequence[Conversation]:
     """Return the erased conversations that had this id before, the first one first. Cost: these conversations."""
-    tombstones: list[Conversation] = []
-    key = found.replaces
-    while key is not None:
+    tombstones, key = list[Conversation](), found.replaces
+    while key is not None and all(key != one.key for one in tombstones):
         earlier = reader.conversation(key)
-        if earlier is None or earlier.erasure is None or any(earlier.key == one.key for one in tombstones):
+        if earlier is None or earlier.erasure is None:
             break
         tombstones.append(earlier)
         key = earlier.replaces

@@ -45,9 +45,7 @@ class Reader(Protocol):
         """
 
     def value(self, name: str) -> str:
-        """Return a fact about the store; see ``Recorder.value``. ``now`` is the server's clock, in microseconds since
-        1970; it is empty where the database has no other clock than this process.
-        """
+        """Return a fact about the store, see ``Recorder.value``; and ``now``, a server's clock, in microseconds."""
 
     def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
         """Return the visible conversation with this id, or the one with this key, staged or visible.
