@@ -15,7 +15,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from foldlog._observed import span, tell
+from foldlog._observed import measure, span, tell
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from foldlog.condensers.errors import CondenserError, InvalidCondenser, NoCondensationAvailable
@@ -87,6 +87,8 @@ class CondenseHandler:
         with span("foldlog.condense", conversation=conversation) as more:
             made = self._handled(conversation, append)
             more["condensed"] = isinstance(made, Condensation)
+            if isinstance(made, View):
+                measure("foldlog.view", events=len(made), tokens=partial(tokens_of, made, self._agent_llm))
             return made
 
     def _handled(self, conversation: str, append: Append) -> View | Condensation:

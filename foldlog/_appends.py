@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
+from foldlog import _observed
 from foldlog._history import ExpectedVersion, History
 from foldlog.eventstore import ANY_VERSION, Appending, Event, Outcome, Recorded, Store
 from foldlog.eventstore.log import appending
@@ -41,6 +42,8 @@ class PendingAppend:
         """Whether it reads nothing first and runs only foldlog's code, so that other appends may wait for it."""
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
+        if _observed.telemetry is not None:  # it has a span of its own
+            return False
         return self.documents is None and self.dedupe is None and (few or isinstance(events, Event))
 
     def prepare(self) -> Appending:

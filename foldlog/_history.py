@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
-from foldlog._observed import tell
+from foldlog._observed import span, tell
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -390,15 +390,16 @@ class History:
         """
         from foldlog.condensers import NoCondensationAvailable
 
-        while True:
-            try:
-                prepared = self.step(llm)
-            except NoCondensationAvailable as error:
-                if not error.may_go_on:
-                    raise
-            else:
-                if isinstance(prepared, View):
-                    return prepared
+        with span("foldlog.prepare", conversation=self.id):
+            while True:
+                try:
+                    prepared = self.step(llm)
+                except NoCondensationAvailable as error:
+                    if not error.may_go_on:
+                        raise
+                else:
+                    if isinstance(prepared, View):
+                        return prepared
 
     def step(self, llm: AgentModel | None = None) -> View | Condensation:
         """Prepare the call of the agent's model: return the View to go on with, or a condensation that was due and has

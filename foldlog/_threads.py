@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, NoReturn, TypeVar
@@ -33,10 +34,11 @@ _TURNS: Final = 2
 class _Call(Generic[T]):
     """One call of a task, from its submission to its outcome."""
 
-    __slots__ = ("_unclaimed", "may_withdraw", "outcome", "post", "wake", "work")
+    __slots__ = ("_context", "_unclaimed", "may_withdraw", "outcome", "post", "wake", "work")
 
     def __init__(self, work: Callable[[], T], *, may_withdraw: bool = True) -> None:
         self.work, self.may_withdraw = work, may_withdraw
+        self._context = copy_context()  # that of the caller, with its trace
         self.outcome: Outcome[T] | None = None
         self.post: _Post
         self.wake: Callable[[], object]
@@ -54,7 +56,7 @@ class _Call(Generic[T]):
         return self.may_withdraw and self.claim()
 
     def run(self) -> None:
-        self.outcome = Outcome.of(self.work)
+        self.outcome = Outcome.of(partial(self._context.run, self.work))
 
 
 class ThreadPool:

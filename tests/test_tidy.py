@@ -48,6 +48,7 @@ OTHER_NAMES = {
     "langchain_core": "langgraph-checkpoint",
     "langgraph": "langgraph-checkpoint",
     "openhands": "openhands-sdk",
+    "opentelemetry": "opentelemetry-api",
     "pydantic_ai": "pydantic-ai-slim",
     "strands": "strands-agents",
 }

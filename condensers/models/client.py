@@ -18,6 +18,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from foldlog._observed import span
 from foldlog.condensers.base import Reply
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from foldlog.condensers.models.deadline import abandoned_after, seconds_left, within_s
@@ -151,7 +152,7 @@ class LLM:
         request = request_for(messages, tools, tool_choice, response_schema)
         spent, failures = Usage(), list[ModelCallFailed]()
         models = (self, *self._fallbacks)
-        with within_s(self.config.timeout_s):
+        with within_s(self.config.timeout_s), span("gen_ai.chat", model=self.model, messages=messages) as more:
             for place, llm in enumerate(models):
                 try:
                     with within_s(seconds_left() / (len(models) - place)):
@@ -159,10 +160,11 @@ class LLM:
                 except ModelCallFailed as error:
                     failures.append(error)
                 else:
-                    return replace(reply, **spent.metrics())
-        own = failures[0]
-        details = {**own.report, "model": self.model, "metrics": spent.metrics()}
-        raise ModelCallFailed(self.model, own.failure, own.problem, details) from own.__cause__
+                    more["reply"] = reply = replace(reply, **spent.metrics())
+                    return reply
+            own = failures[0]
+            details = {**own.report, "model": self.model, "metrics": spent.metrics()}
+            raise ModelCallFailed(self.model, own.failure, own.problem, details) from own.__cause__
 
     def _reply(self, request: Mapping[str, Any], spent: Usage) -> Reply:
         """Return this model's reply, after retries if need be, and add to ``spent`` what each attempt took."""

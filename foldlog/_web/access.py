@@ -23,6 +23,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
+_FOR_PROGRAMS = ("/api/", "/metrics", "/healthz")
 _HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -69,7 +70,7 @@ class Access:
             allowed = {"allow": "GET, HEAD"} if status == 405 else None
             return Response(json_text(RefusedDocument(error=reason)), status, allowed, "application/json")
         asked = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-        if self._token is None or "token" not in asked or scope["path"].startswith("/api/"):
+        if self._token is None or "token" not in asked or scope["path"].startswith(_FOR_PROGRAMS):
             return None
         # The token leaves the address, where the browser's history and a copied link would keep it.
         left = urlencode({name: value for name, value in asked.items() if name != "token"})
@@ -86,7 +87,7 @@ class Access:
             return (405, "this server only reads: use GET")
         if headers.get("sec-fetch-site") == "cross-site" and scope["path"].startswith("/api/"):
             return (403, "a page of another site may not send requests to this server")
-        if self._token is not None and not self._has_token(scope, headers):
+        if self._token is not None and scope["path"] != "/healthz" and not self._has_token(scope, headers):
             return (401, "a token is needed: open the address that 'foldlog serve' printed")
         return None
 

@@ -1,10 +1,10 @@
-"""The paths of the server: the page, its two files, and the JSON documents below ``/api/``."""
+"""The paths of the server: the page, its two files, the JSON documents below ``/api/``, and those for monitors."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from threading import Lock
 
 from anyio import sleep, to_thread
@@ -19,6 +19,7 @@ from foldlog._page import assets
 from foldlog._search import SearchIndex, SearchRefused, hits_document
 from foldlog._web.access import Access
 from foldlog._web.conversations import LIMIT_MAX, ServedConversations
+from foldlog._web.metrics import metrics
 from foldlog._web.pages import Pages
 from foldlog._words.safe_text import json_text
 from foldlog.condensers import CountsTokens
@@ -94,10 +95,15 @@ def application(
     def listed(request: Request) -> documents.ServedPageDocument:
         return conversations.list(_number(request, "start", 0), _number(request, "limit", LIMIT_MAX))
 
+    def measured(request: Request) -> Response:
+        return Response(metrics(store, conversations.fleet("")), media_type="text/plain; version=0.0.4; charset=utf-8")
+
     routes = [
         Route("/", _page),
         Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
         Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
+        Route("/healthz", partial(_healthz, store)),
+        _api("metrics", measured, "/metrics"),
         _api("conversations", listed),
         _api("fleet", lambda request: conversations.fleet(completed(_IMPORT)[1:-1])),
         _api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
@@ -124,6 +130,15 @@ def _failed(request: Request, error: Exception) -> Response:
     return _refused(f"the server failed: {type(error).__name__}", 500)
 
 
+async def _healthz(store: Store, request: Request) -> Response:
+    """Say whether the store can be read."""
+    try:
+        await to_thread.run_sync(lambda: store.database.last_position)
+    except EventStoreError as error:
+        return Response(f"{type(error).__name__}\n", 503, media_type="text/plain")
+    return Response("ok\n", media_type="text/plain")
+
+
 def _page(request: Request) -> Response:
     head = '<link rel="stylesheet" href="page.css">'
     script = '<script src="page.js"></script>'
@@ -131,7 +146,7 @@ def _page(request: Request) -> Response:
     return Response(text, media_type="text/html")
 
 
-def _api(name: str, document: Callable[[Request], documents.Document | Response]) -> Route:
+def _api(name: str, document: Callable[[Request], documents.Document | Response], path: str | None = None) -> Route:
     """Return a path that gives the document as JSON, made in a thread, or says what is wrong."""
 
     async def answered(request: Request) -> Response:
@@ -143,7 +158,7 @@ def _api(name: str, document: Callable[[Request], documents.Document | Response]
             return _refused(str(error), 400)
         return found if isinstance(found, Response) else _json(found)
 
-    return Route(f"/api/{name}", answered)
+    return Route(path or f"/api/{name}", answered)
 
 
 def _status(error: EventStoreError) -> int:

@@ -9,7 +9,7 @@ from foldlog._words.safe_text import printable
 from foldlog.eventstore import CondensationAction, CondensationRequest, Event, Store
 
 _ASKED = "asked for"
-_WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "events": "too many events"}
+WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "events": "too many events"}
 """The words for people for the reasons in a condensation's metadata, ``request, tokens``."""
 
 
@@ -27,7 +27,7 @@ def because(
         return f"declined: {printable(str(said or 'no reason given'), one_line=True)}"
     codes = [] if said is None else str(said).split(", ")
     figures = {} if brief else condensation.metadata
-    words = [_in_words(code, figures) for code in codes] if set(codes) <= _WORDS.keys() else [str(said)]
+    words = [_in_words(code, figures) for code in codes] if set(codes) <= WORDS.keys() else [str(said)]
     if requests and _ASKED not in words:
         words.append(_ASKED)
     given = "" if brief else "; ".join(dict.fromkeys(request.reason for request in requests if request.reason))
@@ -42,7 +42,7 @@ def _in_words(code: str, told: Mapping[str, Any]) -> str:
     before, most = told.get(f"{code}_before"), told.get(f"{code}_max")
     if type(before) is int and type(most) is int:
         return f"View of {before:,} {code} exceeded {most:,}"
-    return _WORDS[code]
+    return WORDS[code]
 
 
 _FEW = 64

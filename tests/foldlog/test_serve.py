@@ -10,9 +10,11 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from pathlib import Path
 
 import msgspec
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import foldlog
 from foldlog import _documents as documents
@@ -30,6 +32,7 @@ from foldlog.eventstore import (
     Message,
     Observation,
     Retraction,
+    confirm,
     open_store,
 )
 from foldlog.eventstore.maintenance.erase import erase
@@ -439,3 +442,47 @@ def a_store(foldlog, write):
 def test_a_server_that_would_be_open_is_not_started(foldlog, a_store, given, said):
     ran = foldlog("serve", *given)
     assert (ran.status, said in ran.err) == (2, True)
+
+
+# -- for monitors ------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(store):
+    with asking(application(store, token=None)) as client:
+        while client.get("/api/fleet").json()["counted"] < 3:
+            pass
+        fleet = client.get("/api/fleet").json()
+        said = client.get("/metrics")
+    assert said.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = {family.name: family for family in text_string_to_metric_families(said.text)}
+    listed = set(re.findall(r"`(foldlog_\w+)[{`]", (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()))
+    of_others = {"foldlog_file_bytes", "foldlog_follower_lag_seconds", "foldlog_events_held_back"}
+    assert families.keys() == listed - of_others
+    values = {name: sum(sample.value for sample in family.samples) for name, family in families.items()}
+    assert values["foldlog_events"] == fleet["events"] > 0
+    assert values["foldlog_condensations"] == fleet["condensations"] > 0
+    assert values["foldlog_view_tokens"] == fleet["view_tokens"] > 0
+    assert HOSTILE[1] not in said.text
+
+
+def test_metrics_name_followers_and_not_backups(tmp_path):
+    with foldlog.open(tmp_path / "s.db") as histories:
+        histories["c"].append(Message(source="user", content="hi"))
+        confirm(histories.store, 'read model "x"', 0)
+        histories.maintenance.back_up(str(tmp_path / "b.db"))
+        with asking(application(histories.store, token=None)) as client:
+            said = client.get("/metrics").text
+    assert [line for line in said.splitlines() if line.startswith("foldlog_follower_lag_events{")] == [
+        'foldlog_follower_lag_events{follower="read model \\"x\\""} 1'
+    ]
+    assert 'foldlog_file_bytes{file="db"} ' in said
+
+
+def test_health_needs_no_token_and_metrics_do(guarded, store):
+    assert (guarded.get("/healthz").status, guarded.get("/healthz").text) == (200, "ok\n")
+    assert guarded.get("/metrics").status == 401
+    assert guarded.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"}).status == 200
+    assert guarded.get("/metrics", {"token": TOKEN}).status == 200
+    assert guarded.get("/healthz", headers={"host": "evil.example"}).status == 400
+    store.close()
+    assert guarded.get("/healthz").status == 503

@@ -1,0 +1,91 @@
+"""``/metrics``: figures of the store in Prometheus' text format. None of them has the content of an event."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from foldlog._documents import FleetDocument
+from foldlog._maintenance import is_a_copy
+from foldlog._words.reasons import WORDS
+from foldlog.eventstore import Store
+from foldlog.eventstore.maintenance.status import follower_status
+
+_Sample = tuple[dict[str, str], float]
+
+
+def metrics(store: Store, fleet: FleetDocument) -> str:
+    """Return the figures. Cost: one page of facts of the store; ``fleet`` has the rest."""
+    lines = []
+    for name, kind, about, samples in _families(store, fleet):
+        lines += [f"# HELP foldlog_{name} {about}", f"# TYPE foldlog_{name} {kind}"]
+        lines += [f"foldlog_{name}{_labels(labels)} {value}" for labels, value in samples]
+    return "\n".join([*lines, ""])
+
+
+def _families(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, str, list[_Sample]]]:
+    yield "conversations", "gauge", "Conversations that are not erased.", [({}, fleet.conversations)]
+    yield "conversations_counted", "gauge", "Conversations whose figures are known.", [({}, fleet.counted)]
+    yield "events", "gauge", "Events of these conversations.", [({}, fleet.events)]
+    yield "view_tokens", "gauge", "Tokens of all Views, estimated unless --agent is given.", [({}, fleet.view_tokens)]
+    if store.path is not None:
+        sizes = [({"file": end[1:] or "db"}, _size(f"{store.path}{end}")) for end in ("", "-wal", ".search")]
+        yield "file_bytes", "gauge", "Bytes of the store's files.", [(labels, float(size)) for labels, size in sizes]
+    yield (
+        "bytes_pending",
+        "gauge",
+        "1 until a vacuum removes the bytes of erased events.",
+        [({}, int(store.database.bytes_pending))],
+    )
+    made, saved = Counter[str](), Counter[str]()
+    for reason in fleet.reasons:
+        parts = set(reason.reason.split("; ")[0].split(", "))
+        told = reason.reason if parts <= set(WORDS.values()) else "other"  # a condenser of one's own says what it likes
+        made[told] += reason.condensations
+        saved[told] += reason.tokens_saved or 0
+    yield "condensations", "gauge", "Condensations in the log, by reason.", _by_reason(made)
+    yield "tokens_saved", "gauge", "Tokens that condensations took from Views.", _by_reason(saved)
+    yield "condensation_cost_usd", "gauge", "Recorded cost of condensations.", [({}, fleet.cost or 0.0)]
+    yield "model_cost_usd", "gauge", "Cost of all calls of models that the log tells.", [({}, fleet.spent.cost or 0.0)]
+    yield from _followers(store)
+
+
+def _followers(store: Store) -> Iterator[tuple[str, str, str, list[_Sample]]]:
+    recorder = store.database.recorder
+    about = "Events that a read model has not confirmed."
+    if recorder.on_server:
+        status = follower_status(store)
+        yield "follower_lag_events", "gauge", about, [({"follower": e.follower}, e.events) for e in status.followers]
+        yield (
+            "follower_lag_seconds",
+            "gauge",
+            "The age of the first of these events.",
+            [({"follower": each.follower}, each.seconds) for each in status.followers],
+        )
+        yield "events_held_back", "gauge", "Events that a running transaction holds back.", [({}, status.held_back)]
+        return
+    last, known = recorder.query(lambda reader: (int(reader.value("last_position")), reader.value("trackings")))
+    yield (
+        "follower_lag_events",
+        "gauge",
+        about,
+        [({"follower": name}, max(0, last - reached)) for name, reached in json.loads(known) if not is_a_copy(name)],
+    )
+
+
+def _by_reason(counted: Counter[str]) -> list[_Sample]:
+    return [({"reason": reason}, number) for reason, number in sorted(counted.items())]
+
+
+def _size(path: str) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+
+def _labels(labels: dict[str, Any]) -> str:
+    if not labels:
+        return ""
+    quoted = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in labels.items())
+    return f"{{{','.join(quoted)}}}"

@@ -1,0 +1,265 @@
+"""OpenTelemetry: traces and metrics of the stores that this process opens from then on. Needs the extra ``otel``.
+
+    import foldlog.otel
+
+    foldlog.otel.instrument()               # with the providers of the program, before it opens a store
+
+Nothing has the content of an event, unless ``contents`` is given. ``docs/OBSERVING.md`` lists spans and metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from json import dumps
+from typing import Any
+
+from msgspec.structs import replace
+
+from foldlog import _observed
+from foldlog.eventstore import (
+    EVENT_BYTES_MAX,
+    Event,
+    EventStoreError,
+    IdempotencyConflict,
+    Recorded,
+    Store,
+    VersionConflict,
+    install_command,
+)
+from foldlog.eventstore.codec import Encoded
+from foldlog.eventstore.codec_json import size_of
+
+try:
+    from opentelemetry import metrics, trace
+except ImportError as error:
+    raise ImportError(f"foldlog.otel needs OpenTelemetry: {install_command('otel')}") from error
+
+__all__ = ["instrument", "uninstrument"]
+
+TRACEPARENT = "traceparent"
+"""The key in the ``meta`` of an event under which the trace context of its append is kept, as W3C writes it."""
+
+_OF_ONE_LENGTH = f"00-{0:032x}-{0:016x}-00"
+_REASONS = {"request", "tokens", "events", "asked for"}
+_COUNTERS = {
+    "foldlog.appends": "Appends.",
+    "foldlog.append.events": "Events that were appended.",
+    "foldlog.append.bytes": "Bytes of the bodies of these events.",
+    "foldlog.conflicts": "Appends at a version that was not the newest, and condensations that were given up.",
+    "foldlog.condensations": "Condensations by outcome: made, failed, declined, dropped.",
+    "foldlog.tokens.saved": "Tokens that condensations took from Views.",
+    "foldlog.model.cost": "US dollars that the models of condensers cost.",
+}
+_HISTOGRAMS = {
+    "foldlog.append.duration": "s",
+    "foldlog.wait.duration": "s",
+    "foldlog.view.events": "{event}",
+    "foldlog.view.tokens": "{token}",
+    "gen_ai.client.token.usage": "{token}",
+    "gen_ai.client.operation.duration": "s",
+}
+_appended: ContextVar[_Append | None] = ContextVar("foldlog_append", default=None)
+
+
+def instrument(
+    tracer_provider: trace.TracerProvider | None = None,
+    meter_provider: metrics.MeterProvider | None = None,
+    *,
+    contents: bool = False,
+) -> None:
+    """Observe the stores that are opened from now on. Without providers, the global ones of OpenTelemetry are used.
+
+    ``contents`` adds prompts and replies to the spans of a condenser's model. Events that are appended keep the trace
+    context of their append in ``meta``, under ``traceparent``; imported events stay as they are.
+    """
+    _observed.telemetry = _Telemetry(
+        trace.get_tracer("foldlog", tracer_provider=tracer_provider),
+        metrics.get_meter("foldlog", meter_provider=meter_provider),
+        contents=contents,
+    )
+
+
+def uninstrument() -> None:
+    """Observe nothing any more. Stores that are open go on adding trace contexts until they are closed."""
+    _observed.telemetry = None
+
+
+class _Telemetry:
+    def __init__(self, tracer: trace.Tracer, meter: metrics.Meter, *, contents: bool) -> None:
+        self._tracer, self._contents = tracer, contents
+        self._counters = {name: meter.create_counter(name, description=about) for name, about in _COUNTERS.items()}
+        self._histograms = {name: meter.create_histogram(name, unit=unit) for name, unit in _HISTOGRAMS.items()}
+        self._lag = meter.create_gauge("foldlog.follower.lag", unit="s", description="Age of the oldest unread event.")
+
+    def opened(self, store: Store, arguments: Mapping[str, Any]) -> Store:
+        database, size = store.database, arguments.get("event_bytes_max", EVENT_BYTES_MAX)
+        return _ObservedStore(
+            self, database.recorder, database.settings, clock=arguments.get("clock"), event_bytes_max=size
+        )
+
+    def told(self, name: str, values: Mapping[str, Any]) -> None:
+        match name.removeprefix("foldlog."):
+            case "store.waited":
+                self.record("foldlog.wait.duration", values["seconds"])
+            case "follower.behind":
+                self._lag.set(values["seconds"], {"foldlog.follower": values["follower"]})
+            case "view":
+                self.record("foldlog.view.events", values["events"])
+                if (tokens := values["tokens"]()) is not None:
+                    self.record("foldlog.view.tokens", tokens)
+            case "condensation.made" | "condensation.failed" | "condensation.declined" | "condensation.dropped":
+                self._condensation(name.rpartition(".")[2], values)
+
+    def _condensation(self, outcome: str, values: Mapping[str, Any]) -> None:
+        reasons = set(str(values.get("reason")).split(", ")) if outcome == "made" else set()
+        reason = ", ".join(sorted(reasons)) if reasons <= _REASONS else "other"  # a condenser of one's own has its own
+        told = {"foldlog.outcome": outcome, "foldlog.condenser": values["condenser"], "foldlog.reason": reason}
+        self.add("foldlog.condensations", 1, told)
+        if values.get("cost"):
+            self.add("foldlog.model.cost", values["cost"], {"foldlog.condenser": values["condenser"]})
+        if outcome == "dropped":
+            self.add("foldlog.conflicts", 1, {"foldlog.of": "condensation"})
+        before, after = values.get("tokens_before"), values.get("tokens_after")
+        if before is not None and after is not None:
+            self.add("foldlog.tokens.saved", max(0, before - after), {"foldlog.reason": reason})
+
+    @contextmanager
+    def span(self, name: str, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        more: dict[str, Any] = {}
+        is_call, begun = name == "gen_ai.chat", time.perf_counter()
+        title = f"chat {values['model']}" if is_call else name
+        kind = trace.SpanKind.CLIENT if is_call else trace.SpanKind.INTERNAL
+        with self._tracer.start_as_current_span(
+            title, kind=kind, record_exception=False, set_status_on_exception=False
+        ) as span:
+            try:
+                yield more
+            except BaseException as error:  # its message may quote an event
+                kind_of_error = str(getattr(error, "failure", type(error).__qualname__))
+                span.set_attribute("error.type", kind_of_error)
+                span.set_status(trace.StatusCode.ERROR)
+                more["error.type"] = kind_of_error
+                raise
+            finally:
+                seconds = time.perf_counter() - begun
+                told = self._of_call(values, more, seconds) if is_call else _prefixed({**values, **more})
+                span.set_attributes(told)
+
+    def _of_call(self, values: Mapping[str, Any], more: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """Return the attributes of a call of a model, and measure it: OpenTelemetry's conventions for generative AI."""
+        provider, _, _ = str(values["model"]).rpartition("/")
+        shared = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider.partition("/")[0] or "openai",
+            "gen_ai.request.model": values["model"],
+        }
+        told: dict[str, Any] = dict(shared)
+        reply = more.get("reply")
+        if reply is not None:
+            shared["gen_ai.response.model"] = reply.model
+            told |= {"gen_ai.response.model": reply.model, "gen_ai.response.finish_reasons": [str(reply.finish_reason)]}
+            if reply.response_id is not None:
+                told["gen_ai.response.id"] = reply.response_id
+            for kind, name in (("input", "prompt_tokens"), ("output", "completion_tokens")):
+                if name in reply.usage:
+                    told[f"gen_ai.usage.{kind}_tokens"] = reply.usage[name]
+                    self.record("gen_ai.client.token.usage", reply.usage[name], {**shared, "gen_ai.token.type": kind})
+        if self._contents:
+            told["gen_ai.input.messages"] = dumps(values["messages"], ensure_ascii=False, default=str)
+            if reply is not None:
+                output = [{"role": "assistant", "parts": [{"type": "text", "content": reply.text or ""}]}]
+                told["gen_ai.output.messages"] = dumps(output, ensure_ascii=False)
+        failed = {name: more[name] for name in ("error.type",) if name in more}
+        self.record("gen_ai.client.operation.duration", seconds, {**shared, **failed})
+        return told
+
+    def add(self, name: str, amount: float, attributes: Mapping[str, Any] | None = None) -> None:
+        self._counters[name].add(amount, dict(attributes or {}))
+
+    def record(self, name: str, amount: float, attributes: Mapping[str, Any] | None = None) -> None:
+        self._histograms[name].record(amount, dict(attributes or {}))
+
+
+def _prefixed(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name if name == "error.type" else f"foldlog.{name}": value for name, value in values.items()}
+
+
+class _Append:
+    """An append that is being made: how many bytes its events take, and whether they get the trace context."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.marks = True
+
+
+class _ObservedStore(Store):
+    """A store whose appends are observed."""
+
+    def __init__(self, telemetry: _Telemetry, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._telemetry = telemetry
+
+    def append(self, conversation: str, events: Event | Iterable[Event], **how: Any) -> tuple[Recorded, ...]:
+        """Append events as ``Store.append`` does, in a span."""
+        batch: Event | list[Event] = events if isinstance(events, Event) else list(events)
+        telemetry, append, begun = self._telemetry, _Append(), time.perf_counter()
+        with telemetry.span("foldlog.append", {"conversation": conversation}) as more:
+            noted = _appended.set(append)
+            try:
+                recorded = self._append(conversation, batch, append, how)
+            except VersionConflict:
+                telemetry.add("foldlog.conflicts", 1, {"foldlog.of": "append"})
+                raise
+            finally:
+                _appended.reset(noted)
+            if recorded:
+                more |= {"event.first": recorded[0].event.id, "event.last": recorded[-1].event.id}
+            telemetry.add("foldlog.appends", 1)
+            telemetry.add("foldlog.append.events", len(recorded))
+            telemetry.add("foldlog.append.bytes", append.bytes)
+            telemetry.record("foldlog.append.duration", time.perf_counter() - begun)
+        return recorded
+
+    def _append(
+        self, conversation: str, batch: Event | list[Event], append: _Append, how: dict[str, Any]
+    ) -> tuple[Recorded, ...]:
+        """Append events. A repeated append is compared as it was made: with the trace contexts that are stored."""
+        try:
+            return super().append(conversation, batch, **how)
+        except IdempotencyConflict as conflict:
+            given = [batch] if isinstance(batch, Event) else batch
+            first = conflict.first_id
+            try:
+                stored = list(self.events(conversation, first, first + len(given)))
+            except EventStoreError:
+                raise conflict from None
+            if len(stored) != len(given):
+                raise
+            append.marks, append.bytes = False, 0
+            return super().append(conversation, list(map(self._traced_as, given, stored)), **how)
+
+    def _encode(self, event: Event, *, finite: bool = True) -> Encoded:
+        append = _appended.get()
+        if append is None or not finite:  # an import, which stays as it is
+            return super()._encode(event, finite=finite)
+        context = trace.get_current_span().get_span_context()
+        if append.marks and context.is_valid and event.origin is None and TRACEPARENT not in event.meta:
+            parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+            event = replace(event, meta={**event.meta, TRACEPARENT: parent})
+        encoded = super()._encode(event)
+        append.bytes += size_of(encoded.body)
+        return encoded
+
+    def _traced_as(self, event: Event, stored: Event) -> Event:
+        """Return an event with the trace context of a stored one, if it has none of its own. Of a redacted one only the
+        size is left: it says whether there was a trace context, which always has the same length.
+        """
+        parent = stored.meta.get(TRACEPARENT)
+        if stored.redacted is not None and size_of(self._encode(event).body) != stored.redacted.bytes:
+            parent = _OF_ONE_LENGTH
+        if TRACEPARENT in event.meta or parent is None:
+            return event
+        return replace(event, meta={**event.meta, TRACEPARENT: parent})

@@ -1,0 +1,269 @@
+"""Traces and metrics, by the real SDK with exporters in memory: from an event to its trace and back."""
+
+import asyncio
+import gzip
+import re
+import subprocess
+import sys
+import threading
+from base64 import b64encode
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import foldlog
+import foldlog.aio
+from foldlog import IdempotencyConflict, KeyRing, Message, VersionConflict, otel
+from foldlog.condensers import LLM, LLMConfig
+from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
+from tests.condensers.openai_server import OpenAIServer, Text
+from tests.condensers.scripted import Scripted, failed
+
+SECRET = "hunter2"
+PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
+
+
+class Seen:
+    def __init__(self, **how):
+        self._spans, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self._spans))
+        otel.instrument(self.provider, MeterProvider([self._reader]), **how)
+
+    def spans(self, name=""):
+        return [span for span in self._spans.get_finished_spans() if span.name.startswith(name)]
+
+    def metrics(self):
+        """Return the sum of each metric, by name and by name and attributes."""
+        data = self._reader.get_metrics_data()
+        found = {}
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics if data else ():
+            for point in metric.data.data_points:
+                value = getattr(point, "value", None)
+                value = point.sum if value is None else value
+                found[metric.name] = found.get(metric.name, 0) + value
+                for attribute in point.attributes.values():
+                    found[metric.name, attribute] = found.get((metric.name, attribute), 0) + value
+        return found
+
+    def everything(self):
+        return "".join(span.to_json() for span in self.spans()) + repr(self.metrics())
+
+
+@pytest.fixture
+def seen():
+    yield Seen()
+    otel.uninstrument()
+
+
+def said(text=SECRET):
+    return Message(source="user", content=text)
+
+
+def parent_of(event):
+    _, trace_id, span_id, _ = event.meta["traceparent"].split("-")
+    return int(trace_id, 16), int(span_id, 16)
+
+
+@pytest.mark.parametrize("keys", [None, KeyRing(b64encode(bytes(range(32))).decode())], ids=["plain", "encrypted"])
+def test_an_event_leads_to_its_trace_and_back(seen, tmp_path, keys):
+    with foldlog.open(tmp_path / "s.db", keys=keys) as histories:
+        with seen.provider.get_tracer("app").start_as_current_span("request") as request:
+            histories["c1"].append([said(), said()])
+        histories["c1"].append(said(), documents={"state": {"k": SECRET}})
+    with foldlog.open(tmp_path / "s.db", keys=keys) as histories:
+        events = list(histories["c1"].events())
+    appends = seen.spans("foldlog.append")
+    places = {(span.context.trace_id, span.context.span_id): span for span in appends}
+    assert len(seen.spans("foldlog.open")) == 2
+    for event in events:
+        span = places[parent_of(event)]
+        assert span.attributes["foldlog.event.first"] <= event.id <= span.attributes["foldlog.event.last"]
+        assert span.attributes["foldlog.conversation"] == "c1"
+    assert appends[0].parent.span_id == request.get_span_context().span_id
+    told = seen.metrics()
+    assert (told["foldlog.appends"], told["foldlog.append.events"]) == (2, 4)
+    assert told["foldlog.append.bytes"] > 4 * len(SECRET)
+    assert SECRET not in seen.everything()
+
+
+def test_a_repeated_append_is_the_same_one_whatever_its_trace(seen, tmp_path):
+    def append(histories, *events):
+        return histories["c1"].append(events, idempotency_key="k", documents={"d": 1})
+
+    with foldlog.open(tmp_path / "s.db") as histories:
+        first = append(histories, said(), said("more"))
+        assert [one.event for one in append(histories, said(), said("more"))] == [one.event for one in first]
+        histories["c1"].redact(1, reason="asked to")
+        assert append(histories, said(), said("more"))[0] == first[0]
+        with pytest.raises(IdempotencyConflict):
+            append(histories, said(), said("other"))
+        otel.uninstrument()
+        with foldlog.open(tmp_path / "s.db") as plain:
+            plain["c2"].append([said()], idempotency_key="k")
+        Seen()
+        with foldlog.open(tmp_path / "s.db") as traced:
+            traced["c2"].append([said()], idempotency_key="k")
+            assert traced["c2"].version() == 1
+
+
+def test_records_of_imports_stay_as_they_are(seen, tmp_path):
+    records = [{"role": "user", "content": "hi"}]
+    with foldlog.open(tmp_path / "s.db") as histories:
+        histories["c1"].append_records(records, format="openai-chat", dedupe="origin")
+        histories.store.ingest("c2", [said()])
+        assert [event.meta for name in histories for event in histories[name].events()] == [{}, {}]
+        assert list(histories["c1"].export("openai-chat")) == records
+
+
+def test_an_append_that_fails_says_so_without_its_message(seen):
+    with foldlog.open("memory:") as histories, pytest.raises(VersionConflict):
+        histories["c1"].append(said(), expected_version=7)
+    [span] = seen.spans("foldlog.append")
+    assert (span.status.status_code, span.attributes["error.type"]) == (trace.StatusCode.ERROR, "VersionConflict")
+    assert seen.metrics()["foldlog.conflicts"] == 1
+    assert "foldlog.appends" not in seen.metrics()
+
+
+def test_the_async_face_has_the_trace_of_its_caller(seen, tmp_path):
+    async def run():
+        async with foldlog.aio.open(tmp_path / "s.db") as histories:
+
+            async def one(number):
+                with seen.provider.get_tracer("app").start_as_current_span(f"request {number}") as request:
+                    [recorded] = await histories["c1"].append([said()])
+                    await histories["c1"].prepare()
+                assert parent_of(recorded.event)[0] == request.get_span_context().trace_id
+
+            await asyncio.gather(*map(one, range(20)))
+
+    asyncio.run(run())
+    spans = {span.context.span_id: span for span in seen.spans()}
+    assert len(seen.spans("foldlog.append")) == len(seen.spans("foldlog.prepare")) == 20
+    assert all(spans[span.parent.span_id].name.startswith("request") for span in seen.spans("foldlog.append"))
+
+
+@pytest.mark.parametrize("contents", [False, True])
+def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
+    seen = Seen(contents=contents)
+    try:
+        with OpenAIServer(Text("a summary")) as server:
+            model = LLM(LLMConfig(model="openai/gpt-4o-mini", base_url=server.url, api_key="sk-secret", retries=0))
+            condenser = LLMSummarizingCondenser(model, max_size=10)
+            with foldlog.open(tmp_path / "s.db", condenser=condenser) as histories:
+                histories["c1"].append([said(f"{SECRET} {n}") for n in range(11)])
+                histories["c1"].prepare()
+                action = list(histories["c1"].events())[-1]
+    finally:
+        otel.uninstrument()
+    [call], [prepare] = seen.spans("chat"), seen.spans("foldlog.prepare")
+    steps = {span.context.span_id: span for span in seen.spans("foldlog.condense")}
+    assert [span.attributes["foldlog.condensed"] for span in steps.values()] == [True, False]
+    assert (call.name, call.kind) == ("chat openai/gpt-4o-mini", trace.SpanKind.CLIENT)
+    assert steps[call.parent.span_id].parent.span_id == prepare.context.span_id
+    assert call.attributes["gen_ai.operation.name"] == "chat"
+    assert call.attributes["gen_ai.usage.input_tokens"] > 0
+    assert parent_of(action)[0] == prepare.context.trace_id
+    assert (SECRET in call.to_json()) == contents
+    assert "sk-secret" not in seen.everything()
+    told = seen.metrics()
+    assert told["foldlog.condensations", "events"] == told["foldlog.condensations", "made"] == 1
+    assert told["gen_ai.client.token.usage", "input"] == call.attributes["gen_ai.usage.input_tokens"]
+    assert told["foldlog.view.events"] < 11
+    assert told["foldlog.view.tokens"] > 0
+    assert "foldlog.tokens.saved" in told
+
+
+def test_a_model_that_fails_is_counted(seen, tmp_path):
+    condenser = LLMSummarizingCondenser(Scripted(failed("timeout", SECRET)), max_size=10)
+    with foldlog.open(tmp_path / "s.db", condenser=condenser) as histories:
+        histories["c1"].append([said() for _ in range(11)])
+        histories["c1"].prepare()
+    assert seen.metrics()["foldlog.condensations", "failed"] == 1
+    assert SECRET not in seen.everything()
+
+
+CALLS = """
+import sys
+import foldlog
+from foldlog import Message
+with foldlog.open("memory:") as histories:
+    history = histories["c"]
+    for _ in range(5):
+        history.append(Message(source="user", content="hi"))
+    called = []
+    sys.setprofile(lambda frame, event, arg: called.append((frame.f_code.co_filename, event)))
+    history.append(Message(source="user", content="hi"))
+    sys.setprofile(None)
+calls = [file for file, event in called if event in ("call", "c_call")]
+assert len(calls) > 90
+assert not [file for file in calls if file.endswith(("_observed.py", "otel.py"))], calls
+assert "opentelemetry" not in sys.modules
+"""
+
+
+def test_an_append_that_is_not_observed_calls_nothing_for_it():
+    done = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_collector_is_sent_the_spans_and_metrics_that_the_page_lists(tmp_path):
+    received = {}
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["content-length"]))
+            body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
+            received.setdefault(self.path, []).append(body)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *told):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
+        threading.Thread(target=collector.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{collector.server_port}/v1"
+        traces, reader = TracerProvider(), PeriodicExportingMetricReader(OTLPMetricExporter(f"{url}/metrics"))
+        traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{url}/traces")))
+        meters = MeterProvider([reader])
+        otel.instrument(traces, meters)
+        try:
+            with foldlog.open(tmp_path / "s.db") as histories:
+                histories["c1"].append([said() for _ in range(3)])
+                histories["c1"].prepare()
+        finally:
+            otel.uninstrument()
+            traces.shutdown()
+            meters.shutdown()
+            collector.shutdown()
+    spans = {
+        span.name
+        for body in received["/v1/traces"]
+        for of_resource in ExportTraceServiceRequest.FromString(body).resource_spans
+        for of_scope in of_resource.scope_spans
+        for span in of_scope.spans
+    }
+    sums = {
+        metric.name
+        for body in received["/v1/metrics"]
+        for of_resource in ExportMetricsServiceRequest.FromString(body).resource_metrics
+        for of_scope in of_resource.scope_metrics
+        for metric in of_scope.metrics
+    }
+    assert spans == {"foldlog.open", "foldlog.append", "foldlog.prepare", "foldlog.condense"}
+    assert {"foldlog.appends", "foldlog.append.bytes", "foldlog.view.tokens"} <= sums
+    listed = set(re.findall(r"`((?:foldlog|gen_ai)\.[\w.]+)`", PAGE.partition("## OpenTelemetry")[2]))
+    assert spans | sums | otel._COUNTERS.keys() | otel._HISTOGRAMS.keys() <= listed
+    assert not any(SECRET.encode() in body for bodies in received.values() for body in bodies)
