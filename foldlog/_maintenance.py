@@ -49,10 +49,14 @@ class Maintenance:
         return f"<Maintenance of {self._store!r}>"
 
     def verify(
-        self, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
+        self,
+        conversation: str | None = None,
+        published: Mapping[str, Sequence[Published]] | None = None,
+        *,
+        start: str = "",
     ) -> Iterator[Verdict]:
         """Check that every event is unchanged. Yield a verdict for each history. See ``maintenance.verify.verify``."""
-        return verify.verify(self._store, conversation, published)
+        return verify.verify(self._store, conversation, published, start=start)
 
     def rekey(self, *conversations: str, decrypt: bool = False) -> Iterator[Rekeyed]:
         """Re-encrypt and re-compress stored events with the settings of this store. See ``maintenance.rekey.rekey``.
@@ -85,11 +89,11 @@ class Maintenance:
             confirm(store, f"{_BACKUP}{os.path.abspath(path)}", position)
         return made
 
-    def vacuum(self) -> Vacuumed:
+    def vacuum(self, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
         """Reclaim disk space, and remove the remains of interrupted operations, in the search index too. See
         ``maintenance.backup.vacuum``.
         """
-        vacuumed = backup.vacuum(self._store)
+        vacuumed = backup.vacuum(self._store, on_progress)
         erase_from_index(self._store)
         return vacuumed
 

@@ -142,7 +142,9 @@ def postgres_url(
             postgres_stores.used += given
             given.clear()
         given.append(postgres_stores.new() if of_postgres else postgres_stores.take())
-        return postgres_front.url(schema=given[-1], patience_s="10")
+        partitions = os.environ.get("FOLDLOG_POSTGRES_PARTITIONS")
+        options = {"partitions": partitions} if partitions else {}
+        return postgres_front.url(schema=given[-1], patience_s="10", **options)
 
     yield url
     if not of_postgres:

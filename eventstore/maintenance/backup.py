@@ -231,7 +231,7 @@ def _name_for_the_old(path: str) -> str:
     return f"{path}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
 
-def vacuum(store: Store) -> Vacuumed:
+def vacuum(store: Store, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
     """Complete interrupted erasures, remove what killed imports, detachments and backups left, and return the space of
     deleted rows to the file system. Where bytes of erased, redacted or re-encrypted events were pending, none is left
     in the file and its log.
@@ -244,7 +244,7 @@ def vacuum(store: Store) -> Vacuumed:
     before = _size(path)
     discarded = _finish(database)
     if path is None:
-        return Vacuumed(discarded, before, before, not recorder.compact(PATIENCE_S), space_returned=True)
+        return Vacuumed(discarded, before, before, not recorder.compact(PATIENCE_S, on_progress), space_returned=True)
     pending = recorder.value("bytes_pending") != ""
     returned = True
     try:

@@ -273,13 +273,12 @@ class Unlisted(NamedTuple):
     problem: str
 
 
-def readable_conversations(recorder: Recorder, after: str | None = None) -> Iterator[Conversation | Unlisted]:
-    """Yield every conversation with an id after ``after``, in the order of ids, and in the place of each that cannot be
-    read its name. Cost: the conversations, and some six queries for each that cannot be read.
+def readable_conversations(recorder: Recorder, start: str = "") -> Iterator[Conversation | Unlisted]:
+    """Yield every conversation from ``start`` on, in the order of ids, and in the place of each that cannot be read its
+    name. Cost: the conversations, and some six queries for each that cannot be read.
     """
     limit = _PAGE
     while True:
-        start = start_after(after)
         try:
             page = recorder.query(lambda reader, start=start, limit=limit: reader.conversations(start, limit))  # type: ignore[misc]
         except RecorderError as error:
@@ -290,12 +289,13 @@ def readable_conversations(recorder: Recorder, after: str | None = None) -> Iter
                 yield Unlisted(after, f"it cannot be read: {problem}" if after else f"{_LIST_ENDS}: {problem}")
                 if after is None:
                     return
+                start = start_after(after)
             limit = max(limit // 10, 1)
             continue
         yield from page
         if len(page) < limit:
             return
-        after = page[-1].id
+        start = start_after(page[-1].id)
         limit = min(10 * limit, _PAGE)
 
 

@@ -28,7 +28,7 @@ from foldlog.eventstore.maintenance.check import (
 from foldlog.eventstore.maintenance.check import VerifyFinding as VerifyFinding
 from foldlog.eventstore.maintenance.new_file import is_abandoned
 from foldlog.eventstore.recorders.errors import RecorderError
-from foldlog.eventstore.recorders.types import Conversation, Erasure
+from foldlog.eventstore.recorders.types import Conversation, Erasure, utf8
 from foldlog.eventstore.store import Store
 
 _ATTEMPTS = 5
@@ -67,15 +67,22 @@ class Verdict(NamedTuple):
 
 
 def verify(
-    store: Store, conversation: str | None = None, published: Mapping[str, Sequence[Published]] | None = None
+    store: Store,
+    conversation: str | None = None,
+    published: Mapping[str, Sequence[Published]] | None = None,
+    *,
+    start: str = "",
 ) -> Iterator[Verdict]:
     """Check that every event of a store is unchanged, that none is missing, and that each is in its place. Yield a
     verdict for each conversation or for the named one; last, without a name, a verdict for the database itself.
 
+    Conversations come in the order of their ids, from ``start`` on: so an interrupted run can go on.
+
     Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: one hash and one checksum of every event; memory for
     one page.
     """
-    database, heads = store.database, dict(published or {})
+    database = store.database
+    heads = {name: kept for name, kept in (published or {}).items() if utf8(name) >= utf8(start)}
     if conversation is not None:
         found = database.recorder.query(lambda reader: reader.conversation(conversation))
         if found is None and conversation not in heads:
@@ -89,7 +96,7 @@ def verify(
     with ThreadPoolExecutor(1, "check") as beside:
         # The database does it outside of Python, so it takes no extra time.
         of_the_database = beside.submit(_of_the_database, database)
-        for each in readable_conversations(database.recorder):
+        for each in readable_conversations(database.recorder, start):
             if isinstance(each, Unlisted) and each.id is None:
                 unlisted.append(of_all(each.problem))
                 continue

@@ -224,10 +224,11 @@ class Recorder(Protocol):
         not cheap to know. Cost: some system calls.
         """
 
-    def compact(self, patience_s: float) -> bool:
+    def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = ...) -> bool:
         """Remove the bytes of deleted and replaced rows; a file is rewritten without them. Return False where only the
         owner of a server's tables can do it. Raises ``StillRead`` where a reader that was opened before needs them for
-        ``patience_s`` seconds: then bytes stay pending, and a file does not shrink.
+        ``patience_s`` seconds: then bytes stay pending, and a file does not shrink. ``on_progress`` gets how many
+        tables are done and of how many; a file is rewritten in one step.
 
         Positions stay. Readers go on; the writers of a file wait, and it needs free space of its size.
         """

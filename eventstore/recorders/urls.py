@@ -21,7 +21,10 @@ _SQLITE_OPTIONS = {
     "plain": ("allowed",),
     "patience_s": None,
 }
-_POSTGRESQL_OPTIONS = _SQLITE_OPTIONS | {"pooler": ("none", "transaction"), "schema": None, "connections_max": None}
+_POSTGRESQL_OPTIONS = _SQLITE_OPTIONS | {
+    "pooler": ("none", "transaction"), "schema": None, "connections_max": None,
+    "partitions": ("1", "2", "4", "8", "16", "32"),
+}  # fmt: skip
 _NUMBERS = ("connections_max", "patience_s")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|:")
 _SQLITE_MEMORY = ":memory:"

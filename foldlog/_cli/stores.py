@@ -21,8 +21,9 @@ from foldlog.eventstore import (
     as_url,
     open_store,
 )
+from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.maintenance.check import readable_conversations
-from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.recorders.types import Conversation, utf8
 from foldlog.eventstore.recorders.urls import absolute_hint, parse
 
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
@@ -170,13 +171,13 @@ def chosen(
         yield from (row.id for row in listed(store) if row.erased_at is None)
 
 
-def events_total(store: Store, conversations: Sequence[str] | None = None) -> int | None:
-    """Return the number of events to read, for a progress bar; None if no bar is shown."""
+def events_total(store: Store, conversations: Sequence[str] | None = None, start: str = "") -> int | None:
+    """Return the number of events to read, for a progress bar; None if no bar is shown. ``start`` as in ``verify``."""
     if not sys.stderr.isatty():
         return None
     if conversations:
         return sum(store.conversation(name).version for name in dict.fromkeys(conversations))
-    return sum(row.version for row in listed(store) if row.erased_at is None)
+    return sum(row.version for row in listed(store) if row.erased_at is None and utf8(row.id) >= utf8(start))
 
 
 def listed(store: Store) -> Iterator[ConversationRow]:
@@ -187,7 +188,7 @@ def listed(store: Store) -> Iterator[ConversationRow]:
             yield row
             after = row.id
         return
-    for found in readable_conversations(store.database.recorder, after):
+    for found in readable_conversations(store.database.recorder, start_after(after)):
         try:
             problem = "" if isinstance(found, Conversation) else found.problem
             if not problem:

@@ -39,10 +39,10 @@ class EmptyStores:
         query = """SELECT tablename::text, pg_relation_size(format('%%I.%%I', schemaname, tablename)::regclass)
             FROM pg_tables WHERE schemaname = %s"""
         sizes: dict[str, int] = dict(self._connection.execute(query, [schema]).fetchall())
-        if set(sizes) != _TABLES or max(sizes.values()) > 1 << 20:
+        if {re.sub(r"_\d+$", "", table) for table in sizes} != _TABLES or max(sizes.values()) > 1 << 20:
             return False
         emptied = [f"DELETE FROM {schema}.{table}" for table in sorted(_TABLES - {"store", "epoch"})]
-        others = f"DELETE FROM {schema}.store WHERE name NOT IN ('uuid', 'schema', 'readable_by')"
+        others = f"DELETE FROM {schema}.store WHERE name NOT IN ('uuid', 'schema', 'readable_by', 'partitions')"
         identity = f"UPDATE {schema}.store SET value = '{new_store_uuid()}' WHERE name = 'uuid'"
         try:
             self._connection.execute("; ".join(["SET lock_timeout = '1s'", *emptied, others, identity]).encode())

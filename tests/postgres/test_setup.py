@@ -14,11 +14,23 @@ from typer.testing import CliRunner
 from foldlog._cli.application import build
 from foldlog._cli.stores import bytes_pending_words
 from foldlog._search import SearchIndex, SearchRefused
-from foldlog.eventstore import ANY_VERSION, InvalidOption, Store, StoreUnavailable, StoreUnusable, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    CondensationAction,
+    InvalidOption,
+    Store,
+    StoreUnavailable,
+    StoreUnusable,
+    open_store,
+)
+from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import statements as sql_files
 from foldlog.eventstore.recorders.postgres import setup
 from foldlog.eventstore.recorders.urls import without_password
+from foldlog.projections import Views
 from tests.postgres.conftest import said
 from tests.reading import reading
 
@@ -338,6 +350,7 @@ def test_a_role_that_may_not_make_a_store_is_told_so(url: str, postgres_server: 
         (("?", "?mode=append&"), "sets mode to 'append'; it can be rwc, rw, ro"),
         (("?", "?pooler=session&"), "sets pooler to 'session'; it can be none, transaction"),
         (("?", "?connections_max=0&"), "sets connections_max to '0'; use a whole number from 1 to 999999"),
+        (("?", "?partitions=3&"), "sets partitions to '3'; it can be 1, 2, 4, 8, 16, 32"),
         (("?", "?patience_s=soon&"), "sets patience_s to 'soon'; use a whole number from 1 to 999999"),
         (("127.0.0.1:", "127.0.0.1:1"), "invalid port number|onnection"),
         (("/postgres?", "/nothing?"), 'database "nothing" does not exist'),
@@ -417,3 +430,47 @@ def test_an_id_and_a_key_may_be_longer_than_an_entry_of_an_index(url: str):
 )
 def test_a_url_is_shown_without_its_password(url: str, shown: str):
     assert without_password(url) == shown
+
+
+# -- partitions --------------------------------------------------------------------------------------------------------
+
+
+def fill(store: Store) -> None:
+    store.register(Views(store))
+    for n in range(20):
+        store.append(f"c{n}", [said(str(i)) for i in range(4)], expected_version=0, idempotency_key=f"turn-{n}")
+        store.append(f"c{n}", CondensationAction(forgotten_event_ids=[1]), expected_version=4)
+    store.fork("c1", 3, "fork")
+    redact(store, "c2", 1, reason="asked for", by="ann")
+    erase(store, "c3", reason="asked for")
+
+
+def test_a_partitioned_store_holds_what_one_table_holds_and_copy_leads_to_it(url: str, postgres_server: Server):
+    """Each of its partitions has rows; what is whole is found in them in the order of positions, and as one moment."""
+    parted = url.replace(schema_of(url), f"{schema_of(url)}_parted")
+    with open_store(url) as one, open_store(f"{parted}&partitions=4") as four:
+        fill(one)
+        assert all(not moved.problem for moved in copy_store(one, four))
+        assert list(compare_stores(one, four)) == list(compare_stores(four, one)) == []
+        assert [finding for verdict in verify(four) for finding in verdict.findings] == []
+        four.append("c1", said("later"), expected_version=ANY_VERSION)
+        positions = [recorded.position for recorded in four.follow()]
+        assert positions == sorted(positions)
+        assert len(positions) > 100
+        assert (four.database.last_position, four._recorder.compact(10)) == (positions[-1], True)
+        for name in ("c1", "c2", "fork", *(f"c{n}" for n in range(4, 20))):
+            shown = [Views(store).at(name, 3).events for store in (one, four)]
+            assert shown[0] == shown[1]
+            Views(four).current(name)  # keeps its revisions
+        for table in ("events", "records", "idempotency_keys"):
+            for n in range(4):
+                assert postgres_server.sql(f"SELECT count(*) FROM {schema_of(parted)}.{table}_{n}") != "0"
+
+
+@pytest.mark.parametrize("made, given", [("1", "4"), ("4", "8"), ("4", "1")])
+def test_the_number_of_partitions_is_chosen_when_a_store_is_made(url: str, made: str, given: str):
+    open_store(f"{url}&partitions={made}").close()
+    for options in ("", f"&partitions={made}"):
+        open_store(url + options).close()
+    with pytest.raises(StoreUnusable, match=rf"made with partitions={made}, not {given}.*'foldlog copy'"):
+        open_store(f"{url}&partitions={given}")

@@ -7,9 +7,9 @@ import os
 import random
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import conninfo, sql
@@ -50,9 +50,10 @@ _CONNECTION_DEFAULTS: Final = {
     "keepalives_interval": "2",
     "keepalives_count": "3",
 }
-_IDLE_IN_TRANSACTION: Final = "5s"
+_SETTINGS: Final = "-c idle_in_transaction_session_timeout=5s -c plan_cache_mode=force_generic_plan"
 """The server cannot see that a client is gone, and the client may hold the lock of a conversation. A client that lives
-is never idle for long.
+is never idle for long. A statement is planned once for a connection: each time, for all partitions, takes longer than
+most answers.
 """
 
 
@@ -83,8 +84,9 @@ class PostgresRecorder:
 
     ``dsn`` is anything that libpq takes. Of several hosts the primary is used, and looked for again whenever it is
     lost. While it is unreachable, calls wait for up to ``patience_s``, then raise ``OperationalError``.
-    ``connections_max`` bounds the connections of this process. ``pooler="transaction"`` is for a pooler that may give
-    each transaction another server connection, such as pgbouncer. ``durable=False`` does not wait for the disk.
+    ``connections_max`` bounds the connections of this process. ``pooled`` is for a pooler that may give each
+    transaction another server connection, such as pgbouncer. ``durable=False`` does not wait for the disk. A store
+    that is made here has one partition, or this number of ``partitions``.
 
     Raises ``OperationalError`` where the server cannot be reached or could not keep the promise of durability, and
     ``DatabaseError`` if the schema is not a store of ours or is of a newer version.
@@ -102,20 +104,20 @@ class PostgresRecorder:
         create: bool = True,
         writable: bool = True,
         durable: bool = True,
-        pooler: Literal["none", "transaction"] = "none",
+        pooled: bool = False,
         connections_max: int = 16,
         patience_s: float = PATIENCE_S,
+        partitions: int | None = None,
     ) -> None:
         self.writable = writable
         self.schema = schema
         self._durable = durable
-        self._prepared = pooler == "none"
+        self._prepared = not pooled
         self._connections_max = connections_max
         self._patience_s = patience_s
         self._parameters = _parameters(dsn, writable=writable)
-        if pooler == "none":
-            settings = f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION}"
-            settings += f" -c lock_timeout={int(patience_s * _LOCK_SHARE * 1_000)}"
+        if not pooled:
+            settings = f"{_SETTINGS} -c lock_timeout={int(patience_s * _LOCK_SHARE * 1_000)}"
             self._parameters["options"] = f"{settings} {self._parameters.get('options', '')}".strip()
         self._server = _name(self._parameters, schema)
         quoted = sql.Identifier(schema).as_string(None)
@@ -127,22 +129,7 @@ class PostgresRecorder:
         }
         self._open_pool()
         _recorders.add(self)
-        self._prepare(create)
-
-    @classmethod
-    def at(cls, dsn: str, options: Mapping[str, str], *, durability: str) -> PostgresRecorder:
-        """Return the recorder with the options of a URL, as ``urls.parse`` gives them."""
-        mode = options.get("mode", "rwc")
-        return cls(
-            dsn,
-            schema=options.get("schema", "foldlog"),
-            create=mode == "rwc",
-            writable=mode != "ro",
-            durable=options.get("durability", durability) == "full",
-            pooler="transaction" if options.get("pooler") == "transaction" else "none",
-            connections_max=int(options.get("connections_max", 16)),
-            patience_s=float(options.get("patience_s", PATIENCE_S)),
-        )
+        self._prepare(create, partitions)
 
     # -- the seam -----------------------------------------------------------------------------------------------------
 
@@ -195,7 +182,7 @@ class PostgresRecorder:
             return ""  # only the server knows whether others have committed
         return self.query(lambda reader: reader.value(name))
 
-    def compact(self, patience_s: float) -> bool:
+    def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:
         """Vacuum deleted rows from the tables. Copies of them stay in the write-ahead log until it is recycled, and in
         its archive and in backups until these are deleted. Only a conversation whose key is erased is unreadable there.
 
@@ -205,7 +192,7 @@ class PostgresRecorder:
         """
         until = time.monotonic() + patience_s
         try:
-            while not self.beside(lambda connection: status.vacuum(connection, self.schema)):
+            while not self.beside(lambda connection: status.vacuum(connection, self._statements, on_progress)):
                 if time.monotonic() >= until:
                     raise StillRead(
                         f"{self._server}: transactions that began before may still read deleted rows; try again when "
@@ -220,7 +207,7 @@ class PostgresRecorder:
         """Yield the problems of rows without a conversation and, where the extension ``amcheck`` is installed, of
         indices. If the server was set up with data checksums, it also reports each page with a wrong checksum.
         """
-        yield from self.beside(lambda connection: list(status.findings(connection, self._statements, self.schema)))
+        yield from self.beside(lambda connection: list(status.findings(connection, self._statements)))
 
     def status(self) -> status.Status:
         """Return which session holds the followers back, and how far they are behind."""
@@ -294,12 +281,12 @@ class PostgresRecorder:
                 connection.close()
                 raise
 
-    def _prepare(self, create: bool) -> None:
+    def _prepare(self, create: bool, partitions: int | None) -> None:
         patience, told = Patience(self._patience_s), False
         while True:
             try:
                 with self._plain_connection() as connection:
-                    setup.prepare(connection, self.schema, create=create, writable=self.writable)
+                    setup.prepare(connection, self.schema, partitions, create=create, writable=self.writable)
                 with self._pool.wire():
                     return  # its server was greeted
             except (ConnectionLost, TryAgain) as error:

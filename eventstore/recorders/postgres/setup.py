@@ -20,15 +20,17 @@ repeated.
 """
 
 
-def prepare(connection: psycopg.Connection[Any], schema: str, *, create: bool, writable: bool) -> None:
+def prepare(
+    connection: psycopg.Connection[Any], schema: str, partitions: int | None, *, create: bool, writable: bool
+) -> None:
     """Make the store if it does not exist, or migrate it to the newest schema. One process does this, other processes
     wait.
 
-    Raises ``DatabaseError`` if the schema is not a store, is of a newer version, or may not be made;
-    ``LockNotAvailable`` (psycopg's) where a table that has to change is in use: try again.
+    Raises ``DatabaseError`` if the schema is not a store, is of a newer version, has other partitions or may not be
+    made; ``LockNotAvailable`` (psycopg's) where a table that has to change is in use: try again.
     """
     newest = max(migrations("postgresql"))
-    found = _schema_version(connection, schema)
+    found = _schema_version(connection, schema, partitions)
     if found < newest and writable and (found > 0 or create):
         try:
             with connection.transaction():
@@ -36,7 +38,7 @@ def prepare(connection: psycopg.Connection[Any], schema: str, *, create: bool, w
                 # A wait for a standby has no end here; whatever is confirmed later is confirmed with this.
                 connection.execute("SET LOCAL synchronous_commit TO local")
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(schema),))
-                _migrate(connection, schema, _schema_version(connection, schema))
+                _migrate(connection, schema, _schema_version(connection, schema, partitions), partitions or 1)
             found = newest
         except psycopg.errors.InsufficientPrivilege:
             if found == 0:
@@ -116,15 +118,12 @@ def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str, command: st
     )
 
 
-def _schema_version(connection: psycopg.Connection[Any], schema: str) -> int:
-    """Return the schema's version; 0 without a store. Raises ``DatabaseError`` for other tables, or a newer store."""
-    tables = connection.execute(
-        "SELECT coalesce(array_agg(tablename::text), '{}') FROM pg_tables WHERE schemaname = %s", (schema,)
-    ).fetchone()
-    assert tables is not None  # an aggregate has one row
-    if not tables[0]:
+def _schema_version(connection: psycopg.Connection[Any], schema: str, partitions: int | None) -> int:
+    """Return the schema's version; 0 without a store. Raises what ``prepare`` raises."""
+    found = connection.execute("SELECT tablename::text FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
+    if not found:
         return 0
-    if not {"store", "epoch", "conversations", "events"} <= set(tables[0]):
+    if not {"store", "epoch", "conversations", "events"} <= {name for (name,) in found}:
         raise DatabaseError(f"schema {schema!r} has tables, but is not a foldlog store; choose another one (?schema=)")
     facts = dict(connection.execute(_in(schema, "SELECT name, value FROM {schema}.store")).fetchall())
     newest, version, oldest = max(migrations("postgresql")), int(facts["schema"]), int(facts["readable_by"])
@@ -133,16 +132,21 @@ def _schema_version(connection: psycopg.Connection[Any], schema: str) -> int:
             f"the store in schema {schema!r} has schema version {version}, this version of foldlog knows versions "
             f"up to {newest}; upgrade foldlog to open it"
         )
+    if partitions not in (None, int(facts["partitions"])):
+        raise DatabaseError(
+            f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not {partitions}; leave "
+            f"it out of the URL, or 'foldlog copy' it to another schema (?schema=)"
+        )
     return min(version, newest)
 
 
-def _migrate(connection: psycopg.Connection[Any], schema: str, found: int) -> None:
+def _migrate(connection: psycopg.Connection[Any], schema: str, found: int, partitions: int) -> None:
     if found == 0:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     for number, script in migrations("postgresql").items():
         if number <= found:
             continue
-        connection.execute(_in(schema, script))
+        connection.execute(_in(schema, script, partitions))
         if number == 1:
             connection.execute(
                 _in(schema, "INSERT INTO {schema}.store VALUES ('uuid', %s), ('schema', '0'), ('readable_by', '1')"),
@@ -151,7 +155,10 @@ def _migrate(connection: psycopg.Connection[Any], schema: str, found: int) -> No
         connection.execute(_in(schema, "UPDATE {schema}.store SET value = %s WHERE name = 'schema'"), (str(number),))
 
 
-def _in(schema: str, query: str) -> bytes:
+def _in(schema: str, query: str, partitions: int = 1) -> bytes:
+    unique, by_conversation = ("UNIQUE", "") if partitions == 1 else ("", "PARTITION BY HASH (conversation)")
+    query = query.replace("{unique}", unique).replace("{by_conversation}", by_conversation)
+    query = query.replace("{partitions}", str(partitions))
     return query.replace("{schema}", sql.Identifier(schema).as_string(None)).encode()
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import psycopg
-from psycopg import sql
 
 from foldlog.eventstore.recorders.errors import ProgrammingError
 
@@ -86,9 +85,11 @@ class MayNotVacuum(ProgrammingError):
     """This role may not vacuum a table: only its owner may, and from PostgreSQL 17 on a role with ``MAINTAIN``."""
 
 
-def vacuum(connection: psycopg.Connection[Any], schema: str) -> bool:
-    """Vacuum every table from which rows are deleted. Return whether no row that was deleted before this call is still
-    readable, by VACUUM's own report; False for a report in another language than English.
+def vacuum(
+    connection: psycopg.Connection[Any], statements: Mapping[str, bytes], on_progress: Callable[[int, int], object]
+) -> bool:
+    """Vacuum every table and partition. Return whether no row that was deleted before this call is still readable, by
+    VACUUM's own report; False for a report in another language than English.
 
     Raises ``MayNotVacuum`` where the role may not vacuum: the server itself only warns.
     """
@@ -101,15 +102,16 @@ def vacuum(connection: psycopg.Connection[Any], schema: str) -> bool:
 
     connection.add_notice_handler(keep)
     try:
-        row = connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").fetchone()
-        assert row is not None  # a function has one result
+        [(now,)] = connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").fetchall()
         are_gone = True
-        for table in ("events", "records", "idempotency_keys", "attachments", "attached", "conversations"):
+        tables = connection.execute(statements["tables"]).fetchall()
+        for done, (table,) in enumerate(tables, 1):
             reports.clear()
-            connection.execute(sql.SQL("VACUUM (VERBOSE) {}").format(sql.Identifier(schema, table)))
+            connection.execute(f"VACUUM (VERBOSE) {table}".encode())
             if warnings:
                 raise MayNotVacuum(warnings[0].strip())
-            are_gone = are_gone and _removed_all_before(row[0], " ".join(reports))
+            are_gone = are_gone and _removed_all_before(now, " ".join(reports))
+            on_progress(done, len(tables))
         return are_gone
     finally:
         connection.remove_notice_handler(keep)  # the connection is used again
@@ -127,7 +129,7 @@ def _removed_all_before(number: int, report: str) -> bool:
     return bool(removed) and all(removed) and not _MISSED.search(report)
 
 
-def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes], schema: str) -> Iterator[str]:
+def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Iterator[str]:
     """Yield the problems of tables and indices. Cost: all of them are read."""
     for key, count in connection.execute(statements["rows_without_conversation"]).fetchall():
         yield f"{count} events are of conversation number {key}, which does not exist"
@@ -137,11 +139,8 @@ def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
     checker = connection.execute("SELECT to_regprocedure('bt_index_check(regclass, boolean)')").fetchone()
     if checker is None or checker[0] is None:
         return
-    indices = connection.execute("SELECT indexname::text FROM pg_indexes WHERE schemaname = %s ORDER BY 1", (schema,))
-    for (index,) in indices.fetchall():
+    for (index,) in connection.execute(statements["b_trees"]).fetchall():
         try:
-            connection.execute(
-                "SELECT bt_index_check(%s::regclass, true)", (sql.Identifier(schema, index).as_string(connection),)
-            )
+            connection.execute("SELECT bt_index_check(%s::regclass, true)", (index,))
         except psycopg.DatabaseError as error:
-            yield f"index {index}: {' '.join(str(error).split())}"
+            yield f"index {index.rpartition('.')[2]}: {' '.join(str(error).split())}"

@@ -238,7 +238,7 @@ class SQLiteRecorder:
             maintenance.copy(connection, path, on_progress)
         return SQLiteRecorder(path, writable=False)
 
-    def compact(self, patience_s: float) -> bool:
+    def compact(self, patience_s: float, on_progress: object = None) -> bool:
         with translated(f"compact {self._path}"):
             with self._alone() as connection:
                 pending = maintenance.rewrite(connection)

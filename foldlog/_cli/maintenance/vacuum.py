@@ -34,10 +34,10 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
 
 
 def vacuumed(store: Store) -> Vacuumed:
-    """Vacuum a store in a file, with progress."""
+    """Vacuum a store, with progress."""
     with terminal.progress() as bars:
-        bars.add_task("vacuuming", total=None)
-        return Maintenance(store).vacuum()
+        bar = bars.add_task("vacuuming", total=None)
+        return Maintenance(store).vacuum(lambda done, of: bars.update(bar, completed=done, total=of))
 
 
 def bytes_stay_pending(store: Store, pending: bool, done: str, *, no_vacuum: bool) -> bool:

@@ -1,5 +1,7 @@
 -- Schema 1. docs/STORED_BYTES.md says what each column holds; docs/POSTGRESQL.md what differs here. {schema} is the store's own.
 -- Ids and names are UTF-8 bytes, because they may hold what text here may not (NUL, lone surrogates); they sort the same.
+-- Tables that may have as many rows as there are events are {by_conversation}: not at all in one partition, else by its hash. No
+-- index spans several, so that {unique} is empty then, and transaction numbers alone make a position unique.
 
 CREATE TABLE {schema}.store (
     name  text PRIMARY KEY,
@@ -71,8 +73,8 @@ CREATE TABLE {schema}.events (
     head              bytea NOT NULL,
     body              bytea NOT NULL,
     PRIMARY KEY (conversation, id)
-);
-CREATE UNIQUE INDEX events_by_position ON {schema}.events (position) WHERE position IS NOT NULL;
+) {by_conversation};
+CREATE {unique} INDEX events_by_position ON {schema}.events (position) WHERE position IS NOT NULL;
 CREATE INDEX events_structural ON {schema}.events (conversation, id) WHERE structural;
 CREATE INDEX events_of_documents ON {schema}.events (conversation, id) WHERE kind = 'document_changes'::bytea;
 -- Most of a real log may be annotations; opening a View walks this index, and so never meets them.
@@ -102,7 +104,7 @@ CREATE TABLE {schema}.idempotency_keys (
     first_id     bigint NOT NULL,
     events       bigint NOT NULL,
     proof        bytea
-);
+) {by_conversation};
 CREATE UNIQUE INDEX idempotency_keys_by_key ON {schema}.idempotency_keys (conversation, sha256(key));
 -- Events by the id that their source gave them, over all conversations.
 CREATE INDEX idempotency_keys_of_sources ON {schema}.idempotency_keys (sha256(key))
@@ -138,7 +140,7 @@ CREATE TABLE {schema}.records (
     encoding     smallint NOT NULL,
     body         bytea NOT NULL,
     PRIMARY KEY (conversation, projection, version)
-);
+) {by_conversation};
 
 -- How far projections of the eventsourcing library have come, written in their own transactions. The token is
 -- random: by it a writer whose connection broke at the commit knows its own row.
@@ -225,3 +227,20 @@ END
 $begin_epoch$;
 
 INSERT INTO {schema}.epoch SELECT 0, system_identifier, {schema}.timeline() FROM pg_control_system();
+
+INSERT INTO {schema}.store VALUES ('partitions', '{partitions}');
+
+DO $partitions$
+DECLARE
+    part text;
+BEGIN
+    FOR part IN
+        SELECT format('CREATE TABLE %I.%I PARTITION OF %s FOR VALUES WITH (MODULUS %s, REMAINDER %s)',
+                      nspname, relname || '_' || n, c.oid::regclass, {partitions}, n)
+        FROM pg_class c JOIN pg_namespace s ON s.oid = relnamespace, generate_series(0, {partitions} - 1) n
+        WHERE relkind = 'p' AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = (SELECT tableoid FROM {schema}.epoch))
+    LOOP
+        EXECUTE part;
+    END LOOP;
+END
+$partitions$;
