@@ -64,6 +64,10 @@ SomeConversations = Annotated[
     typer.Argument(metavar="ID", help="The conversations.", show_default="all of them", autocompletion=completed),
 ]
 
+From = Annotated[
+    str, typer.Option("--from", metavar="ID", help="Go on from this conversation, where an interrupted run says so.")
+]
+
 # -- files to write: one that exists is replaced only with --force, a store never, and - is not a name ----------------
 
 Force = Annotated[

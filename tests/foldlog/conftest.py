@@ -26,11 +26,11 @@ class Ran(NamedTuple):
 
 
 def assert_found_gives_1(ran: Ran) -> None:
-    """A command that has printed a finding ends with 1; or with 2, and an error after it says why."""
+    """A command that has printed a finding ends with 1; interrupted, with 130; or with 2, and an error says why."""
     levels = [_LEVEL.match(line) for line in ran.err.splitlines()]
     said = [(level[1] or level[2] or "error") for level in levels if level is not None]
     if "found" in said:
-        assert ran.status == 1 or (ran.status == 2 and said[-1] == "error"), ran
+        assert ran.status in (1, 130) or (ran.status == 2 and said[-1] == "error"), ran
 
 
 _LEVEL = re.compile(r'foldlog: (?:(found|note): )?|\{"level":"(\w+)"')

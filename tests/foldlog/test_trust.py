@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from foldlog.eventstore import CondensationAction, Message, open_store
+from foldlog.eventstore import CondensationAction, Message, StoreUnavailable, open_store
+from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views
 
 KEY = "ab" * 32
@@ -419,3 +420,44 @@ def test_erase_asks_for_yes_where_there_is_no_terminal(foldlog, store):
     assert foldlog("log", "one").status == 0
     assert foldlog("erase", "one", "--reason", "asked to", "--yes").status == 0
     assert foldlog("erase", "one", "--reason", "asked to").status == 0  # it is finished without a question
+
+
+@pytest.mark.parametrize(
+    "args, ended_by, status",
+    [
+        (("verify",), KeyboardInterrupt, 130),
+        (("verify",), StoreUnavailable, 2),
+        (("audit",), KeyboardInterrupt, 130),
+        (("audit", "--repair"), KeyboardInterrupt, 130),
+    ],
+)
+def test_a_run_that_ended_early_tells_what_it_found_and_where_to_go_on(
+    store, foldlog, monkeypatch, args, ended_by, status
+):
+    with open_store(f"sqlite:///{store}") as opened:
+        views = Views(opened)
+        opened.register(views)
+        for name in ("one", "two"):
+            opened.append(name, CondensationAction(forgotten_event_ids=[1]), expected_version=5)
+        ends = opened.query("two", lambda read: read.found.key)
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("UPDATE events SET body = 'x' WHERE id = 2 AND conversation <> ?", (ends,))
+    with monkeypatch.context() as changed:
+        for question in ("rows", "conversation"):
+            ask = getattr(SQLiteReader, question)
+
+            def ending(self, key, *rest, ask=ask, **how):
+                if key in (ends, "two"):
+                    raise ended_by("now")
+                return ask(self, key, *rest, **how)
+
+            changed.setattr(SQLiteReader, question, ending)
+        ran = foldlog(*args)
+    assert (ran.status, "conversation 'one'" in ran.err) == (status, True), ran
+    goes_on = f"foldlog {' '.join(args)} --from"
+    last = {"verify": "one", "audit": "two"}[args[0]]
+    assert f"'{goes_on} {last}' goes on" in ran.err
+    again = foldlog(*args, "--from", "two", "--json")
+    assert "conversation 'one'" not in again.err
+    assert [each["conversation"] for each in again.document["conversations"]] == ["two"]
+    assert foldlog(*args, "two", "--from", "one").status == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, From, SomeConversations
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, listed, open_existing, resolved
 from foldlog._documents import (
@@ -35,6 +36,7 @@ def run(
         Path | None,
         typer.Option("--heads", metavar="FILE", help="Heads to compare with, as --print-heads --json printed them."),
     ] = None,
+    start: From = "",
     print_heads: Annotated[
         bool, typer.Option("--print-heads", help="Check nothing: print the heads, to keep outside the store.")
     ] = False,
@@ -45,7 +47,8 @@ def run(
 
     Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit status 1. A missing
     end, or a conversation that was rewritten as a whole, is detected with heads that were published before (--heads): a
-    head is a hash of all events up to a version. Erased conversations are listed and are not findings.
+    head is a hash of all events up to a version. Erased conversations are listed and are not findings. What is
+    interrupted says where to go on (--from).
 
     Example: foldlog verify --heads heads.json
     """
@@ -53,21 +56,30 @@ def run(
         _print_heads(conversations, db, as_json=as_json)
         return
     published = {} if heads is None else _published(heads)
+    if conversations and start:
+        raise Refused("verify takes conversations, or --from and then all from that one on; give one of the two")
     found = _Found()
-    with open_existing(db) as store, terminal.progress() as bars:
-        names = [resolved(store, name) for name in conversations or ()]
-        bar = bars.add_task("verifying", unit="events", total=events_total(store, names))
-        care = Maintenance(store)
-        checked = (each for name in dict.fromkeys(names) or (None,) for each in care.verify(name, published))
-        verdicts = found.counted(checked, lambda events: bars.advance(bar, events))
-        if as_json:
-            document = VerifiedDocument(db=db, conversations=streamed(map(_document, verdicts)), **found.summary())
-            terminal.emit_list(document, found.summary)
-        else:
-            for verdict in verdicts:
-                _show_erased(verdict)
-    for name, finding in found.findings:
-        terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
+    try:
+        with open_existing(db) as store, terminal.progress() as bars:
+            names = [resolved(store, name) for name in conversations or ()]
+            bar = bars.add_task("verifying", unit="events", total=events_total(store, names, start))
+            care = Maintenance(store)
+            verify = partial(care.verify, published=published, start=start)
+            checked = (each for name in dict.fromkeys(names) or (None,) for each in verify(name))
+            verdicts = found.counted(checked, lambda events: bars.advance(bar, events))
+            if as_json:
+                document = VerifiedDocument(db=db, conversations=streamed(map(_document, verdicts)), **found.summary())
+                terminal.emit_list(document, found.summary)
+            else:
+                for verdict in verdicts:
+                    _show_erased(verdict)
+    except BaseException:
+        if found.newest is not None and not conversations:
+            terminal.note(f"it ended early; '{command('verify', '--from', found.newest)}' goes on")
+        raise
+    finally:
+        for name, finding in found.findings:
+            terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
     if found.damaged:
         terminal.note("'foldlog salvage' copies the sound events to a new store; a backup may have all of them")
     if not as_json:
@@ -101,6 +113,7 @@ class _Found:
     def __init__(self) -> None:
         self.conversations = self.events = self.erased = self.unchecked = 0
         self.damaged = False
+        self.newest: str | None = None
         self.findings: list[tuple[str | None, str]] = []
 
     def counted(self, verdicts: Iterator[Verdict], on_events: Any) -> Iterator[Verdict]:
@@ -110,6 +123,7 @@ class _Found:
             self.damaged |= not all(finding.needs_key for finding in verdict.findings)
             if verdict.conversation is None:
                 continue
+            self.newest = verdict.conversation
             if any(finding.needs_key for finding in verdict.findings):
                 self.unchecked += 1
             elif verdict.erasure is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import dropwhile
 from pathlib import Path
 from typing import Annotated
 
@@ -13,12 +15,14 @@ from msgspec import UNSET
 from rich.progress import Progress, TaskID
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations, new_file
+from foldlog._cli.hints import command
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, From, SomeConversations, new_file
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import chosen, events_total, open_existing, whole
 from foldlog._documents import AuditDocument, AuditedDocument, DamagedDocument, ProblemDocument, RevisionDocument
 from foldlog._words.gist import count
 from foldlog.eventstore import EventStoreError
+from foldlog.eventstore.recorders.types import utf8
 from foldlog.projections import Views, audit
 
 _DESCRIBED_EVERY_S = 2.0
@@ -42,6 +46,7 @@ def run(
         bool,
         typer.Option("--repair", help="First rebuild the stored revisions from the events, also while others read."),
     ] = False,
+    start: From = "",
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
@@ -58,7 +63,10 @@ def run(
         return
     from foldlog._reports.audit_file import check_target
 
+    if conversations and start:
+        raise Refused("audit takes conversations, or --from and then all from that one on; give one of the two")
     findings: list[str] = []
+    reached = deque[str](maxlen=1)
     unread: list[ProblemDocument] = []
     with open_existing(db) as store, terminal.progress() as bars:
         conversations = list(chosen(store, conversations, whole if repair else None)) if conversations else None
@@ -67,7 +75,8 @@ def run(
         views = Views(store)
 
         def audited() -> Iterator[AuditedDocument]:
-            for name in conversations or chosen(store, None):
+            for name in conversations or dropwhile(lambda name: utf8(name) < utf8(start), chosen(store, None)):
+                reached.append(name)
                 bar = bars.add_task(terminal.typed_id(name), unit="events", total=None)
                 try:
                     if repair:
@@ -87,7 +96,15 @@ def run(
                     done, conversation=name, findings=tuple(map(RevisionDocument.of, done.findings))
                 )
 
-        audits = list(audited())
+        try:
+            audits = list(audited())
+        except BaseException:
+            if reached and not conversations:
+                goes_on = ("--repair",) * repair
+                terminal.note(f"it ended early; '{command('audit', *goes_on, '--from', reached[-1])}' goes on")
+            for finding in findings:
+                terminal.warn(finding)
+            raise
         updated = None
         if to is not None:
             from foldlog._reports.audit_database import update

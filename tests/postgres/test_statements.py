@@ -1,0 +1,126 @@
+"""Which statements touch one conversation: what a database that is distributed by conversation asks of them.
+
+Each use of a table that holds rows of conversations is read in the text of its statement. It is bound where the key of
+a conversation, or of one that the statement has found by its key, stands beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from pydantic import SecretStr
+
+import foldlog
+from foldlog.eventstore import CondensationAction, KeyRing, Message
+from foldlog.eventstore.recorders.postgres.wire import Wire
+from foldlog.eventstore.recorders.statements import statements
+from tests.postgres.conftest import said
+
+STATEMENTS = statements("postgresql")
+KEYS = {"conversations": "key"} | dict.fromkeys(
+    (
+        "events",
+        "publications",
+        "unfinished",
+        "idempotency_keys",
+        "attachments",
+        "attached",
+        "records",
+        "listing",
+        "listed",
+    ),
+    "conversation",
+)
+_NO_ALIAS = "UNION|JOIN|AS|ON|WHERE|SET|LEFT|CROSS|ORDER|USING"
+USE = re.compile(rf"(FROM|JOIN|INTO|UPDATE) \{{schema\}}\.({'|'.join(KEYS)})\b(?: (?:AS )?(?!{_NO_ALIAS})(\w+))?")
+GIVEN = r"(\$\d+::bigint|coalesce\(i\.key, \$1::bigint\)|-?\w+\.(key|conversation|parent)\b|\(SELECT replaces FROM)"
+"""A parameter, or a key in a row that was found by its key: of the conversation, its ledger, parent or tombstone."""
+
+UNBOUND = {
+    "positions, in the order of the whole store": {
+        "greet", "live_rows", "publications", "last_position", "status", "followers",
+    },
+    "lists, by attribute and by id": {
+        "conversations", "id_from", "all_visible", "touched", "listed", "list_as", "records_of", "key_ids", "forks",
+        "unfinished",
+    },
+    "a name: an id of a conversation, or one that a source gave": {"conversation", "recalled_anywhere"},
+    "what belongs to no conversation": {"rows_without_conversation", "attachments_without_conversation"},
+}  # fmt: skip
+
+
+def unbound(statement: str) -> Iterator[str]:
+    """Yield the tables that a statement uses without the key of a conversation."""
+    for use in USE.finditer(statement):
+        what, table, alias = use.groups()
+        if what == "INTO":
+            columns, _, rest = statement[use.end() :].partition("(")[2].partition(")")
+            place = re.split(r",\s+", columns).index(KEYS[table])
+            values = re.split(r",\s+", re.split(r"VALUES \(|SELECT ", rest, maxsplit=1)[1])
+            is_bound = re.match(GIVEN, values[place])
+        else:
+            key = rf"(?<![\w.])(?<!OR )(?:{alias}\.)?{KEYS[table]}"
+            is_bound = re.search(rf"{key} = {GIVEN}", beside(statement, use.end()))
+        if not is_bound:
+            yield table
+
+
+def beside(statement: str, place: int) -> str:
+    """Return what stands behind a place, to the end of its parentheses or of its SELECT."""
+    depth = 0
+    for end, each in enumerate(statement[place:], place):
+        depth += (each == "(") - (each == ")")
+        if depth < 0 or (depth == 0 and statement.startswith("UNION", end)):
+            return statement[place:end]
+    return statement[place:]
+
+
+def test_each_statement_asks_for_one_conversation_or_is_named_here():
+    found = {name for name, statement in STATEMENTS.items() if any(unbound(statement))}
+    assert found == set().union(*UNBOUND.values())
+
+
+@pytest.mark.parametrize(
+    "statement, tables",
+    [
+        ("SELECT 1 FROM {schema}.events WHERE conversation = $1::bigint", []),
+        ("SELECT 1 FROM {schema}.events e WHERE e.id = $1::bigint", ["events"]),
+        ("SELECT 1 FROM {schema}.events e, o WHERE o.conversation = $1::bigint", ["events"]),
+        ("SELECT (SELECT 1 FROM {schema}.events) FROM o WHERE conversation = $1::bigint", ["events"]),
+        ("SELECT 1 FROM {schema}.records UNION SELECT 1 FROM o WHERE conversation = $1::bigint", ["records"]),
+        ("INSERT INTO {schema}.events (id, conversation) VALUES ($1::bigint, 7)", ["events"]),
+        ("UPDATE {schema}.conversations SET salt = $1::bytea WHERE id = $2::bytea", ["conversations"]),
+    ],
+)  # fmt: skip
+def test_the_reading_of_statements_sees_what_is_not_bound(statement: str, tables: list[str]):
+    assert list(unbound(statement)) == tables
+
+
+@pytest.mark.parametrize("keys", [None, KeyRing([SecretStr("ab" * 32)])], ids=["plain", "encrypted"])
+def test_what_an_agent_does_asks_for_one_conversation(url: str, monkeypatch: pytest.MonkeyPatch, keys: KeyRing | None):
+    """Append, View, past View, records, documents, fork: it finds a conversation by its id, and asks by its key."""
+    sent: list[str] = []
+    queue = Wire.queue
+    monkeypatch.setattr(Wire, "queue", lambda self, name, *rest: (sent.append(name), queue(self, name, *rest))[1])
+    with foldlog.open(url, keys=keys) as one, foldlog.open(url, keys=keys) as other:
+        history = one.create("c1", {"user": "ann"})
+        sent.clear()  # the connections were greeted
+        history.append([said(str(n)) for n in range(9)])
+        history.append(said("known"), idempotency_key="turn-1")
+        other["c1"].append(said("turn by turn"))
+        history.append(Message(source="user", content=({"type": "image_url", "image_url": {"url": b"GIF89a"}},)))
+        history.append(CondensationAction(forgotten_event_ids=[2, 3]))
+        history.set_attributes(user="bob")
+        history.retract(14)
+        assert len(other["c1"].at(12).events) == 11
+        assert other["c1"].attributes() == {"user": "bob"}
+        assert len(other["c1"].view().events) == 10
+        fork = other["c1"].fork(5)
+        fork.append(said("elsewhere"))
+        assert one[fork.id].view().events
+    asked = {name for name in sent if any(unbound(STATEMENTS[name]))}
+    of_lists = {"list_as", "key_ids"}  # attributes; whether a plain fork may begin
+    assert asked - of_lists == {"conversation"}
+    assert {"insert_event", "put_record", "flagged_rows", "attach"} < set(sent)
