@@ -100,11 +100,11 @@ def _recorder(location: urls.Location, durability: str) -> Recorder:
 
         return MemoryRecorder()
     options = location.options
-    mode, durable = options.get("mode", "rwc"), options.get("durability", durability) == "full"
-    patience_s = float(options.get("patience_s", PATIENCE_S))
+    durable = options.get("durability", durability) == "full"
     if location.scheme == "sqlite":
         from foldlog.eventstore.recorders.sqlite.recorder import SQLiteRecorder
 
+        mode, patience_s = options.get("mode", "rwc"), float(options.get("patience_s", PATIENCE_S))
         return SQLiteRecorder(
             location.path, create=mode == "rwc", writable=mode != "ro", durable=durable, patience_s=patience_s
         )
@@ -112,14 +112,4 @@ def _recorder(location: urls.Location, durability: str) -> Recorder:
         from foldlog.eventstore.recorders.postgres import PostgresRecorder
     except ImportError as error:
         raise InvalidOption(f"PostgreSQL needs psycopg ({error}): {install_command('postgres')}") from error
-    return PostgresRecorder(
-        location.path,
-        schema=options.get("schema", "foldlog"),
-        create=mode == "rwc",
-        writable=mode != "ro",
-        durable=durable,
-        pooled=options.get("pooler") == "transaction",
-        connections_max=int(options.get("connections_max", 16)),
-        patience_s=patience_s,
-        partitions=int(options["partitions"]) if "partitions" in options else None,
-    )
+    return PostgresRecorder(location.path, options, durable=durable)

@@ -341,7 +341,7 @@ def test_a_key_that_was_used_is_found_also_where_the_append_asks_more(ours: Stor
 
 
 def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
-    with contextlib.closing(PostgresRecorder(url.partition("?")[0], schema="unused_key", patience_s=10)) as recorder:
+    with contextlib.closing(PostgresRecorder(url.partition("?")[0], {"schema": "unused_key"})) as recorder:
 
         def begin(transaction: Transaction) -> int:
             key = transaction.begin(Beginning("c1", 1, b"salt")).key

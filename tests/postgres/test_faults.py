@@ -154,7 +154,7 @@ def test_a_client_that_vanished_holds_its_conversation_only_until_the_server_has
 
 def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy: CuttingProxy):
     """What would be refused the second time is not run a second time."""
-    recorder = PostgresRecorder(url.partition("?")[0], schema="every_kind", patience_s=10)
+    recorder = PostgresRecorder(url.partition("?")[0], {"schema": "every_kind", "patience_s": "10"})
     runs = []
 
     def lose(work: Callable[[Transaction], object]) -> None:

@@ -50,10 +50,8 @@ class PostgresReader(StatementReader):
         return str(number)
 
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
-        firsts = bigints(interval[0] for interval in intervals)
-        lasts = bigints(interval[1] for interval in intervals)
-        keys = bigints(interval[2] if len(interval) > 2 else None for interval in intervals)
-        found = self._ask("flagged_rows", key, firsts, lasts, keys)
+        columns = zip(*((first, last, *(rest or (None,))) for first, last, *rest in intervals), strict=True)
+        found = self._ask("flagged_rows", key, *map(bigints, columns)) if intervals else []
         return self._whole(as_rows(found), key, intervals)
 
     def recalled_among(

@@ -7,7 +7,7 @@ import os
 import random
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -82,11 +82,9 @@ class Patience:
 class PostgresRecorder:
     """A recorder on one schema of a PostgreSQL database; other schemas are other stores.
 
-    ``dsn`` is anything that libpq takes. Of several hosts the primary is used, and looked for again whenever it is
-    lost. While it is unreachable, calls wait for up to ``patience_s``, then raise ``OperationalError``.
-    ``connections_max`` bounds the connections of this process. ``pooled`` is for a pooler that may give each
-    transaction another server connection, such as pgbouncer. ``durable=False`` does not wait for the disk. A store
-    that is made here has one partition, or this number of ``partitions``.
+    ``dsn`` is anything that libpq takes, and ``options`` are those of a URL, as ``urls.parse`` gives them. Of several
+    hosts the primary is used, and looked for again whenever it is lost. While it is unreachable, calls wait for up to
+    ``patience_s``, then raise ``OperationalError``. ``durable=False`` does not wait for the disk.
 
     Raises ``OperationalError`` where the server cannot be reached or could not keep the promise of durability, and
     ``DatabaseError`` if the schema is not a store of ours or is of a newer version.
@@ -96,28 +94,17 @@ class PostgresRecorder:
     on_server = True
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
 
-    def __init__(
-        self,
-        dsn: str,
-        *,
-        schema: str = "foldlog",
-        create: bool = True,
-        writable: bool = True,
-        durable: bool = True,
-        pooled: bool = False,
-        connections_max: int = 16,
-        patience_s: float = PATIENCE_S,
-        partitions: int | None = None,
-    ) -> None:
-        self.writable = writable
-        self.schema = schema
+    def __init__(self, dsn: str, options: Mapping[str, str], *, durable: bool = True) -> None:
+        mode = options.get("mode", "rwc")
+        self.writable = mode != "ro"
+        self.schema = schema = options.get("schema", "foldlog")
         self._durable = durable
-        self._prepared = not pooled
-        self._connections_max = connections_max
-        self._patience_s = patience_s
-        self._parameters = _parameters(dsn, writable=writable)
-        if not pooled:
-            settings = f"{_SETTINGS} -c lock_timeout={int(patience_s * _LOCK_SHARE * 1_000)}"
+        self._prepared = options.get("pooler") != "transaction"
+        self._connections_max = int(options.get("connections_max", 16))
+        self._patience_s = float(options.get("patience_s", PATIENCE_S))
+        self._parameters = _parameters(dsn, writable=self.writable)
+        if self._prepared:
+            settings = f"{_SETTINGS} -c lock_timeout={int(self._patience_s * _LOCK_SHARE * 1_000)}"
             self._parameters["options"] = f"{settings} {self._parameters.get('options', '')}".strip()
         self._server = _name(self._parameters, schema)
         quoted = sql.Identifier(schema).as_string(None)
@@ -129,7 +116,7 @@ class PostgresRecorder:
         }
         self._open_pool()
         _recorders.add(self)
-        self._prepare(create, partitions)
+        self._prepare(mode == "rwc", options.get("partitions"))
 
     # -- the seam -----------------------------------------------------------------------------------------------------
 
@@ -281,7 +268,7 @@ class PostgresRecorder:
                 connection.close()
                 raise
 
-    def _prepare(self, create: bool, partitions: int | None) -> None:
+    def _prepare(self, create: bool, partitions: str | None) -> None:
         patience, told = Patience(self._patience_s), False
         while True:
             try:

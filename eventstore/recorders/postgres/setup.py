@@ -21,7 +21,7 @@ repeated.
 
 
 def prepare(
-    connection: psycopg.Connection[Any], schema: str, partitions: int | None, *, create: bool, writable: bool
+    connection: psycopg.Connection[Any], schema: str, partitions: str | None, *, create: bool, writable: bool
 ) -> None:
     """Make the store if it does not exist, or migrate it to the newest schema. One process does this, other processes
     wait.
@@ -38,7 +38,7 @@ def prepare(
                 # A wait for a standby has no end here; whatever is confirmed later is confirmed with this.
                 connection.execute("SET LOCAL synchronous_commit TO local")
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(schema),))
-                _migrate(connection, schema, _schema_version(connection, schema, partitions), partitions or 1)
+                _migrate(connection, schema, _schema_version(connection, schema, partitions), partitions or "1")
             found = newest
         except psycopg.errors.InsufficientPrivilege:
             if found == 0:
@@ -118,7 +118,7 @@ def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str, command: st
     )
 
 
-def _schema_version(connection: psycopg.Connection[Any], schema: str, partitions: int | None) -> int:
+def _schema_version(connection: psycopg.Connection[Any], schema: str, partitions: str | None) -> int:
     """Return the schema's version; 0 without a store. Raises what ``prepare`` raises."""
     found = connection.execute("SELECT tablename::text FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
     if not found:
@@ -132,7 +132,7 @@ def _schema_version(connection: psycopg.Connection[Any], schema: str, partitions
             f"the store in schema {schema!r} has schema version {version}, this version of foldlog knows versions "
             f"up to {newest}; upgrade foldlog to open it"
         )
-    if partitions not in (None, int(facts["partitions"])):
+    if partitions not in (None, facts["partitions"]):
         raise DatabaseError(
             f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not {partitions}; leave "
             f"it out of the URL, or 'foldlog copy' it to another schema (?schema=)"
@@ -140,7 +140,7 @@ def _schema_version(connection: psycopg.Connection[Any], schema: str, partitions
     return min(version, newest)
 
 
-def _migrate(connection: psycopg.Connection[Any], schema: str, found: int, partitions: int) -> None:
+def _migrate(connection: psycopg.Connection[Any], schema: str, found: int, partitions: str) -> None:
     if found == 0:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     for number, script in migrations("postgresql").items():
@@ -155,11 +155,11 @@ def _migrate(connection: psycopg.Connection[Any], schema: str, found: int, parti
         connection.execute(_in(schema, "UPDATE {schema}.store SET value = %s WHERE name = 'schema'"), (str(number),))
 
 
-def _in(schema: str, query: str, partitions: int = 1) -> bytes:
-    unique, by_conversation = ("UNIQUE", "") if partitions == 1 else ("", "PARTITION BY HASH (conversation)")
+def _in(schema: str, query: str, partitions: str = "1") -> bytes:
+    unique, by_conversation = ("UNIQUE", "") if partitions == "1" else ("", "PARTITION BY HASH (conversation)")
     query = query.replace("{unique}", unique).replace("{by_conversation}", by_conversation)
-    query = query.replace("{partitions}", str(partitions))
-    return query.replace("{schema}", sql.Identifier(schema).as_string(None)).encode()
+    query = query.replace("{partitions}", partitions).replace("{schema}", sql.Identifier(schema).as_string(None))
+    return query.encode()
 
 
 def _lock_number(schema: str) -> int:

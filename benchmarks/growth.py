@@ -1,0 +1,294 @@
+"""How far does one store go? ``python -m benchmarks.growth [--events N] [--form FORM]… [--folder FOLDER]``.
+
+For each form (a file, a PostgreSQL server, eight partitions there) it fills a store, and a small one beside it, asks
+both the same in turn, and prints Markdown for ``docs/SIZES.md``. A conversation has 300 events with bodies of some 90
+bytes, and four condensations. Heads, checksums and revisions are the product's own; on PostgreSQL rows are copied into
+its tables, which takes a third of the time, and the product then verifies a part of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import statistics
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+import psycopg
+import typer
+
+from foldlog.eventstore import ANY_VERSION, Action, CondensationAction, Event, Message, Observation, Store, open_store
+from foldlog.eventstore.codec import Encoded, encode
+from foldlog.eventstore.documents.listing import recent_conversations
+from foldlog.eventstore.log.row import SALT_BYTES, chained, checksum_seed, new_salt, record_checksum
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.verify import Verdict, verify
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.changes import NewRecords
+from foldlog.eventstore.recorders.postgres.columns import bigint, integer, packed, row_columns, smallint
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, Record, Row
+from foldlog.projections import Views
+from foldlog.projections.stored.revision_codec import PROJECTION
+from tests.postgres.servers import Server, new_primary
+
+FORMS: Final = ("sqlite", "postgresql", "partitions")
+LENGTH: Final = 300
+SMALL: Final = 30_000
+_GROUP: Final = 500
+"""Conversations in a transaction, which has 2^20 positions."""
+_ROUNDS: Final = 5
+_EACH: Final = 40
+_PROOF: Final = struct.pack("!i", HEAD_BYTES + SALT_BYTES)
+
+
+def history() -> Iterator[Event]:
+    """Yield the events of each conversation: calls with their results, and a condensation every sixty events."""
+    for place in range(LENGTH):
+        if place and place % 60 == 0:
+            yield CondensationAction(forgotten_event_ids=tuple(range(max(place - 70, 4), place - 10)))
+        elif place % 2:
+            yield Action(tool="terminal", arguments={"command": f"ls {place}"}, call_id=f"c{place}")
+        elif place and (place - 1) % 60:
+            yield Observation(tool="terminal", content="o" * 20, call_id=f"c{place - 1}", cause=place - 1)
+        else:
+            yield Message(source="user", content="m" * 40)
+
+
+class Template:
+    """What all conversations have in common: their events as they are encoded, and the revisions of their Views."""
+
+    def __init__(self) -> None:
+        self.batch: list[Encoded] = [encode(event, ours=True) for event in history()]
+        with open_store("memory:") as store:
+            store.register(Views(store))
+            store.append("c", list(history()), expected_version=0)
+            self._records = store.query("c", lambda read: list(read.records(PROJECTION)))
+
+    def rows(self, name: str, salt: bytes, now: int) -> list[Row]:
+        return chained(Conversation(0, name, now, salt, 0, None, None), self.batch, now)[0]
+
+    def records(self, name: str) -> Iterator[Record]:
+        seed = checksum_seed(name)
+        for one in self._records:
+            yield one._replace(checksum=record_checksum(seed, PROJECTION, *one[:5]))
+
+
+# -- fill a store ------------------------------------------------------------------------------------------------------
+
+
+def name_of(place: int) -> str:
+    return f"conversation {place:07}"
+
+
+def fill(store: Store, server: Server | None, schema: str, conversations: int) -> Sequence[int]:
+    """Add the conversations. Return positions, one in each group of conversations."""
+    template, positions = Template(), []
+    with contextlib.ExitStack() as held:
+        copied = None if server is None else held.enter_context(psycopg.connect(server.url()))
+        for first in range(0, conversations, _GROUP):
+            group = range(first, min(first + _GROUP, conversations))
+            if copied is None:
+                store.database.recorder.transact(partial(_insert, template=template, group=group))
+            else:
+                _copy(copied, schema, template, group)
+            positions.append(store.database.last_position)
+    return positions
+
+
+def _insert(transaction: Transaction, template: Template, group: Sequence[int]) -> None:
+    now = time.time_ns() // 1_000
+    for place in group:
+        name, salt = name_of(place), new_salt()
+        key = transaction.begin(Beginning(name, now, salt)).key
+        transaction.insert(key, template.rows(name, salt, now))
+        transaction.change(key, NewRecords(PROJECTION, list(template.records(name))))
+
+
+def _copy(connection: psycopg.Connection, schema: str, template: Template, group: Sequence[int]) -> None:
+    """Add rows as a transaction of the product would: under its number, with its positions."""
+    now = time.time_ns() // 1_000
+    asked = f"SELECT pg_current_xact_id()::text::bigint + epoch FROM {schema}.epoch"
+    connection.execute("SET LOCAL synchronous_commit TO off")
+    [(number,)] = connection.execute(asked.encode()).fetchall()
+    key = position = number << 20
+    events, conversations, records = list[bytes](), list[bytes](), list[bytes]()
+    first_rows = [row_columns(row, None) for row in template.rows("", b"", now)]
+    parts = [(_fields(*each[:5]), _fields(*each[6:8]), _fields(*each[9:11])) for each in first_rows]
+    end = struct.Struct("!iIiq").pack
+    for place in group:
+        name, salt = name_of(place), new_salt()
+        key += 1
+        its_key, its_time = _fields(bigint(key)), _fields(bigint(now))
+        conversations.append(_fields(bigint(key), name.encode(), b"\1", bigint(now), salt))
+        for (begin, middle, before), row in zip(parts, template.rows(name, salt, now), strict=True):
+            proof = _PROOF + row.proof
+            events.append(its_key + begin + its_time + middle + proof + before + end(4, row.checksum, 8, position))
+            position += 1
+        records += [
+            _fields(bigint(key), PROJECTION.encode(), bigint(version), bigint(code), packed(base), body,
+                    smallint(encoding), integer(check))
+            for version, code, base, body, encoding, check, _ in template.records(name)
+        ]  # fmt: skip
+    for table, columns, rows in (
+        ("conversations", ("key", "id", "visible", "created_at", "salt"), conversations),
+        ("events", ("conversation", "id", "kind", "schema", "shown", "structural", "recorded_at", "encoding", "body",
+                    "head", "shown_before", "structural_before", "checksum", "position"), events),
+        ("records", ("conversation", "projection", "version", "code", "base", "body", "encoding", "checksum"), records),
+    ):  # fmt: skip
+        begin = struct.pack("!h", len(columns))
+        statement = f"COPY {schema}.{table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)"
+        with connection.cursor().copy(statement.encode()) as copy:
+            copy.write(b"PGCOPY\n\xff\r\n\0" + bytes(8))
+            copy.write(b"".join([begin + row for row in rows]))
+            copy.write(b"\xff\xff")
+    connection.commit()
+
+
+def _fields(*values: bytes | None) -> bytes:
+    return b"".join([b"\xff\xff\xff\xff" if one is None else len(one).to_bytes(4) + one for one in values])
+
+
+# -- ask it ------------------------------------------------------------------------------------------------------------
+
+
+class Asked:
+    """A store of this size, and what is asked of it: each answer is a time in µs, for one of its unit."""
+
+    def __init__(self, store: Store, server: Server | None, schema: str, conversations: int) -> None:
+        self._store, self._server, self._schema, self._count = store, server, schema, conversations
+        self._chance = random.Random(7)
+        began = time.perf_counter()
+        self._positions = fill(store, server, schema, conversations)
+        self.filled_s = time.perf_counter() - began
+        self._known = name_of(conversations // 2)
+
+    def _any(self) -> str:
+        return name_of(self._chance.randrange(1, self._count))  # 0 is erased
+
+    def questions(self) -> dict[str, Callable[[], float]]:
+        store, said = self._store, Message(source="user", content="m" * 40)
+
+        def append(name: str) -> None:
+            store.append(name, said, expected_version=ANY_VERSION)
+
+        return {
+            "append, the conversation is known": partial(_each, lambda: append(self._known)),
+            "append to any conversation": partial(_each, lambda: append(self._any())),
+            "open a View": partial(_each, lambda: Views(store).current(self._any())),
+            "open a View of the past": partial(_each, lambda: Views(store).at(self._any(), LENGTH // 2)),
+            "read all events of a conversation": partial(_each, lambda: list(store.events(self._any()))),
+            "list the 20 last active": partial(_each, self._list),
+            "follow 1,000 events from a position": partial(_each, self._follow, 3),
+            "verify a conversation": partial(_each, lambda: [*map(_sound, verify(store, self._any()))]),
+            "rebuild the revisions of a conversation": partial(_each, lambda: Views(store).rebuild(self._any()), 10),
+        }
+
+    def whole(self) -> dict[str, Callable[[], object]]:
+        """What reads all of it, once: in µs for each event."""
+        recorder = self._store.database.recorder
+        return {
+            "vacuum after the fill": lambda: recorder.compact(600),
+            "first list": lambda: self._list(),
+            "verify: the database itself": lambda: [*map(_refuse, recorder.check())],
+            "erase a conversation": lambda: erase(self._store, name_of(0), reason="measured"),
+            "vacuum again": lambda: recorder.compact(600),
+        }
+
+    def _list(self) -> None:
+        found = recent_conversations(self._store.database, {}, limit=20, after=None, age_max_s=3_600)
+        assert len(found.conversations) == 20
+
+    def _follow(self) -> None:
+        start = self._chance.choice(self._positions[:-1] or [0])
+        assert len(list(self._store.follow(start, limit=1_000))) == 1_000
+
+    def size(self) -> int:
+        if self._store.path is not None:
+            return Path(self._store.path).stat().st_size
+        assert self._server is not None
+        tables = f"FROM pg_class WHERE relkind = 'r' AND relnamespace = '{self._schema}'::regnamespace"
+        return int(self._server.sql(f"SELECT sum(pg_total_relation_size(oid)) {tables}"))
+
+
+def _each(work: Callable[[], object], times: int = _EACH) -> float:
+    began = time.perf_counter()
+    for _ in range(times):
+        work()
+    return (time.perf_counter() - began) / times * 1e6
+
+
+def _refuse(problem: str) -> None:
+    raise AssertionError(problem)
+
+
+def _sound(verdict: Verdict) -> None:
+    for finding in verdict.findings:
+        _refuse(str(finding))
+
+
+@contextlib.contextmanager
+def _opened(form: str, folder: Path, server: Server | None, conversations: int) -> Iterator[Asked]:
+    schema = f"{form}_{conversations}"
+    options = {"schema": schema, "durability": "full"} | ({"partitions": "8"} if form == "partitions" else {})
+    url = f"sqlite:///{folder}/{schema}.db" if server is None else server.url(**options)
+    with open_store(url) as store:
+        yield Asked(store, server, schema, conversations)
+
+
+def measure(form: str, folder: Path, events: int) -> None:
+    with contextlib.ExitStack() as held:
+        server = None
+        if form != "sqlite":
+            settings = {"max_wal_size": "4GB", "shared_buffers": "1GB", "maintenance_work_mem": "256MB"}
+            server = new_primary(folder / form, settings)
+            held.callback(server.remove)
+        sizes = [max(1, SMALL // LENGTH), max(1, events // LENGTH)]
+        stores = [held.enter_context(_opened(form, folder, server, size)) for size in sizes]
+        _say(f"## {form}: {LENGTH * sizes[0]:,} and {LENGTH * sizes[1]:,} events")
+        _say("\n| | small | large | |\n|---|---|---|---|")
+        each = [LENGTH * size for size in sizes]
+        _row("fill, µs an event", *(1e6 * one.filled_s / count for one, count in zip(stores, each, strict=True)))
+        _row("bytes an event", *(one.size() / count for one, count in zip(stores, each, strict=True)))
+        for what in stores[0].whole():
+            took = [_each(one.whole()[what], 1) for one in stores]
+            per = [1, 1] if what.startswith("erase") else each
+            _row(f"{what}, s", *(one / 1e6 for one in took))
+            _row(f"{what}, µs an event", *(one / count for one, count in zip(took, per, strict=True)))
+        if server is not None:
+            server.sql("ANALYZE")  # as autovacuum does, which is off here
+        for what in stores[0].questions():
+            rounds = [[one.questions()[what]() for one in stores] for _ in range(_ROUNDS + 1)][1:]
+            _row(f"{what}, µs", *map(statistics.median, zip(*rounds, strict=True)))
+
+
+def _row(what: str, small: float, large: float) -> None:
+    _say(f"| {what} | {small:,.3g} | {large:,.3g} | {large / small:.2f} |")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def main(
+    events: Annotated[int, typer.Option(help="Of the large store.")] = 30_000_000,
+    form: Annotated[list[str], typer.Option(help="sqlite, postgresql or partitions.")] = list(FORMS),  # noqa: B006
+    folder: Annotated[Path | None, typer.Option(help="Where 12 GB for 30 million events are free.")] = None,
+) -> None:
+    """Fill, ask, print."""
+    for each in form:
+        made = Path(tempfile.mkdtemp(prefix="foldlog-growth-", dir=folder))
+        made.chmod(0o755)  # the server is another user
+        try:
+            measure(each, made, events)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)
