@@ -19,6 +19,7 @@ from foldlog._reports.audit_file import open_database
 from foldlog.eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, open_store
 from foldlog.formats import decode, encode
 from tests.crash.bytes_left import bytes_left
+from tests.how_many import some
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_a_history_with_any_redacted_event_can_be_exported(format: str):
     for line in (GOLDEN / f"{format}.jsonl").read_text("utf-8").splitlines():
         events = list(decode(json.loads(line)["records"], format))
         with api.open("memory:") as histories:
-            for event_id in range(len(events)):
+            for event_id in some(range(len(events)), 12):
                 history = histories[f"{event_id}"]
                 histories.store.ingest(history.id, events)
                 history.redact(event_id, reason="asked to")
