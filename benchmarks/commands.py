@@ -20,6 +20,7 @@ from foldlog.eventstore import Message, open_store
 
 _BY_HAND = "benchmarks.by_hand"
 _LIST_MIB = 100
+_START_MS = 200
 
 
 class Ran(NamedTuple):
@@ -82,6 +83,12 @@ def listing(scale: Scale, folder: Path) -> Iterator[Round]:
         yield Round(1_000 * ours.cpu_s, 1_000 * by_hand.cpu_s)
 
 
+def starting(scale: Scale, folder: Path) -> Iterator[Round]:
+    path = conversations(folder.parent, 10)
+    for _ in range(scale.rounds):
+        yield Round(1_000 * run(folder, "foldlog", "list", "--db", f"sqlite:///{path}").cpu_s, _START_MS)
+
+
 def listing_memory(scale: Scale, folder: Path) -> Iterator[Round]:
     path = conversations(folder.parent, scale.usual)
     yield Round(peak_mib(folder, "list", "--short", "--db", f"sqlite:///{path}"), _LIST_MIB)
@@ -136,6 +143,7 @@ _READING = (("log", ["log"], 0.3), ("export", ["export"], 0.3), ("audit", ["audi
 
 QUESTIONS = [
     Question("list of 100,000 conversations", "ms CPU", 3.0, "at most", listing, raw="sqlite3 and print"),
+    Question("list of a small store", "ms CPU", 1.0, "at most", starting, raw=f"{_START_MS} ms"),
     Question("memory of that list", "MiB", 1.0, "at most", listing_memory, raw="100 MiB"),
     *(
         Question(

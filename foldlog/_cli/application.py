@@ -59,7 +59,7 @@ class _ReaderLeft(Exception):
     """
 
 
-class _Given:
+class _ValuesAsGiven:
     """Takes texts and defaults as they are. For all other values typer imports pydantic, which takes as long as the
     whole of a short command.
     """
@@ -77,7 +77,7 @@ class _Given:
 
 def _as_given(parameters: list[Any]) -> list[Any]:
     for parameter in parameters:
-        parameter.get_runtime_param = _Given  # typer before 0.27 does not call it
+        parameter.get_runtime_param = _ValuesAsGiven  # typer before 0.27 does not call it
     return parameters
 
 
