@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.format import Contained, EachAlone, FileReader, Format, Options, RecordDecoder
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
 from foldlog._formats.members import Members
@@ -68,6 +69,13 @@ _COST = re.compile(r"Cost: \$(\d{1,9}(?:\.\d{1,9})?) (?:message|send)")
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
+_BESIDE = (".aider.chat.history.md", ".aider.input.history", ".aider.conf.yml", ".aider.llm.history")
+"""The files that aider writes into a project, or reads there: the first has its chats."""
+_NO_CHAT = (
+    "holds no chat with a model; aider writes its chats into .aider.chat.history.md, from '# aider chat started at' on"
+)
+
+
 class _Files(FileReader):
     """The sessions of a file: one history each, named by its folder and its time. A start of aider at which nothing
     is said to a model is left out: there are many.
@@ -75,14 +83,17 @@ class _Files(FileReader):
 
     def holds(self, path: Path, begin: bytes) -> bool:
         lines = begin.lstrip().splitlines(keepends=True)
-        return bool(lines) and _START.fullmatch(lines[0]) is not None
+        return path.name in _BESIDE or (bool(lines) and _START.fullmatch(lines[0]) is not None)
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        folder = path.absolute().parent.name
+        folder, says_something = path.absolute().parent.name, False
         for line, start, end, time in _sessions(path):
             session = _Session(path, line, start, end)
             if session.says_something():
+                says_something = True
                 yield Contained(f"{folder}/aider-{time.replace(' ', 'T')}", session)
+        if not says_something:
+            raise NotAHistory(path, _NO_CHAT, repeats=True)
 
 
 def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:

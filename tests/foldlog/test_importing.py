@@ -175,7 +175,10 @@ def test_a_compressed_file_is_refused_with_what_to_do(foldlog, tmp_path):
     packed = gzip.compress(b"".join(json.dumps(record).encode() + b"\n" for record in chat("a")))
     (tmp_path / "a.jsonl.gz").write_bytes(packed)
     ran = foldlog("import", "a.jsonl.gz")
-    assert (ran.status, ran.err) == (2, "foldlog: a.jsonl.gz: is compressed; decompress it, then import the result\n")
+    assert (ran.status, ran.err) == (
+        2,
+        "foldlog: a.jsonl.gz: is compressed; decompress it, then import what comes out\n",
+    )
     lines(tmp_path / "runs" / "b.jsonl", chat("b"))
     (tmp_path / "runs" / "a.jsonl.gz").write_bytes(packed)
     ran = foldlog("import", "runs")
@@ -204,3 +207,22 @@ def test_python_imports_and_exports_in_one_call(tmp_path):
         with pytest.raises(InvalidArgument, match="conversation names one history"):
             histories.import_(tmp_path / "runs", conversation="x")
         assert list(histories["nobody"].export()) == []
+
+
+@pytest.mark.parametrize(
+    "name, content, why",
+    [
+        ("export.zip", b"PK\x03\x04rest", "is compressed; decompress it, then import what comes out"),
+        (".aider.input.history", b"+hello", "aider writes its chats into .aider.chat.history.md"),
+        (".aider.chat.history.md", b"#### hello", "holds no chat with a model"),
+        ("a.md", b"# aider chat started at 2026-03-01 10:00:00\n", "holds no chat with a model"),
+        ("a.json", b'{"messages": []}', "is empty; import it again"),
+        ("a.json", b"[]", "is empty; import it again"),
+    ],
+)
+def test_what_holds_nothing_says_so_alone_and_is_left_out_of_a_folder(foldlog, tmp_path, name, content, why):
+    lines(tmp_path / "folder" / "kite.jsonl", chat("kite"))
+    (tmp_path / "folder" / name).write_bytes(content)
+    alone = foldlog("import", f"folder/{name}")
+    assert (alone.status, why in alone.err) == (2, True), alone.err
+    assert foldlog("import", "folder").status == 0

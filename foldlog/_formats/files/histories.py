@@ -34,7 +34,7 @@ from foldlog._formats.record import ImportFinding, Located, RecordReader
 _NOTHING = "holds no event of a format that is known here"
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
 _COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
-_MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ")
+_MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 _BEGIN = 4096
 _SQLITE, _APPLICATION = b"SQLite format 3\0", slice(68, 72)
 """The beginning of a SQLite database, and the place of the mark of its program."""
@@ -183,7 +183,7 @@ class _File:
             ours = f"is a store; 'foldlog copy {self._path} TO' copies its conversations"
             raise NotAHistory(self._path, ours if begin[_APPLICATION] == b"flog" else _what_database(self._path))
         if begin.startswith(_MAGIC):
-            raise NotAHistory(self._path, "is compressed; decompress it, then import the result")
+            raise NotAHistory(self._path, "is compressed; decompress it, then import what comes out")
         if (other := lookalike_of_text(begin)) is not None:
             raise NotAHistory(self._path, what_it_is(other))
         return self._in_lines() if self._is_lines() else self._in_document()
@@ -240,6 +240,8 @@ class _File:
             with self._path.open("rb") as file:
                 for number, located in enumerate(elements(Scanner(file), offsets=True)):
                     yield self._history_in(located, number)
+        elif not first:
+            raise NotAHistory(self._path, _EMPTY, repeats=True)
         else:
             problem = next((f"line {it.line}: {it.problem}" for it in first if it.problem is not None), "")
             raise NotAHistory(self._path, problem or _NOTHING, foreign=not problem)
@@ -259,6 +261,8 @@ class _File:
         history = history_of(self._path, container, 0, 1, "", self._names, self._recognize, held=hold)
         if history is not None:
             return history
+        if container.arrays and not any(container.arrays.values()):
+            raise NotAHistory(self._path, _EMPTY, repeats=True)
         if container.problem is not None:
             raise NotAHistory(self._path, f"line {container.problem.line}: {container.problem.problem}")
         try:

@@ -339,9 +339,9 @@ def test_what_is_odd_but_legal_is_kept(write):
         ([b"\xff\xfe{"], "is not UTF-8"),
         ([b"{"], "line 1: not JSON: the file ends in the middle of a value"),
         ([b"[" * 100_000], "line 1: nested deeper than 480 levels"),
-        ([b"[]"], "holds no event of a format that is known here; --format NAME chooses one of openhands-v0, "),
-        ([b"{}"], "holds no event of a format that is known here"),
-        ([b'{"messages": []}'], "holds no event of a format that is known here"),
+        ([b"[]"], "is empty; import it again when its program has written to it"),
+        ([b"{}"], "holds no event of a format that is known here; --format NAME chooses one of openhands-v0, "),
+        ([b'{"messages": []}'], "is empty; import it again when its program has written to it"),
         ([[1, "a", {}]], "holds no event of a format that is known here"),
     ],
 )
