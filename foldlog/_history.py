@@ -283,9 +283,13 @@ class History:
         database, generation = self._store.database, self._generation
         if generation.fence is None:
             generation = replace(generation, fence=partial(check_free, database, self.id))
+        if not isinstance(older_than, timedelta | None):
+            raise TypeError(f"older_than is a datetime.timedelta, not {older_than!r:.60}")
         before = None if older_than is None else from_microseconds(database.now()) - older_than
         work = partial(interrupt, self._store, self._views, self.id, reason, generation, before)
-        return _or_empty(work, ())
+        closed: tuple[Recorded, ...] = _or_empty(work, ())
+        self._generation.key = self._generation.key or generation.key
+        return closed
 
     def working(
         self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
@@ -307,7 +311,9 @@ class History:
         return Working(self, ttl_s, wait_s, worker)
 
     def lease(self) -> Lease | None:
-        """Return the lease of the worker that drives this history now (``working``); None where there is none."""
+        """Return the lease of the worker that drives this history now (``working``); None where there is none. It is a
+        lease of the id: an erased history has one until its worker leaves.
+        """
         from foldlog._lease import lease_of
 
         return lease_of(self._store, self.id)

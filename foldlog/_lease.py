@@ -24,7 +24,16 @@ import msgspec
 
 from foldlog._observed import tell
 from foldlog._reports.kept import KeptBeside
-from foldlog.eventstore import ConversationRow, EventStoreError, Generation, InvalidArgument, Store, StoreUnusable
+from foldlog.eventstore import (
+    ConversationErased,
+    ConversationNotFound,
+    ConversationRow,
+    EventStoreError,
+    Generation,
+    InvalidArgument,
+    Store,
+    StoreUnusable,
+)
 from foldlog.eventstore.arguments import text
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import PAGE, find_meant
@@ -167,6 +176,8 @@ def to_resume(
                         kept.keep(row, known[row.id])
                     if known[row.id] and lease_of(store, row.id) is None:
                         yield row
+                except (ConversationErased, ConversationNotFound):
+                    continue  # since it was listed
                 except EventStoreError as error:
                     unread(row.id, str(error))
 
@@ -243,16 +254,16 @@ class Working:
         if vars(history).get("_working") is not self or os.getpid() != self._pid:
             return
         self._left.set()
-        if self._renewing.is_alive():
-            self._renewing.join()
-        self.lease._ends = 0.0
-        history._generation = replace(history._generation, fence=None)
         try:
+            if self._renewing.is_alive():
+                self._renewing.join()
             if self._may_have_it:
                 self._transact(self._give_back)
         except EventStoreError as error:
             tell("foldlog.lease.failed", conversation=self._id, problem=str(error))
         finally:
+            self.lease._ends = 0.0
+            history._generation = replace(history._generation, fence=None)
             del vars(history)["_working"]
 
     # -- in transactions ----------------------------------------------------------------------------------------------

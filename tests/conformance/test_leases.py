@@ -187,7 +187,10 @@ def test_no_other_worker_closes_the_calls_of_a_living_one(workers):
         assert len(one.open_calls()) == 1
     assert [list(each._histories.to_resume()) for each in (one, other)] == [["c"], ["c"]]
     assert other.interrupt(older_than=timedelta(hours=1)) == ()
+    with pytest.raises(TypeError, match="older_than"):
+        other.interrupt(older_than=3600)
     [closed] = other.interrupt(older_than=timedelta(0))
+    assert other._generation.key is not None  # it knows which conversation it met
     assert closed.event.cause == 1
     assert list(one._histories.to_resume()) == []
 
