@@ -66,12 +66,14 @@ class _ValuesAsGiven:
 
     @staticmethod
     def coerce(value: Any, param: Any, ctx: Any) -> Any:
-        is_many = param.multiple or param.nargs == -1
         if value is None:
-            return () if is_many else None
-        is_text, given = param.type_descriptor.annotation in (str, list[str]), value if is_many else [value]
-        if all(is_text and each.isprintable() for each in given if isinstance(each, str)):
-            return list(value) if param.type_descriptor.is_list else value
+            return () if param.multiple or param.nargs == -1 else None
+        kind, given = param.type_descriptor, value if isinstance(value, list | tuple) else (value,)
+        is_text = kind.annotation in (str, list[str])
+        if kind.parameter_info.parser is None and all(
+            is_text and each.isprintable() for each in given if isinstance(each, str)
+        ):
+            return list(value) if kind.is_list else value
         return type(param).get_runtime_param(param).coerce(value, param=param, ctx=ctx)
 
 

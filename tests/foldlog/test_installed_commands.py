@@ -10,6 +10,12 @@ from foldlog import open as open_histories
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/command.md"
 
+SHOUT = """
+from typing import Annotated
+import typer
+def run(at: tuple[int, int] = (0, 0), who: Annotated[str, typer.Option(parser=str.upper)] = "you"): print(at, who)
+"""
+
 
 @pytest.fixture
 def installed(foldlog, tmp_path, monkeypatch):
@@ -20,6 +26,8 @@ def installed(foldlog, tmp_path, monkeypatch):
     (tmp_path / "site/hello.py").write_text(code)
     (tmp_path / "site/hello-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: hello\nVersion: 1\n")
     entries = f"[foldlog.commands]\n{entry.replace(chr(34), '')}list = hello:hello\nbroken = nothing:there\n"
+    entries += "shout = shout:run\n"
+    (tmp_path / "site/shout.py").write_text(SHOUT)
     (tmp_path / "site/hello-1.dist-info/entry_points.txt").write_text(entries)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     return foldlog
@@ -39,3 +47,8 @@ def test_a_command_that_cannot_be_loaded_is_named(installed):
     ran = installed("broken")
     assert ran.status == 2
     assert "the command 'broken' of hello cannot be loaded: No module named 'nothing'; correct or uninstall" in ran.err
+
+
+def test_the_options_of_a_command_are_of_their_types(installed):
+    assert installed("shout", "--at", "1", "2", "--who", "me").out == "(1, 2) ME\n"
+    assert installed("shout").out == "(0, 0) YOU\n"
