@@ -81,8 +81,7 @@ def verify(
     Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: one hash and one checksum of every event; memory for
     one page.
     """
-    database = store.database
-    heads = {name: kept for name, kept in (published or {}).items() if utf8(name) >= utf8(start)}
+    database, heads = store.database, dict(published or {})
     if conversation is not None:
         found = database.recorder.query(lambda reader: reader.conversation(conversation))
         if found is None and conversation not in heads:
@@ -106,7 +105,8 @@ def verify(
                 yield from _generations(database, each, heads)
             heads.pop(each.id or "", None)
         for missing, kept in heads.items():
-            yield _absent(missing, kept, is_list_whole=not unlisted)
+            if utf8(missing) >= utf8(start):
+                yield _absent(missing, kept, is_list_whole=not unlisted)
         yield Verdict(None, 0, None, None, (*unlisted, *of_the_database.result()))
 
 

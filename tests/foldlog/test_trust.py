@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 from foldlog.eventstore import CondensationAction, Message, StoreUnavailable, open_store
+from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views
 
@@ -460,4 +461,13 @@ def test_a_run_that_ended_early_tells_what_it_found_and_where_to_go_on(
     again = foldlog(*args, "--from", "two", "--json")
     assert "conversation 'one'" not in again.err
     assert [each["conversation"] for each in again.document["conversations"]] == ["two"]
-    assert foldlog(*args, "two", "--from", "one").status == 2
+    other = {"verify": "--print-heads", "audit": "--follow"}[args[0]]
+    assert {foldlog(*args, each, "--from", "one").status for each in ("two", other)} == {2}
+
+
+@pytest.mark.parametrize("start, missing", [("", ["gone"]), ("gone", ["gone"]), ("gonf", [])])
+def test_a_published_conversation_is_missed_where_the_check_begins_before_it(store, start, missing):
+    published = {"gone": [Published(3, b"x" * 32)]}
+    with open_store(f"sqlite:///{store}") as opened:
+        verdicts = [verdict for verdict in verify(opened, published=published, start=start) if verdict.findings]
+    assert [verdict.conversation for verdict in verdicts] == missing

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 import foldlog
 from foldlog.eventstore import CondensationAction, KeyRing, Message
 from foldlog.eventstore.recorders.postgres.wire import Wire
-from foldlog.eventstore.recorders.statements import statements
+from foldlog.eventstore.recorders.statements import migrations, statements
 from tests.postgres.conftest import said
 
 STATEMENTS = statements("postgresql")
@@ -49,6 +49,13 @@ UNBOUND = {
     "a name: an id of a conversation, or one that a source gave": {"conversation", "recalled_anywhere"},
     "what belongs to no conversation": {"rows_without_conversation", "attachments_without_conversation"},
 }  # fmt: skip
+
+
+def test_each_table_with_rows_of_conversations_is_read():
+    made = re.findall(
+        r"^CREATE TABLE \{schema\}\.(\w+) \((.*?)^\)", migrations("postgresql")[1], re.MULTILINE | re.DOTALL
+    )
+    assert {table for table, columns in made if "    conversation " in columns} == set(KEYS) - {"conversations"}
 
 
 def unbound(statement: str) -> Iterator[str]:

@@ -113,9 +113,12 @@ def test_what_amcheck_finds_is_a_finding(url: str, store: Store, postgres_server
     """Not every server has the extension; a function of its name and with its arguments stands for it."""
     postgres_server.sql(
         "CREATE FUNCTION public.bt_index_check(index regclass, heapallindexed boolean) RETURNS void AS $$ BEGIN "
-        "IF index::text LIKE '%by_position' THEN RAISE 'item order invariant violated for index'; END IF; "
+        "IF index::text LIKE '%by_position' OR (SELECT relam FROM pg_class WHERE oid = index) <> 403 "
+        "THEN RAISE 'item order invariant violated for index'; END IF; "
         "END $$ LANGUAGE plpgsql"
     )
+    schema = url.partition("schema=")[2].partition("&")[0]
+    postgres_server.sql(f"CREATE INDEX not_a_b_tree ON {schema}.facts USING hash (value)")
     try:
         [finding] = store._recorder.check()
         assert (

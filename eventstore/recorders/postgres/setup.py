@@ -132,7 +132,7 @@ def _schema_version(connection: psycopg.Connection[Any], schema: str, partitions
             f"the store in schema {schema!r} has schema version {version}, this version of foldlog knows versions "
             f"up to {newest}; upgrade foldlog to open it"
         )
-    if partitions not in (None, facts["partitions"]):
+    if partitions and partitions != facts["partitions"]:
         raise DatabaseError(
             f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not {partitions}; leave "
             f"it out of the URL, or 'foldlog copy' it to another schema (?schema=)"

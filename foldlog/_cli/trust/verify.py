@@ -52,12 +52,12 @@ def run(
 
     Example: foldlog verify --heads heads.json
     """
+    if start and (conversations or print_heads):
+        raise Refused("--from goes on with a check of all conversations; leave out the names and --print-heads")
     if print_heads:
         _print_heads(conversations, db, as_json=as_json)
         return
     published = {} if heads is None else _published(heads)
-    if conversations and start:
-        raise Refused("verify takes conversations, or --from and then all from that one on; give one of the two")
     found = _Found()
     try:
         with open_existing(db) as store, terminal.progress() as bars:

@@ -58,13 +58,13 @@ def run(
 
     Example: foldlog audit --to audit.db
     """
+    if start and (conversations or follow):
+        raise Refused("--from goes on with an audit of all conversations; leave out the names and --follow")
     if follow:
         _follow(db, to, conversations, as_json)
         return
     from foldlog._reports.audit_file import check_target
 
-    if conversations and start:
-        raise Refused("audit takes conversations, or --from and then all from that one on; give one of the two")
     findings: list[str] = []
     reached = deque[str](maxlen=1)
     unread: list[ProblemDocument] = []

@@ -582,13 +582,15 @@ SELECT e.conversation, count(*) FROM {schema}.events e
 WHERE e.conversation <> 0 AND NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = abs(e.conversation))
 GROUP BY e.conversation
 
--- The tables with rows, or {b_trees} the indices that can be checked, of this schema: a partitioned one has none.
+-- A partitioned table or index has no rows of its own, and is of another kind.
 -- part: of_this_schema
 FROM pg_class c LEFT JOIN pg_am ON pg_am.oid = c.relam
 WHERE c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = (SELECT tableoid FROM {schema}.epoch))
 
 -- name: tables
-SELECT c.oid::regclass::text {of_this_schema} AND c.relkind = 'r' ORDER BY c.relname
+SELECT c.oid::regclass::text {of_this_schema} AND c.relkind = 'r' AND regexp_replace(c.relname, '_[0-9]+$', '') IN (
+    'events', 'records', 'idempotency_keys', 'attachments', 'attached', 'conversations'
+) ORDER BY c.relname
 
 -- name: b_trees
 SELECT c.oid::regclass::text {of_this_schema} AND c.relkind = 'i' AND amname = 'btree' ORDER BY c.relname
