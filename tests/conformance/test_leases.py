@@ -24,9 +24,11 @@ from foldlog import (
     LeaseTaken,
     Message,
     Store,
+    StoreUnavailable,
 )
 from foldlog._lease import Working, _name_of
 from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import detach
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -257,13 +259,18 @@ def test_a_damaged_lease_is_none(workers, recorder):
             other.append(said("next"))
 
 
-def test_a_backup_has_the_lease_of_its_moment_which_ends_with_its_time(tmp_path: Path):
+def test_a_restored_file_has_the_lease_of_its_moment_and_refuses_the_worker_of_the_former_one(tmp_path: Path):
     with foldlog.open(tmp_path / "a.db") as histories:
-        histories["c"].append(said("hi"))
-        with histories["c"].working(ttl_s=0.3, worker="one"):
+        history = histories["c"]
+        with history.working(ttl_s=0.3, worker="one"):
+            history.append(said("hi"))
             histories.maintenance.back_up(tmp_path / "b.db")
-    with foldlog.open(tmp_path / "b.db") as restored, restored["c"].working():
-        restored["c"].append(said("goes on"))
+            restore(str(tmp_path / "b.db"), str(tmp_path / "a.db"), WriteSettings())
+            with pytest.raises(StoreUnavailable, match="another file took the place"):
+                history.append(said("late"))
+            with foldlog.open(tmp_path / "a.db") as restored, restored["c"].working():
+                restored["c"].append(said("goes on"))
+                assert restored["c"].version() == 2
 
 
 def test_a_child_that_was_forked_does_not_hold_the_lease_of_its_parent(tmp_path: Path):

@@ -1,6 +1,7 @@
 """The public names, used as a stranger would. It is never run: ``mypy --strict`` reads it."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -13,6 +14,7 @@ from foldlog import (
     CondensationAction,
     Histories,
     History,
+    Lease,
     Message,
     Observation,
     SystemMessage,
@@ -50,6 +52,9 @@ def the_face() -> list[dict[str, Any]]:
         assert_type(history.request_condensation("the window is full"), Recorded)
         assert_type(history.open_calls(), tuple[Action, ...])
         assert_type(history.interrupt("the program died"), tuple[Recorded, ...])
+        with history.working(ttl_s=10, wait_s=0) as lease:
+            assert_type((lease.held, lease.worker, lease.until), tuple[bool, str, datetime])
+        assert_type(history.lease(), Lease | None)
         assert_type(history.at(4), View)
         assert_type(list(history.events(0, 2)), list[Event])
         ids = [conversation for conversation in histories if conversation in histories]
@@ -138,6 +143,8 @@ async def the_async_face_has_the_types_of_the_sync_one() -> None:
     async with foldlog.aio.open("memory:") as histories:
         history = histories["c1"]
         assert_type(await history.append(an_exchange(), expected_version=0), tuple[Recorded, ...])
+        async with history.working() as lease:
+            assert_type(lease, Lease)
         assert_type(await history.view(), View)
         assert_type(await history.step(), View | Condensation)
         assert_type(await history.prepare(), View)
