@@ -214,12 +214,12 @@ class ReadTransaction:
 
         Raises ``CorruptEvent`` where it is unreadable. Cost: one event.
         """
-        rows = self._decoded(self._reader.rows(self.found.key, 0, version, 1, kind=_DOCUMENTS))
-        for part in reversed(self.past):
+        rows: Sequence[Row] = ()
+        for part in (self._own(), *reversed(self.past)):
+            stored = self._reader.rows(part.key, part.start, min(version, part.stop), 1, kind=_DOCUMENTS)
+            rows = part.codec.decoded(stored)
             if rows:
                 break
-            rows = self._reader.rows(part.key, 0, min(version, part.stop), 1, kind=_DOCUMENTS)
-            rows = part.codec.decoded(rows)
         if not rows:
             return None
         decoded = rows[0]

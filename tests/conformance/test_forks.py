@@ -24,6 +24,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
+from foldlog.eventstore.documents.changes import Documents
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.row import border, link_of
@@ -234,6 +235,19 @@ def test_a_detachment_that_was_stopped_goes_on(store: Store, monkeypatch: pytest
     erase(store, "c", reason="asked for", detach_forks=True)
     assert texts(store, "f") == [*"0123456789", "own"]
     assert [verdict.findings for verdict in verify(store)] == [()] * 3
+
+
+def test_a_fork_keeps_its_documents_while_it_is_detached(store: Store, monkeypatch: pytest.MonkeyPatch):
+    documents = Documents(store)
+    documents.append("c", (), {"early": 1})
+    documents.append("c", (), {"late": 2})
+    monkeypatch.setattr(detachment, "_CHUNK", 11)
+    store.fork("c", 12, "f")
+    step = partial(detachment._copy_on, database=store.database, fork="f")
+    assert store.database.recorder.transact(step) is True  # the copies have the early one alone
+    documents.append("f", (), {"own": 3})
+    erase(store, "c", reason="asked for", detach_forks=True)
+    assert documents.all("f") == {"early": 1, "late": 2, "own": 3}
 
 
 def test_a_fork_is_copied_with_its_past_and_its_head(any_store: Store, open_recorder: OpenRecorder):
