@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
 from typer.testing import CliRunner
 
+import foldlog
+from foldlog import EventStoreError, Message
 from foldlog._cli.application import build
 from foldlog._cli.stores import bytes_pending_words
 from foldlog._search import SearchIndex, SearchRefused
@@ -207,7 +210,7 @@ def role(url: str, postgres_server: Server) -> Iterator[str]:
     schema = schema_of(url)
     open_store(url).close()
     page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
-    [statements] = [block for block in page.split("```") if block.startswith("sql") and "ON ALL TABLES" in block]
+    [statements] = [block for block in page.split("```") if block.startswith("sql") and "-- then, as the owner" in block]
     lines = [line for line in statements.removeprefix("sql").splitlines() if not line.startswith("--")]
     for before, after in (("SCHEMA foldlog", f"SCHEMA {schema}"), ("foldlog.", f"{schema}."), ("foldlog", "worker")):
         lines = [line.replace(before, after) for line in lines]
@@ -477,3 +480,48 @@ def test_the_number_of_partitions_is_chosen_when_a_store_is_made(url: str, made:
         open_store(url + options).close()
     with pytest.raises(StoreUnusable, match=rf"made with partitions={made}, not {given}.*'foldlog copy'"):
         open_store(f"{url}&partitions={given}")
+
+
+@pytest.fixture
+def roles(url: str, postgres_server: Server) -> Iterator[Callable[[str], str]]:
+    """The URLs of the roles that the page for operators makes, by the very statements that stand there."""
+    schema = schema_of(url)
+    open_store(url).close()
+    page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
+    [script] = [block for block in page.split("```") if block.startswith("sql") and "foldlog_reader" in block]
+    script = (
+        script.removeprefix("sql").replace("SCHEMA foldlog ", f"SCHEMA {schema} ").replace("foldlog.", f"{schema}.")
+    )
+    postgres_server.sql("\n".join(line for line in script.splitlines() if not line.startswith("--")))
+    yield lambda role: url.replace("postgres@", f"{role}@")
+    made = ["reports", "agent", "officer", "foldlog_reader", "foldlog_writer", "foldlog_admin"]
+    postgres_server.sql("".join(f"DROP OWNED BY {role}; DROP ROLE {role};" for role in made))
+
+
+def test_each_role_does_its_work_and_no_more(roles: Callable[[str], str]):
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'aGVsbG8h' * 1_000}"}}
+    with foldlog.open(roles("agent")) as histories:
+        history = histories.create("c1", {"user": "ann"})
+        with history.working():
+            history.append([said("secret"), Message(source="user", content=(picture,))], idempotency_key="k")
+            history.append([said(str(n)) for n in range(130)], documents={"state": {"a": 1}})
+            history.prepare()
+        history.fork(3, "f").append(said("on"))
+        histories.store.ingest("imported", [said(str(n)) for n in range(1_100)])
+        assert len(histories.list({"user": "ann"}).conversations) == 2
+        for forbidden in (lambda: histories.erase("imported", reason="x"), lambda: history.redact(1, reason="x")):
+            with pytest.raises(EventStoreError, match="permission denied"):
+                forbidden()
+        assert histories["imported"].version() == 1_100, "nothing of it was erased"
+        assert history.view()
+    with foldlog.open(roles("reports") + "&mode=ro") as histories:
+        assert histories["c1"].view()
+        assert len(list(histories.store.follow())) > 1_200
+    with pytest.raises(EventStoreError, match="permission denied"), foldlog.open(roles("reports")) as histories:
+        histories["c1"].append(said("no"))
+    with foldlog.open(roles("officer")) as histories:
+        histories["c1"].redact(1, reason="asked to")
+        assert histories["c1"].view()[0].content != "secret"
+        assert histories.erase("imported", reason="asked to").version == 1_100
+        erased = [row.id for row in histories.maintenance.retain(timedelta(), {"user": "ann"}, reason="asked to")]
+        assert erased == ["f", "c1"], "the fork has the attributes, too, and goes first"
