@@ -1,5 +1,9 @@
 """What a data officer asks for: erase and redact many at once, find a secret, keep what is young."""
 
+import os
+import re
+import subprocess
+import sys
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -291,3 +295,27 @@ def test_restore_asks_before_it_replaces_a_store(foldlog, store):
     assert (ran.status, "nothing was restored. Add --yes" in ran.err) == (2, True)
     assert foldlog("restore", "b.db", "--yes").status == 0
     assert foldlog("restore", "b.db", "--db", "new.db").status == 0, "there is nothing to replace"
+
+
+def test_the_nightly_script_of_the_page_on_production_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs/how-to/production.md").read_text()
+    [script] = re.findall(r"^```sh\n(# nightly\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    age = [100]
+    with api.open(tmp_path / "history.db", clock=lambda: datetime.now(UTC) - age[0] * DAYS) as histories:
+        histories["old"].append(said("marigold"))
+        age[0] = 1
+        histories["new"].append(said("tulip"))
+    there = tmp_path / "bin"
+    there.mkdir()
+    (there / "foldlog").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m foldlog "$@"\n')
+    (there / "foldlog").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{there}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FOLDLOG_DB", str(tmp_path / "history.db"))
+    for _ in range(2):
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    with api.open(tmp_path / "history.db") as histories:
+        assert living(histories) == ["new"]
+    assert b"marigold" not in (tmp_path / "history.db").read_bytes()
+    first, second = sorted((tmp_path / "backups").glob("*.db"))
+    assert (b"marigold" in first.read_bytes(), b"marigold" in second.read_bytes()) == (True, False)

@@ -210,7 +210,9 @@ def role(url: str, postgres_server: Server) -> Iterator[str]:
     schema = schema_of(url)
     open_store(url).close()
     page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
-    [statements] = [block for block in page.split("```") if block.startswith("sql") and "-- then, as the owner" in block]
+    [statements] = [
+        block for block in page.split("```") if block.startswith("sql") and "-- then, as the owner" in block
+    ]
     lines = [line for line in statements.removeprefix("sql").splitlines() if not line.startswith("--")]
     for before, after in (("SCHEMA foldlog", f"SCHEMA {schema}"), ("foldlog.", f"{schema}."), ("foldlog", "worker")):
         lines = [line.replace(before, after) for line in lines]
