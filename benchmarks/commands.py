@@ -84,7 +84,7 @@ def listing(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def _first_columns(ran: Ran) -> list[list[str]]:
-    return [line.split()[:4] for line in ran.out.read_text().splitlines()[1:]]
+    return [line.split()[:4] for line in ran.out.read_text().splitlines() if line.startswith("conversation-")]
 
 
 def starting(scale: Scale, folder: Path) -> Iterator[Round]:
