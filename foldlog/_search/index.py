@@ -33,7 +33,8 @@ from foldlog.eventstore.arguments import text, to_microseconds, whole
 if TYPE_CHECKING:
     from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
 
-_BATCH = 1_000
+_BATCH = 4_000
+"""Events in one transaction: with 1,000 the first search takes a third longer, because FTS5 merges more often."""
 _CODE = "3"
 """The version of an index's content. An index of another version is rebuilt."""
 _ENCRYPTED = (

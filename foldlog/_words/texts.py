@@ -48,7 +48,7 @@ def as_json(value: Any) -> str:
 
 def storable(text: str) -> str:
     """Return a text that every database holds: lone surrogates are shown as escapes."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _words(content: Content) -> str:

@@ -11,6 +11,8 @@ import pytest
 
 import foldlog
 from foldlog._cli.histories import import_
+from foldlog._web.conversations import ServedConversations
+from foldlog.eventstore import open_store
 
 SESSION = {"type": "user", "message": {"role": "user"}}
 
@@ -189,10 +191,15 @@ def test_a_place_that_is_not_known_names_those_that_are(foldlog):
     assert "claude-code, codex" in foldlog("import").err
 
 
-def test_watching_imports_what_grows_and_what_is_new(
+def test_watching_imports_what_grows_and_what_is_new_and_the_page_beside_it_shows_it(
     foldlog, folder: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ):
+    served: list[ServedConversations] = []
+    shown: list[dict[str, int]] = []
+
     def something_happens(seconds: float) -> None:
+        served[:] = served or [ServedConversations(open_store("sqlite:///foldlog.db?mode=ro"))]
+        shown.append({each.conversation: each.version for each in served[0].list().conversations})
         if not (folder / "d.jsonl").exists():
             opened.clear()
             write(folder, "b", "hello", "the words of b", "more")
@@ -209,6 +216,8 @@ def test_watching_imports_what_grows_and_what_is_new(
         "d (claude-code): 2 events",
     ]
     assert opened == ["b.jsonl", "d.jsonl"]
+    served[0].close()
+    assert shown == [{"a": 2, "b": 2, "c": 2}, {"a": 2, "b": 3, "c": 2, "d": 2}]
 
 
 def test_watching_needs_files(foldlog, folder: Path):

@@ -47,7 +47,9 @@ _FORKED = (
 )
 _TELL_EVERY = 200
 _LOOK_EVERY_S = 1.0
-"""How often ``--watch`` looks at the files: at some thousands it takes ten milliseconds."""
+"""How often ``--watch`` looks at the files: at some thousands it takes ten milliseconds. Systems can tell of changes,
+but not of those on disks of other machines or in a container, where many agents work.
+"""
 
 
 def run(
