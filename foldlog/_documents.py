@@ -352,6 +352,58 @@ class DivergenceDocument(Document, frozen=True, kw_only=True):
     other_event: dict[str, Any] | None
 
 
+class RunDocument(Document, frozen=True, kw_only=True):
+    """One of two conversations beside each other: ``replies`` of the model, which made these ``calls``."""
+
+    conversation: str
+    version: int
+    requests: int
+    replies: int
+    calls: int
+    errors: int
+    spent: SpentDocument | None
+
+
+class LineDocument(Document, frozen=True, kw_only=True):
+    """An event in one line."""
+
+    event: int
+    kind: str
+    gist: str
+
+
+class KnewDocument(Document, frozen=True, kw_only=True):
+    """What a model was shown at this version: events and estimated tokens; ``alone``: what the other one was not."""
+
+    version: int
+    events: int
+    summaries: int
+    tokens: int
+    alone: tuple[LineDocument, ...]
+
+
+class StepDocument(Document, frozen=True, kw_only=True):
+    """A request or a call: its event in each of two conversations, None where it has none."""
+
+    event: int | None
+    other_event: int | None
+    kind: str
+    gist: str
+
+
+class RunsDocument(Document, frozen=True, kw_only=True):
+    """``foldlog diff ID OTHER`` and ``/api/runs``: two conversations that share no past. The first ``same_first``
+    requests and calls say the same, and ``same`` of all, in any order.
+    """
+
+    runs: tuple[RunDocument, RunDocument]
+    same_first: int
+    same: int
+    first_difference: tuple[LineDocument | None, LineDocument | None] | None
+    knew: tuple[KnewDocument, KnewDocument] | None
+    steps: tuple[StepDocument, ...]
+
+
 class MeasuredDocument(Document, frozen=True, kw_only=True):
     """How fast the Views of one conversation open. ``agrees``: whether its View is the fold of its events."""
 
@@ -943,6 +995,8 @@ class SpentDocument(Document, frozen=True, kw_only=True):
     """What calls of models cost, the agent's and condensers', as in ``ModelDocument``: None if none is known."""
 
     calls: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
     cost: float | None = None
     costs_recorded: int = 0
     costs_estimated: int = 0

@@ -8,5 +8,6 @@ unreadable.py       read on past events that cannot be read
 kept.py             what lists, figures and the page keep beside conversations, to read only those that have changed
 ahead.py            the same of a history that an import reads, before it is in the store
 overview.py         what a conversation is about, for lists; figures.py: the same for the home of the page
+runs.py             two conversations without a common past side by side
 savings.py          tokens that condensations saved, and their cost
 """

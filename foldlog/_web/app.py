@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from foldlog import _documents as documents
 from foldlog._page import assets
+from foldlog._reports.runs import compared_runs
 from foldlog._search import SearchIndex, SearchRefused, hits_document
 from foldlog._web.access import Access
 from foldlog._web.conversations import LIMIT_MAX, ServedConversations
@@ -108,6 +109,7 @@ def application(
         _api("fleet", lambda request: conversations.fleet(completed(_IMPORT)[1:-1])),
         _api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
         _api("gists", lambda request: _gists(pages, request)),
+        _api("runs", lambda request: compared_runs(store, _id(request), _other(request), prices or Prices())),
         _api("event", lambda request: _event(pages, request)),
         _api("find", lambda request: documents.FindDocument(hits=tuple(pages.find(_id(request), _words(request))))),
         _api("search", searched),
@@ -177,6 +179,13 @@ def _id(request: Request) -> str:
     given = request.query_params.get("id")
     if not given:
         raise InvalidArgument("the parameter 'id' is missing: the id of a conversation")
+    return given
+
+
+def _other(request: Request) -> str:
+    given = request.query_params.get("other", "").strip()
+    if not given:
+        raise InvalidArgument("the parameter 'other' is missing: the id of the conversation to compare with")
     return given
 
 

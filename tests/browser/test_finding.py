@@ -7,7 +7,7 @@ import json
 import pytest
 
 import foldlog
-from foldlog.eventstore import CondensationAction, Message
+from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation
 from tests.browser.server import serving
 from tests.browser.states import LINES, SIZES, THEMES, V, sample
 from tests.page_samples import hostile_history, usual_history
@@ -230,3 +230,31 @@ def test_the_chart_writes_the_ids_of_summaries_with_a_minus_sign(chromium, repor
         written = page.ask("window.written")
     assert "−46" in written
     assert "-46" not in written
+
+
+def test_another_run_stands_beside_the_open_one(chromium, stored):
+    def tried(command: str, cost: float) -> list[Event]:
+        told = {"model": "m", "usage": {"prompt_tokens": 1_200, "completion_tokens": 7}, "cost": cost}
+        call = Action(tool="run", arguments={"command": command}, call_id="a", meta=told)
+        return [Message(source="user", content="Why does it fail?"), call, Observation(call_id="a", content="no")]
+
+    stored("monday", tried("pytest", 0.25))
+    url = stored("tuesday", tried("<b>ls</b>", 2.5))
+    with serving(url) as address, chromium.new_page() as page:
+        page.open(address.replace("/?", "/?id=monday&"))
+        page.wait("document.querySelector('.beside input')")
+        page.ask("document.querySelector('.beside input').value = 'tuesday'")
+        page.click(".beside button")
+        page.wait("document.querySelector('.runs table')")
+        told = page.ask("Array.from(document.querySelectorAll('.runs tr'), (row) => row.innerText.split('\\t'))")
+        assert told[0][1:] == ["monday", "tuesday"]
+        rows = {name: values for name, *values in told[1:]}
+        assert (rows["cost"], rows["prompt tokens"]) == (["$0.2500", "$2.50"], ["1,200", "1,200"])
+        assert rows["first difference"] == ["1 action run: pytest", "1 action run: <b>ls</b>"]
+        page.ask("document.querySelector('.beside input').value = 'wednesday'")
+        page.click(".beside button")
+        page.wait("document.querySelector('.runs .problem')?.innerText.includes('wednesday')")
+        page.open(address)
+        page.wait("document.querySelectorAll('.c-cost').length > 2 && !document.body.innerText.includes('…')")
+        costs = page.ask("Array.from(document.querySelectorAll('a.row .c-cost'), (cell) => cell.innerText)")
+        assert sorted("".join(cost.split()) for cost in costs) == ["cost$0.2500,", "cost$2.50,"]

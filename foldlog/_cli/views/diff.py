@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,14 +14,23 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.events import LABEL_COLUMNS, summary_text
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._documents import DifferenceDocument, DivergenceDocument, SummarizedDocument, SummaryDocument
+from foldlog._cli.tables import Column, print_rows
+from foldlog._documents import (
+    DifferenceDocument,
+    DivergenceDocument,
+    LineDocument,
+    RunsDocument,
+    SpentDocument,
+    SummarizedDocument,
+    SummaryDocument,
+)
 from foldlog._kinds import label
 from foldlog._words.event_json import event_document
-from foldlog._words.gist import count, gist
+from foldlog._words.gist import cost_words, count, gist
 from foldlog._words.reasons import because, requests_before
 from foldlog.eventstore import CondensationRequest, Event, Store
 from foldlog.projections import Difference, Views
@@ -34,17 +44,20 @@ def run(
     after: Annotated[
         int | None, typer.Argument(metavar="B", min=0, help="A later version.", show_default=False)
     ] = None,
+    prices: PricesFile = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """Show which events entered the View of a conversation between two versions, which left it, and their summaries.
 
-    With two conversations, show the events of both since their common past, and the first one that differs.
+    With two conversations, show the events of both since their common past, and the first one that differs. Without a
+    common past, show both runs side by side: their calls, tokens and cost, the first request or call that differs, and
+    what each model was shown then.
 
     Example: foldlog diff tidewatch 90 100
     """
     if after is None:
-        _forks(conversation, before, db, as_json=as_json)
+        _conversations(conversation, before, prices, db, as_json=as_json)
     else:
         _versions(conversation, _version(before), after, db, as_json=as_json)
 
@@ -57,7 +70,10 @@ def _version(given: str) -> int:
     return int(given)
 
 
-def _forks(conversation: str, other: str, db: str, *, as_json: bool) -> None:
+def _conversations(conversation: str, other: str, prices: Path | None, db: str, *, as_json: bool) -> None:
+    from foldlog._reports.runs import compared_runs
+    from foldlog.condensers.costs import Prices
+
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         try:
@@ -68,11 +84,19 @@ def _forks(conversation: str, other: str, db: str, *, as_json: bool) -> None:
                     f"{error}; to compare two versions, give a second version: 'foldlog diff ID A B'"
                 ) from error
             raise
-        found = _divergence(store, conversation, other)
+        shared = _common_past(store, conversation, other)
+        found: DivergenceDocument | RunsDocument
+        if shared is None:
+            found = compared_runs(store, conversation, other, Prices(prices))
+        else:
+            found = _divergence(store, conversation, other, shared)
         if as_json:
             terminal.emit(found)
-        else:
-            with paged():
+            return
+        with paged():
+            if isinstance(found, RunsDocument):
+                _show_runs(found)
+            else:
                 _show_divergence(store, found)
 
 
@@ -135,18 +159,10 @@ def _show(
 # -- two conversations with a common past ------------------------------------------------------------------------------
 
 
-def _divergence(store: Store, one: str, other: str) -> DivergenceDocument:
-    """Find the first event that differs: events below ``common_past`` are stored once for both; those from there to it
-    were recorded in each of them and are equal except for their times. Cost: the events from the common past up to it.
-
-    Raises ``Refused`` for conversations without a common past.
+def _divergence(store: Store, one: str, other: str, shared: int) -> DivergenceDocument:
+    """Find the first event that differs: events below ``shared`` are stored once for both; those from there to it were
+    recorded in each of them and are equal except for their times. Cost: the events from the common past up to it.
     """
-    shared = _common_past(store, one, other)
-    if shared is None:
-        raise Refused(
-            f"conversations {one!r} and {other!r} share no past; give a conversation and its fork, or two forks of one "
-            f"conversation ('foldlog list' shows them)"
-        )
     versions = store.version(one), store.version(other)
     logs = (store.log(name, shared, stop) for name, stop in zip((one, other), versions, strict=True))
     pairs = enumerate(zip_longest(*logs), start=shared)
@@ -190,6 +206,64 @@ def _show_divergence(store: Store, found: DivergenceDocument) -> None:
         lines.write((f"{sign} {shown}: {count(stop - first, 'event')} from there on", "bold"))
         for _, event in store.log(name, first, stop):
             lines.write((f"{sign}{event.id:>6}  {label(event):<{LABEL_COLUMNS}}{gist(event, lines.width)}", colour))
+
+
+# -- two runs without one ----------------------------------------------------------------------------------------------
+
+
+def _show_runs(found: RunsDocument) -> None:
+    """Print two runs side by side, then the first difference, what each model was shown then, and the steps from there
+    on.
+    """
+    one, other = (terminal.typed_id(run.conversation) for run in found.runs)
+    steps = count(found.same_first, "request or call", "requests and calls")
+    said = f"{one} and {other} share no past; " + (
+        f"their first {steps} say the same" if found.same_first else "their first requests differ"
+    )
+    terminal.console().print(Text(said, style="bold"), soft_wrap=True)
+    rows = [
+        (name, *(f"{getattr(run, name):,}" for run in found.runs))
+        for name in ("requests", "replies", "calls", "errors")
+    ]
+    rows.append(("requests and calls in both", f"{found.same:,}", f"{found.same:,}"))
+    for name in ("prompt_tokens", "completion_tokens"):
+        tokens = (None if run.spent is None else getattr(run.spent, name) for run in found.runs)
+        rows.append((name.replace("_", " "), *("unknown" if each is None else f"{each:,}" for each in tokens)))
+    costs = [run.spent or SpentDocument() for run in found.runs]
+    rows.append(("cost", *(cost_words(each.cost, estimated=each.costs_estimated > 0) for each in costs)))
+    print_rows((Column(""), *(Column(name, "right", least=12) for name in (one, other))), rows)
+    lines = terminal.PrintedLines()
+    if found.first_difference is None or found.knew is None:
+        lines.write(("no request and no call differs", ""))
+        return
+    terminal.print_heading("the first difference")
+    for sign, name, line, colour in zip("-+", (one, other), found.first_difference, _COLOURS, strict=True):
+        told = f"{name} ends" if line is None else _line(line)
+        lines.write((f"{sign}{told}", colour))
+    for sign, name, without, knew, colour in zip("-+", (one, other), (other, one), found.knew, _COLOURS, strict=True):
+        alone = f", {without} was not shown {len(knew.alone):,} of these:" if knew.alone else ""
+        shown = f"{count(knew.events, 'event')}, ≈ {knew.tokens:,} tokens"
+        terminal.print_heading(f"{name} was shown {shown} at version {knew.version:,}{alone}")
+        for line in knew.alone:
+            lines.write((f"{sign}{_line(line)}", colour))
+    terminal.print_heading("requests and calls from there on")
+    firsts = [
+        run.version if line is None else line.event
+        for run, line in zip(found.runs, found.first_difference, strict=True)
+    ]
+    for step in found.steps:
+        ids = step.event, step.other_event
+        if any(each is not None and each >= first for each, first in zip(ids, firsts, strict=True)):
+            sign, colour = (" ", "default") if None not in ids else ("-", "red") if ids[1] is None else ("+", "green")
+            numbers = "".join(f"{'' if each is None else each:>7}" for each in ids)
+            lines.write((f"{sign}{numbers}  {step.kind:<{LABEL_COLUMNS}}{step.gist}", colour))
+
+
+_COLOURS = ("red", "green")
+
+
+def _line(line: LineDocument) -> str:
+    return f"{line.event:>7}  {line.kind:<{LABEL_COLUMNS}}{line.gist}"
 
 
 def _common_past(store: Store, one: str, other: str) -> int | None:

@@ -1,6 +1,6 @@
 // The chosen event in full, or the chosen condensation; with nothing chosen, all condensations.
 
-import { count, el, eventsAndSummaries, grouped, idOf, moment, money, refill, said, savingMeans, sentence, short, tokenCount } from "./dom.js";
+import { costWords, count, el, eventsAndSummaries, grouped, idOf, moment, money, refill, said, savingMeans, sentence, short, tokenCount } from "./dom.js";
 
 const STEP = 20000;
 
@@ -29,7 +29,7 @@ export class Detail {
     this.node.scrollTop = 0;
     this.words = el("div", { class: event === null ? "" : "about" }, ...words());
     if (event === null) {
-      this.node.replaceChildren(el("div", { class: "heading" }, el("h2", {}, "Why not more?")), this.words, ...this.rows(changes));
+      this.node.replaceChildren(el("div", { class: "heading" }, el("h2", {}, "Why not more?")), this.words, ...this.rows(changes), ...(this.app.source.id ? [this.beside()] : []));
       return;
     }
     const body = el("div", { class: "body" }, el("p", { class: "soft" }, "Opening …"));
@@ -297,6 +297,36 @@ export class Detail {
     ];
   }
 
+  // Another run beside this one: what each has, the first request or call that differs, and what each model was shown then.
+  beside() {
+    const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Compare with", placeholder: "the id of another conversation" }));
+    const told = el("div", { class: "runs", role: "status" });
+    const compare = async (event) => {
+      event.preventDefault();
+      try {
+        refill(told, ...this.runs(await this.app.source.ask("runs", { other: box.value })));
+      } catch (error) {
+        refill(told, el("p", { class: "problem", role: "alert" }, error.message));
+      }
+    };
+    return el("form", { class: "beside", onsubmit: compare }, el("label", {}, "Compare with ", box), " ", el("button", {}, "Compare"), told);
+  }
+
+  runs({ runs, same_first: same, first_difference: differing, knew }) {
+    const told = (name) => runs.map(({ spent }) => (typeof spent?.[name] === "number" ? grouped(spent[name]) : "unknown"));
+    const lines = (some) => some.map((line) => `${idOf(line.event)} ${line.kind} ${line.gist}`).join("\n");
+    const rows = ["requests", "replies", "calls", "errors"].map((name) => [name, ...runs.map((run) => grouped(run[name]))]);
+    rows.push(["prompt tokens", ...told("prompt_tokens")], ["completion tokens", ...told("completion_tokens")], ["cost", ...runs.map((run) => costWords(run.spent))]);
+    if (differing) {
+      rows.push(["first difference", ...differing.map((line) => (line ? lines([line]) : "it ends"))]);
+      rows.push(["was shown then", ...knew.map((each) => `${eventsAndSummaries(each.events - each.summaries, each.summaries)}, ≈ ${tokenCount(each.tokens)}`)]);
+      rows.push(["and the other was not", ...knew.map((each) => lines(each.alone) || "nothing")]);
+    }
+    const head = el("tr", {}, el("td", {}), ...runs.map((run) => el("th", { scope: "col" }, said(run.conversation))));
+    const body = rows.map(([name, ...values]) => el("tr", {}, el("th", { scope: "row" }, name), ...values.map((value) => el("td", {}, said(value)))));
+    return [el("p", {}, `Of their requests and calls the first ${grouped(same)} say the same.`), el("table", {}, el("thead", {}, head), el("tbody", {}, ...body))];
+  }
+
   // Whether a summary stands at the version that is open, and until when it stood or will stand.
   standing(summary, id) {
     const { history, version } = this.app;
@@ -342,22 +372,16 @@ export class Detail {
 
 const MOST = 200;
 
-function isSaid(content) {
-  return Array.isArray(content) ? content.length > 0 : Boolean(content);
-}
+const isSaid = (content) => Array.isArray(content) ? content.length > 0 : Boolean(content);
 
 function textOf(content) {
   if (!Array.isArray(content)) return typeof content === "string" ? content : pretty(content);
   return content.map((part) => (typeof part?.text === "string" ? part.text : pretty(part))).join("\n");
 }
 
-function pretty(value) {
-  return JSON.stringify(value, null, 2) ?? "";
-}
+const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
 
-function signed(sign, text) {
-  return text.split("\n").map((line) => `${sign}${line}`).join("\n");
-}
+const signed = (sign, text) => text.split("\n").map((line) => `${sign}${line}`).join("\n");
 
 // Code, with the lines of a difference in their colours.
 function coded(text) {

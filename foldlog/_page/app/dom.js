@@ -26,13 +26,9 @@ export function refill(node, ...children) {
   (same ?? after[Math.min(place, after.length - 1)] ?? node).focus({ preventScroll: true });
 }
 
-function focusable(node) {
-  return Array.from(node.querySelectorAll("button, a[href], input, [tabindex]"));
-}
+const focusable = (node) => Array.from(node.querySelectorAll("button, a[href], input, [tabindex]"));
 
-function labelOf(node) {
-  return node.getAttribute("aria-label") ?? node.textContent;
-}
+const labelOf = (node) => node.getAttribute("aria-label") ?? node.textContent;
 
 // Windows so narrow that the whole page scrolls, and no part of it by itself.
 export const phone = matchMedia("(max-width: 620px)");
@@ -67,9 +63,7 @@ export class Sight {
 
 const ABOVE = 48; // Pixels for what sticks to the top of the page.
 
-export function sentence(words) {
-  return words.charAt(0).toUpperCase() + words.slice(1);
-}
+export const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 
 // A badge that says if the page is connected to the server.
 export class Live {
@@ -100,9 +94,7 @@ export function said(text, tag = "span", attributes = {}) {
 }
 
 // One line of a text, with its spaces as they are.
-export function printable(text) {
-  return text.replace(STEERING, escaped);
-}
+export const printable = (text) => text.replace(STEERING, escaped);
 
 // The parts of a text, in one line, with marks around those at these places. Of places that overlap the first counts.
 export function withMarks(text, places, start = 0) {
@@ -164,13 +156,9 @@ function escaped(character) {
 
 const whole = new Intl.NumberFormat("en-US");
 
-export function count(number, one, many = `${one}s`) {
-  return `${whole.format(number)} ${number === 1 ? one : many}`;
-}
+export const count = (number, one, many = `${one}s`) => `${whole.format(number)} ${number === 1 ? one : many}`;
 
-export function grouped(number) {
-  return whole.format(number);
-}
+export const grouped = (number) => whole.format(number);
 
 // 84, 1.6k, 27k, 1.2M: three characters or four.
 export function short(number) {
@@ -186,42 +174,32 @@ export function short(number) {
 }
 
 // A number of tokens, rounded as ``short`` rounds it.
-export function tokenCount(number) {
-  return `${short(number)} ${number === 1 ? "token" : "tokens"}`;
-}
+export const tokenCount = (number) => `${short(number)} ${number === 1 ? "token" : "tokens"}`;
 
 // What "saved" means, in the same words wherever it is told.
-export function savingMeans(countedAs) {
-  return `the View before each condensation less the View after it, ${countedAs === null ? "estimated event by event (≈)" : `counted as ${printable(countedAs)} does`}`;
-}
+export const savingMeans = (countedAs) => `the View before each condensation less the View after it, ${countedAs === null ? "estimated event by event (≈)" : `counted as ${printable(countedAs)} does`}`;
 
 // "19 events and 1 summary", or in a narrow place "19 + 1".
-export function eventsAndSummaries(events, summaries) {
-  return [events || !summaries ? count(events, "event") : "", summaries ? count(summaries, "summary", "summaries") : ""].filter(Boolean).join(" and ");
+export const eventsAndSummaries = (events, summaries) => [events || !summaries ? count(events, "event") : "", summaries ? count(summaries, "summary", "summaries") : ""].filter(Boolean).join(" and ");
+
+export const plus = (events, summaries) => summaries ? `${grouped(events)} + ${grouped(summaries)}` : grouped(events);
+
+// What calls of models cost: ≈ where prices are those of a table, + where some of them are not known.
+export function costWords(spent) {
+  if (!spent || spent.cost === null) return "unknown";
+  return `${spent.costs_estimated ? "≈ " : ""}${money(spent.cost)}${spent.costs_recorded < spent.calls ? "+" : ""}`;
 }
 
-export function plus(events, summaries) {
-  return summaries ? `${grouped(events)} + ${grouped(summaries)}` : grouped(events);
-}
-
-export function money(cost) {
-  return `$${cost.toFixed(cost < 1 ? 4 : 2)}`;
-}
+export const money = (cost) => `$${cost.toFixed(cost < 1 ? 4 : 2)}`;
 
 // The id of an event, or the negative one of a summary.
-export function idOf(id) {
-  return grouped(id).replace("-", "−");
-}
+export const idOf = (id) => grouped(id).replace("-", "−");
 
 // A whole number as a person writes it, with or without commas; else NaN.
-export function numberIn(text) {
-  return /^\d[\d,]*$/.test(text.trim()) ? Number(text.replaceAll(",", "")) : NaN;
-}
+export const numberIn = (text) => /^\d[\d,]*$/.test(text.trim()) ? Number(text.replaceAll(",", "")) : NaN;
 
 // The texts that a search wants, all of them: words, and "several words" in quotes. As the server reads them.
-export function wanted(text) {
-  return Array.from(text.toLowerCase().matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word]) => quoted ?? word).filter((each) => each.trim());
-}
+export const wanted = (text) => Array.from(text.toLowerCase().matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word]) => quoted ?? word).filter((each) => each.trim());
 
 export function moment(milliseconds, zone) {
   if (milliseconds === null || !Number.isFinite(milliseconds) || Math.abs(milliseconds) > 8.64e15) return "";

@@ -1,6 +1,6 @@
 // All conversations of a store, and the figures over all of them.
 
-import { Live, Sight, ask, bytes, count, el, eventsAndSummaries, grouped, idOf, keep, kept, moment, money, phone, plus, printable, refill, said, savingMeans, short, wanted, withMarks } from "./dom.js";
+import { ask, bytes, costWords, count, el, eventsAndSummaries, grouped, idOf, keep, kept, Live, moment, money, phone, plus, printable, refill, said, savingMeans, short, Sight, wanted, withMarks } from "./dom.js";
 import { themeButton, watchTheme } from "./theme.js";
 import { distinguished } from "./titles.js";
 
@@ -12,7 +12,7 @@ const COLUMNS = [
   ["tokens", "Tokens", (one) => one.tokens ?? null, "Tokens that the model is sent now. ≈ are estimated."],
   ["condensations", "Condensations", (one) => one.condensations ?? null, "Condensations"],
   ["tokens_saved", "Saved", (one) => one.tokens_saved ?? null, "Tokens that condensations saved. ≈ are estimated."],
-  ["cost", "Cost", (one) => one.cost ?? null, "What the models of condensations cost, as recorded"],
+  ["cost", "Cost", (one) => one.spent?.cost ?? null, "What all calls of models cost: ≈ at the prices of a table, + where some are not known"],
   ["updated_at", "Last event", (one) => timeOf(one), "Time of the last event. Conversations without times come last."],
 ];
 
@@ -162,6 +162,7 @@ export class Overview {
       soFar("tokens sent now", `${this.about}${short(fleet.view_tokens)}`, "Tokens that the newest Views of all conversations send to a model"),
       soFar(condensations === 1 ? "condensation" : "condensations", short(condensations)),
       soFar("tokens saved", this.saved(fleet), `Tokens saved: ${means}`),
+      soFar("cost of all calls", costWords(fleet.spent), "What all calls of models cost: ≈ at the prices of a table, + where some are not known"),
       soFar(priced && priced < condensations ? `cost, ${short(priced)} of ${short(condensations)} recorded` : "cost of condensing", !condensations ? "–" : fleet.cost === null ? unpriced : money(fleet.cost), "What the models of condensations cost, as they recorded it"),
     );
     refill(
@@ -301,7 +302,7 @@ export class Overview {
       cell("tokens", figure(one.tokens, (tokens) => `${this.about}${short(tokens)}`), "tokens"),
       cell("condensations", figure(one.condensations, grouped), one.condensations === 1 ? "condensation" : "condensations"),
       el("span", { class: "cell c-tokens_saved" }, ...(condensed ? [this.saved(one), el("span", { class: "told unit" }, " saved"), told(", ")] : known ? "" : ["…"])),
-      el("span", { class: "cell c-cost" }, ...(condensed ? [el("span", { class: "told unit" }, "cost "), one.cost === null ? el("span", { class: "soft" }, "not recorded") : money(one.cost), told(", ")] : known ? "" : ["…"])),
+      el("span", { class: "cell c-cost" }, el("span", { class: "told unit" }, "cost "), known && one.spent !== undefined ? costWords(one.spent) : "…", told(", ")),
       el("span", { class: "cell c-updated_at" }, told("last event "), ...(time ? [el("span", {}, time.slice(0, 10)), el("span", { class: "hour" }, time.slice(10))] : [el("span", { class: "soft" }, known ? "no times" : "…")]))));
   }
 
@@ -359,13 +360,9 @@ function marked(text, highlights) {
 const HOME = "foldlog-home";
 
 // The way back from a conversation to the list, with its words and its order.
-export function homeAddress() {
-  return `./${kept("sessionStorage", HOME) ?? ""}`;
-}
+export const homeAddress = () => `./${kept("sessionStorage", HOME) ?? ""}`;
 
-function address(id, event) {
-  return `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
-}
+const address = (id, event) => `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
 
 // The time of the last event in milliseconds; null where the source names no times, or they are not read yet.
 function timeOf(one) {
@@ -375,6 +372,4 @@ function timeOf(one) {
   return Number.isNaN(at) ? null : at;
 }
 
-function rowHeight() {
-  return phone.matches ? 100 : 44;
-}
+const rowHeight = () => phone.matches ? 100 : 44;

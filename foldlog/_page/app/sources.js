@@ -186,9 +186,7 @@ function collect(value, texts, depth = 0) {
   }
 }
 
-function chunkOf(chunks, id) {
-  return firstPlace(chunks.length, (place) => chunks[place].first > id) - 1;
-}
+const chunkOf = (chunks, id) => firstPlace(chunks.length, (place) => chunks[place].first > id) - 1;
 
 async function unpack(packed) {
   const characters = atob(packed);
@@ -198,6 +196,4 @@ async function unpack(packed) {
   return new Response(stream).text();
 }
 
-function pause() {
-  return new Promise((resolve) => setTimeout(resolve));
-}
+const pause = () => new Promise((resolve) => setTimeout(resolve));

@@ -1,0 +1,148 @@
+"""Two runs beside each other: conversations without a common past, aligned by what was asked and called.
+
+A *step* is a request of the user, or a call. Two steps are the same if they say the same: the words of a request, or
+the tool and its arguments. What a retraction took back is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from difflib import SequenceMatcher
+from hashlib import blake2b
+from itertools import chain, takewhile
+from typing import Any, NamedTuple
+
+from foldlog._documents import KnewDocument, LineDocument, RunDocument, RunsDocument, StepDocument
+from foldlog._kinds import label
+from foldlog._reports.spending import Spendings
+from foldlog._words.gist import gist
+from foldlog.condensers import view_tokens
+from foldlog.condensers.costs import Prices
+from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Store, said
+from foldlog.projections import View, Views, begins_reply
+from foldlog.projections.intervals import contains
+from foldlog.projections.retractions import intervals_kept
+
+GIST = 160
+
+
+class _Step(NamedTuple):
+    """A step: what it says, as a hash; its event; and the version at which it was asked, or the model was called."""
+
+    key: bytes
+    event: int
+    version: int
+    kind: str
+    gist: str
+
+
+def compared_runs(store: Store, one: str, other: str, prices: Prices) -> RunsDocument:
+    """Return two conversations side by side: what each has, the steps of both in one order, and what each was shown
+    when they first differ. Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
+    ``KeyUnavailable``. Cost: the events of both, and two Views; the steps of one times those of the other that are the
+    same, at worst.
+    """
+    runs = [_run(store, name, prices) for name in (one, other)]
+    (document, steps), (other_document, other_steps) = runs
+    keys, other_keys = ([step.key for step in each] for each in (steps, other_steps))
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(keys, other_keys, strict=False)))
+    first, knew = None, None
+    if same < max(len(steps), len(other_steps)):
+        one_first, other_first = (_line(each[same]) if same < len(each) else None for each in (steps, other_steps))
+        first = one_first, other_first
+        versions = [each[same].version if same < len(each) else None for each in (steps, other_steps)]
+        views = [_view(store, name, version) for name, version in zip((one, other), versions, strict=True)]
+        knew = _knew(*views), _knew(*reversed(views))
+    return RunsDocument(
+        runs=(document, other_document),
+        same_first=same,
+        same=sum((Counter(keys) & Counter(other_keys)).values()),
+        first_difference=first,
+        knew=knew,
+        steps=tuple(_aligned(steps, other_steps)),
+    )
+
+
+def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_Step]]:
+    row = store.conversation(name)
+    version = store.version(name)
+    kept = store.query(name, lambda read: intervals_kept(read.structural_events(0, version), version))
+    steps: list[_Step] = []
+    counts = dict.fromkeys(("requests", "calls", "errors", "replies"), 0)
+    before: Event | None = None
+    asked = 0
+    for event in store.events(name, 0, version):
+        if not event.shown or not contains(kept, event.id):
+            continue
+        if begins_reply(event):
+            if begins_reply(event, before):
+                asked = event.id
+                counts["replies"] += 1
+            before = event
+        counts["errors"] += isinstance(event, Observation) and event.is_error
+        if isinstance(event, Message) and event.source == "user":
+            counts["requests"] += 1
+            steps.append(_Step(_key(event), event.id, event.id, label(event), gist(event, GIST)))
+        elif isinstance(event, Action) and event.source == "agent":
+            counts["calls"] += 1
+            steps.append(_Step(_key(event), event.id, asked, label(event), gist(event, GIST)))
+    (spent,) = Spendings(store, prices).of([row])
+    return RunDocument(conversation=name, version=version, spent=spent, **counts), steps
+
+
+def _key(event: Event) -> bytes:
+    """Return a hash of what an event says: equal for a call with the same arguments, whether as a text or as a map."""
+    match event:
+        case Action(tool=tool, arguments=arguments):
+            with suppress(ValueError, RecursionError):  # then it is the text that the model wrote
+                arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+            told: Any = (tool, arguments, event.source)
+        case _:
+            told = getattr(event, "content", None)
+    text = json.dumps([type(event).__name__, told], sort_keys=True, default=said)
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def _view(store: Store, name: str, version: int | None) -> View:
+    return Views(store).current(name) if version is None else Views(store).at(name, version)
+
+
+def _knew(view: View, other: View) -> KnewDocument:
+    """Return what a View shows, and which of it the other one does not, whatever its id there."""
+    sent, theirs = ([each[place] for place in each.fit_positions] for each in (view, other))
+    keys = {_key(event) for event in theirs}
+    alone = (event for event in sent if _key(event) not in keys)
+    return KnewDocument(
+        version=view.version,
+        events=len(sent),
+        summaries=sum(isinstance(event, CondensationSummary) for event in sent),
+        tokens=view_tokens(view),
+        alone=tuple(LineDocument(event=event.id, kind=label(event), gist=gist(event, GIST)) for event in alone),
+    )
+
+
+def _line(step: _Step) -> LineDocument:
+    return LineDocument(event=step.event, kind=step.kind, gist=step.gist)
+
+
+def _aligned(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDocument]:
+    """Yield the steps of both in one order, each once where both have it."""
+    matcher = SequenceMatcher(None, [step.key for step in steps], [step.key for step in others], autojunk=False)
+    for tag, start, stop, other_start, other_stop in matcher.get_opcodes():
+        mine, theirs = steps[start:stop], others[other_start:other_stop]
+        if tag == "equal":
+            pairs: Iterable[tuple[_Step | None, _Step | None]] = zip(mine, theirs, strict=True)
+        else:
+            pairs = chain(((step, None) for step in mine), ((None, step) for step in theirs))
+        for one, two in pairs:
+            said = one or two
+            assert said is not None
+            yield StepDocument(
+                event=None if one is None else one.event,
+                other_event=None if two is None else two.event,
+                kind=said.kind,
+                gist=said.gist,
+            )

@@ -1,0 +1,99 @@
+"""Two conversations without a common past beside each other: foldlog diff A B, and /api/runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import foldlog
+from foldlog import History, Message, Observation, SystemMessage
+from foldlog._reports.runs import compared_runs
+from foldlog.condensers.costs import Prices
+from foldlog.eventstore import KeyRing
+from foldlog.eventstore.maintenance.erase import erase
+
+USAGE = {"prompt_tokens": 1_000, "completion_tokens": 10}
+
+
+def run(history: History, commands: list[str], results: dict[int, str] | None = None, *, as_text: bool = False) -> None:
+    """A user's request, and an agent that makes these calls, two in its first reply."""
+    history.append([SystemMessage(content="You repair."), Message(source="user", content="Why does it fail?")])
+    for n, names in enumerate([commands[:2], *([each] for each in commands[2:])]):
+        calls = []
+        for command in names:
+            given = {"command": command, "n": 1}
+            arguments = json.dumps(dict(reversed(given.items())) if as_text else given)
+            function = {"name": "run", "arguments": arguments}
+            calls.append({"id": f"k{command}", "type": "function", "function": function})
+        message = {"role": "assistant", "content": None, "tool_calls": calls}
+        choice = {"finish_reason": "tool_calls", "message": message}
+        history.append_reply({"id": f"{history.id}-{n}", "model": "m", "choices": [choice], "usage": USAGE}, cost=0.25)
+        for command in names:
+            said = (results or {}).get(commands.index(command), f"out of {command}")
+            history.append_tool_result(f"k{command}", said, is_error=said == "no")
+
+
+@pytest.mark.parametrize("keys", [None, KeyRing(["11" * 32])], ids=["plain", "encrypted"])
+def test_runs_are_aligned_by_what_was_asked_and_called(tmp_path, keys):
+    with foldlog.open(f"sqlite:///{tmp_path}/a.db", keys=keys) as histories:
+        run(histories["one"], ["a", "b", "c", "d"], {1: "yes"})
+        run(histories["two"], ["a", "b", "x", "c", "e", "f"], {1: "no"}, as_text=True)
+        found = compared_runs(histories.store, "one", "two", Prices())
+        one, two = found.runs
+        assert (one.requests, one.replies, one.calls, one.errors) == (1, 3, 4, 0)
+        assert (two.requests, two.replies, two.calls, two.errors) == (1, 5, 6, 1)
+        assert (one.spent.cost, one.spent.prompt_tokens, two.spent.completion_tokens) == (0.75, 3_000, 50)
+        assert (found.same_first, found.same) == (3, 4)  # the request, a and b; and c
+        assert [each.gist for each in found.first_difference] == ["run: c", "run: x"]
+        assert [(knew.version, knew.events) for knew in found.knew] == [(6, 6), (6, 6)]
+        assert [[line.gist for line in knew.alone] for knew in found.knew] == [["run: yes"], ["run: no"]]
+        steps = [(step.event, step.other_event, step.gist) for step in found.steps]
+        assert steps == [
+            (1, 1, "Why does it fail?"),
+            (2, 2, "run: a"),
+            (3, 3, "run: b"),
+            (None, 6, "run: x"),
+            (6, 8, "run: c"),
+            (8, None, "run: d"),
+            (None, 10, "run: e"),
+            (None, 12, "run: f"),
+        ]
+        histories["two"].retract(6)
+        histories["two"].append(Message(source="user", content="stop"))
+        again = compared_runs(histories.store, "one", "two", Prices())
+        assert (again.runs[1].calls, again.runs[1].spent.calls) == (2, 5)  # taken back, and paid all the same
+        assert [each and each.gist for each in again.first_difference] == ["run: c", "stop"]
+        histories["one"].redact(1, reason="asked for")
+        assert compared_runs(histories.store, "one", "two", Prices()).same_first == 0
+
+
+def test_the_command_says_where_two_runs_part(foldlog, tmp_path):
+    with _opened() as histories:
+        run(histories["one"], ["a", "b", "c"], {1: "yes"})
+        run(histories["two"], ["a", "b", "x"], {1: "no"})
+        run(histories["three"], ["a", "b", "c"], {1: "yes"})
+        run(histories["four"], ["a", "b"])
+        histories["none"].append(Observation(content="alone"))
+        run(histories["gone"], ["a"])
+        erase(histories.store, "gone", reason="asked for")
+    out = foldlog("diff", "one", "two").out
+    for words in (
+        "one and two share no past; their first 3 requests and calls say the same",
+        "-      6  action       run: c\n+      6  action       run: x",
+        "one was shown 6 events, ≈ ",
+        "-      5  observation  run: yes",
+        "+      5  error        run: no",
+        "$0.5000",
+    ):
+        assert words in out
+    assert "no request and no call differs" in foldlog("diff", "one", "three").out
+    assert "+four ends" in foldlog("diff", "one", "four").out
+    assert "their first requests differ" in foldlog("diff", "one", "none").out
+    document = foldlog("diff", "one", "two", "--json").document
+    assert [run["conversation"] for run in document["runs"]] == ["one", "two"]
+    assert foldlog("diff", "one", "gone").status == 2
+
+
+def _opened() -> foldlog.Histories:
+    return foldlog.open("foldlog.db")
