@@ -161,8 +161,8 @@ class Histories:
         )
 
     def to_resume(self) -> Iterator[str]:
-        """Yield the ids of the histories that have open calls and that no worker drives (``History.working``): what a
-        worker that died left. They come in the order of their UTF-8 bytes.
+        """Yield the ids of the histories that no worker drives (``History.working``) and that have open calls, or a
+        lease that was not given back: what a worker that died left. They come in the order of their UTF-8 bytes.
 
         One that cannot be read is left out, and the log is told. Cost: a kept record of each history; of those with
         new events since the last call, their Views.

@@ -34,7 +34,7 @@ from foldlog.eventstore import (
     Store,
     StoreUnusable,
 )
-from foldlog.eventstore.arguments import text
+from foldlog.eventstore.arguments import NUMBER_MAX, text
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import PAGE, find_meant
 from foldlog.eventstore.log.row import from_microseconds
@@ -111,12 +111,14 @@ def _name_of(conversation: str) -> str:
     return f"lease {sha256(utf8(conversation)).hexdigest()}"
 
 
+def _decoded(name: str, stored: Record) -> _Row | None:
+    record = _CODEC.decoded_record(name, stored)
+    return None if record is None else _read(record.body)
+
+
 def _standing(reader: Reader, name: str) -> _Row | None:
     """Return the lease that is stored. A damaged row counts as none: its holder is refused, the next worker begins."""
-    for stored in reader.records(_OF_THE_STORE, name, 0, 1):
-        record = _CODEC.decoded_record(name, stored)
-        return None if record is None else _read(record.body)
-    return None
+    return next((_decoded(name, stored) for stored in reader.records(_OF_THE_STORE, name, 0, 1)), None)
 
 
 def _now(database: Database, reader: Reader) -> int:
@@ -154,27 +156,38 @@ def _log_unread(conversation: str, problem: str) -> None:
     tell("foldlog.resume.finding", conversation=conversation, problem=problem)
 
 
+def _leases(database: Database, reader: Reader) -> dict[str, bool]:
+    """Return whether each lease that stands has time left, by the names of their records. Cost: these leases."""
+    now, found = _now(database, reader), {}
+    for record in reader.records(_OF_THE_STORE, None, 0, NUMBER_MAX):
+        if record.projection.startswith("lease ") and (row := _decoded(record.projection, record)) is not None:
+            found[record.projection] = row.until > now
+    return found
+
+
 def to_resume(
     store: Store,
     views: Views,
     rows: Iterable[ConversationRow],
     unread: Callable[[str, str], object] = _log_unread,
 ) -> Iterator[ConversationRow]:
-    """Yield the conversations with open calls and without a lease. One that cannot be read is left out, and ``unread``
-    is told why. How many calls are open is kept beside the conversations.
+    """Yield the conversations that no worker drives and that have open calls, or a lease that was not given back. One
+    that cannot be read is left out, and ``unread`` is told why. How many calls are open is kept beside the
+    conversations.
     """
     ahead = iter(rows)
     with KeptBeside(store, "open_calls", _CODE) as kept:
         while page := list(islice(ahead, PAGE)):
             known = kept.load(page)
+            leases = store.database.recorder.query(partial(_leases, store.database))
             for row in page:
-                if row.erased_at is not None:
+                if row.erased_at is not None or (lives := leases.get(_name_of(row.id))):
                     continue
                 try:
-                    if row.id not in known:
+                    if lives is None and row.id not in known:
                         known[row.id] = len(views.current(row.id).open_calls)
                         kept.keep(row, known[row.id])
-                    if known[row.id] and lease_of(store, row.id) is None:
+                    if lives is False or known[row.id]:
                         yield row
                 except (ConversationErased, ConversationNotFound):
                     continue  # since it was listed

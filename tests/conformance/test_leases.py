@@ -197,6 +197,18 @@ def test_no_other_worker_closes_the_calls_of_a_living_one(workers):
     assert list(one._histories.to_resume()) == []
 
 
+def test_what_a_dead_worker_left_without_an_open_call_is_resumed_too(workers):
+    still, other = workers(), workers()
+    still.append(said("hi"))
+    with standing_still(still) as lease:
+        while lease.held or other.lease() is not None:
+            pass
+        assert list(other._histories.to_resume()) == ["c"]
+        with other.working():
+            assert list(still._histories.to_resume()) == []
+    assert list(still._histories.to_resume()) == []
+
+
 def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder: Recorder, caplog):
     Histories(Store(recorder, WriteSettings(keys=KEYS)))["c"].append([said("hi"), CALL])
     assert list(Histories(Store(recorder)).to_resume()) == []

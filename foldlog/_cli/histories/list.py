@@ -85,7 +85,10 @@ def run(
         ),
     ] = None,
     to_be_resumed: Annotated[
-        bool, typer.Option("--to-resume", help="Only those with open calls that no worker drives.")
+        bool,
+        typer.Option(
+            "--to-resume", help="Only those that a worker left: open calls and no lease, or a lease that ended."
+        ),
     ] = False,
     followers: Annotated[
         bool,
