@@ -70,19 +70,40 @@ def recorder_and_settings(
     location = urls.parse(urls.as_url(url))
     if "plain" in location.options:
         settings = settings._replace(plain_allowed=True)
-    return _recorder(location, durability), settings
+    if durability not in ("full", "relaxed"):
+        raise InvalidOption(f"durability is {durability!r}; it can be full, relaxed")
+    if location.scheme == "memory":
+        from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
+
+        return MemoryRecorder(), settings
+    options = location.options
+    durable = options.get("durability", durability) == "full"
+    if location.scheme == "sqlite":
+        from foldlog.eventstore.recorders.sqlite.recorder import SQLiteRecorder
+
+        mode, patience_s = options.get("mode", "rwc"), float(options.get("patience_s", PATIENCE_S))
+        recorder: Recorder = SQLiteRecorder(
+            location.path, create=mode == "rwc", writable=mode != "ro", durable=durable, patience_s=patience_s
+        )
+        return recorder, settings
+    try:
+        from foldlog.eventstore.recorders.postgres import PostgresRecorder
+    except ImportError as error:
+        raise InvalidOption(f"PostgreSQL needs psycopg ({error}): {install_command('postgres')}") from error
+    return PostgresRecorder(location.path, options, durable=durable), settings
 
 
 def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | None = None) -> Restored:
-    """Verify the backup, a file, and replace the SQLite store at ``url`` by a copy of it.
+    """Verify the backup, a file, and put a copy of it in the place of the SQLite store at ``url``, if there is one.
 
     Processes that have the store open write nothing more: their next append raises ``StoreUnavailable``, and they open
-    it again. The previous file is kept beside it. The restored store gives no position a second time, so
+    it again. The previous file is kept beside it, with its log. The restored store gives no position a second time, so
     followers go on: after the next write they read a ``StoreRestored``, which says what the store has lost.
 
     ``keys`` are needed where conversations are encrypted, to verify them; by default the keys of the environment are
     used. Raises ``StoreUnavailable`` where a file cannot be read or written now, ``StoreUnusable`` where the backup is
-    not sound or not a store; then nothing was changed.
+    not sound or not a store, or the file at ``url`` is of another program, and ``KeyUnavailable``; then nothing was
+    changed. Cost: the backup, read three times.
     """
     location = urls.parse(urls.as_url(url))
     if location.scheme != "sqlite":
@@ -90,26 +111,3 @@ def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | N
     from foldlog.eventstore.maintenance.backup import restore
 
     return restore(backup, location.path, WriteSettings.chosen(None, keys))
-
-
-def _recorder(location: urls.Location, durability: str) -> Recorder:
-    if durability not in ("full", "relaxed"):
-        raise InvalidOption(f"durability is {durability!r}; it can be full, relaxed")
-    if location.scheme == "memory":
-        from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
-
-        return MemoryRecorder()
-    options = location.options
-    durable = options.get("durability", durability) == "full"
-    if location.scheme == "sqlite":
-        from foldlog.eventstore.recorders.sqlite.recorder import SQLiteRecorder
-
-        mode, patience_s = options.get("mode", "rwc"), float(options.get("patience_s", PATIENCE_S))
-        return SQLiteRecorder(
-            location.path, create=mode == "rwc", writable=mode != "ro", durable=durable, patience_s=patience_s
-        )
-    try:
-        from foldlog.eventstore.recorders.postgres import PostgresRecorder
-    except ImportError as error:
-        raise InvalidOption(f"PostgreSQL needs psycopg ({error}): {install_command('postgres')}") from error
-    return PostgresRecorder(location.path, options, durable=durable)

@@ -296,34 +296,25 @@ class Store:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _encode(self, event: Event, *, finite: bool = True) -> Encoded:
-        encoded = encode(event, finite=finite)
-        body = encoded.body
-        size = len(body) if type(body) is bytes else size_of(body)
-        if size > self._event_bytes_max:
+    def _encode(self, event: Event, where: str = "", *, finite: bool = True) -> Encoded:
+        try:
+            encoded = encode(event, finite=finite)
+            body = encoded.body
+            size = len(body) if type(body) is bytes else size_of(body)
+            if size <= self._event_bytes_max:
+                return encoded
             raise InvalidEvent(
                 f"this {encoded.kind} takes {size:,} bytes; the most for one event is "
                 f"{self._event_bytes_max:,} (open_store's event_bytes_max)"
             )
-        return encoded
-
-    def _encoded(self, events: Iterable[Event]) -> list[Encoded]:
-        encoded: list[Encoded] = []
-        for event in events:
-            try:
-                encoded.append(self._encode(event))
-            except InvalidEvent as error:
-                raise InvalidEvent(f"event {len(encoded)} of this append: {error}") from None
-        return encoded
+        except InvalidEvent as error:
+            raise InvalidEvent(f"{where}{error}") from None
 
     def _encoded_history(self, events: Iterable[Event]) -> Iterator[Encoded]:
         for place, event in enumerate(events):
             if event.id != place and event.id != NOT_RECORDED:
                 raise InvalidEvent(f"event {place} of the history has id {event.id}; ids are 0, 1, 2, … or not given")
-            try:
-                yield self._encode(event, finite=False)
-            except InvalidEvent as error:
-                raise InvalidEvent(f"event {place} of the history: {error}") from None
+            yield self._encode(event, f"event {place} of the history: ", finite=False)
 
     def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:
         if all(found.erasure is None and found.replaces is None for found in page):
@@ -364,7 +355,10 @@ def prepare_append(
         raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
     if dedupe is not None and idempotency_key is not None:
         raise InvalidArgument("an append with dedupe has no idempotency_key: the source ids of its events are keys")
-    batch = [store._encode(events)] if isinstance(events, Event) else store._encoded(events)
+    if isinstance(events, Event):
+        batch = [store._encode(events)]
+    else:
+        batch = [store._encode(event, f"event {place} of this append: ") for place, event in enumerate(events)]
     return Appending(
         store.database,
         conversation,

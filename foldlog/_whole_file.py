@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from foldlog.eventstore import InvalidOption
-from foldlog.eventstore.maintenance.new_file import made_beside, sync
+from foldlog.eventstore.recorders.sqlite.replacing import made_beside, sync
 
 _DATABASE = b"SQLite format 3\0"
 _BESIDE_A_DATABASE = ("-wal", "-shm", "-journal", "-queue")

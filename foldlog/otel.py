@@ -241,15 +241,15 @@ class _ObservedStore(Store):
             append.marks, append.bytes = False, 0
             return super().append(conversation, list(map(self._traced_as, given, stored)), **how)
 
-    def _encode(self, event: Event, *, finite: bool = True) -> Encoded:
+    def _encode(self, event: Event, where: str = "", *, finite: bool = True) -> Encoded:
         append = _appended.get()
         if append is None or not finite:  # an import, which stays as it is
-            return super()._encode(event, finite=finite)
+            return super()._encode(event, where, finite=finite)
         context = trace.get_current_span().get_span_context()
         if append.marks and context.is_valid and event.origin is None and TRACEPARENT not in event.meta:
             parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
             event = replace(event, meta={**event.meta, TRACEPARENT: parent})
-        encoded = super()._encode(event)
+        encoded = super()._encode(event, where)
         append.bytes += size_of(encoded.body)
         return encoded
 

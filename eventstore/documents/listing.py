@@ -18,12 +18,11 @@ from foldlog.eventstore.arguments import whole
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES
-from foldlog.eventstore.log.attributes import EVERY, decode_attributes, digests_of, list_again, pairs_of
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import KeyRing, key_missing
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.seal import RowCodec
-from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.log.writing import EVERY, WriteTransaction, decode_attributes, digests_of, list_again, pairs_of
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import ListedConversation
 

@@ -59,17 +59,6 @@ from foldlog.eventstore.recorders.changes import NewRecords
 from foldlog.eventstore.recorders.errors import IntegrityError, RecorderError
 from foldlog.eventstore.recorders.types import Place, PlacedRow, Record, Row
 
-__all__ = [
-    "ConversationBatches",
-    "ConversationEvent",
-    "ConversationMapper",
-    "Conversations",
-    "Factory",
-    "RecordedBatch",
-    "StoreRecorder",
-    "TrackingView",
-]
-
 BATCH_MAX = 1_000
 _PAGE = 500
 _POLL_S = 0.005
@@ -198,8 +187,16 @@ def errors_of_the_library() -> Iterator[None]:
         raise kind(str(error)) from error
 
 
-class StoreTracking(TrackingRecorder):
-    """Keeps the positions of projections in a store."""
+class TrackingView(TrackingRecorder):
+    """The base of a projection's view. The view writes its records and its position in one transaction.
+
+    class Counts(TrackingView):
+        def count(self, kind: str, tracking: Tracking) -> None:
+            def work(transaction: Transaction) -> None:
+                self.put_records(transaction, "counts", [...])
+                self.track(transaction, tracking)
+            self.recorder.transact(work)
+    """
 
     def __init__(self, recorder: StoreRecorder) -> None:
         self.recorder = recorder
@@ -217,18 +214,6 @@ class StoreTracking(TrackingRecorder):
         found = self.recorder.value(f"tracking {application_name}")
         return int(found) if found else None
 
-
-class TrackingView(StoreTracking):
-    """The base of a projection's view. The view writes its records and its position in one transaction.
-
-    class Counts(TrackingView):
-        def count(self, kind: str, tracking: Tracking) -> None:
-            def work(transaction: Transaction) -> None:
-                self.put_records(transaction, "counts", [...])
-                self.track(transaction, tracking)
-            self.recorder.transact(work)
-    """
-
     def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
         """Return the newest record of this view at or before a version; records belong to no conversation."""
         found = reader.records(_OF_VIEWS, name, version, 1, backwards=True)
@@ -240,7 +225,7 @@ class TrackingView(StoreTracking):
         transaction.change(_OF_VIEWS, NewRecords(name, encoded))
 
 
-class EventRecorder(StoreTracking, ProcessRecorder):
+class EventRecorder(TrackingView, ProcessRecorder):
     """The library's recorders of events on one of our recorders."""
 
     def __init__(self, recorder: StoreRecorder, subscription: type[PollingSubscription] | None = None) -> None:

@@ -3,10 +3,9 @@
 row             from events to rows with ids, heads and checksums, and back
 seal            the body of a row: compress, encrypt, checksum, and back; the mark of an encrypted conversation
 keys            wrapping keys from the environment, and the data key of a conversation
-reading, writing    a conversation in a transaction; inline projections
+reading, writing    a conversation in a transaction; inline projections; the attributes under which it is listed
 finding         which conversation is meant; its events page by page; all conversations at one moment
 appending       the work of an append, of one or of several in one transaction; begin a fork
-attributes      the attributes under which a conversation is listed: its record and its digests
 importing       write a history into one conversation: compare, stage, publish, in small transactions
 origins         the index of imported events by the id of their source
 past            the past of a fork, shared or copied

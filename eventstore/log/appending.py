@@ -30,7 +30,6 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, Forked, summary_of
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.attributes import list_again
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import Generation, find_begun, find_meant
 from foldlog.eventstore.log.ledger import enter
@@ -44,7 +43,7 @@ from foldlog.eventstore.log.row import (
     stored_event_of,
     with_times,
 )
-from foldlog.eventstore.log.writing import WriteTransaction, begin_new
+from foldlog.eventstore.log.writing import WriteTransaction, begin_new, list_again
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.group_commit import note_committed
 from foldlog.eventstore.recorders.types import Conversation, Fork, Outcome, Place, RecalledKey

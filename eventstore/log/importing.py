@@ -72,7 +72,6 @@ _CHECK = slice(1, 5)
 
 _event = attrgetter("event")
 
-
 T = TypeVar("T")
 Item = TypeVar("Item", Encoded, Row)
 Beside = Callable[[WriteTransaction], object]

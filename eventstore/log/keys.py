@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from pydantic import SecretStr
 
-__all__ = ["KEY_BYTES", "DataKey", "KeyRing"]
-
 KEY_BYTES = 32
 NONCE_BYTES = 12
 _each_nonce = Struct(f"{NONCE_BYTES}s").iter_unpack

@@ -19,7 +19,7 @@ from foldlog.eventstore.log.past import Segment, past_of, within
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import dense_events, dense_rows, event_of, events_of, sound
 from foldlog.eventstore.log.seal import RowCodec
-from foldlog.eventstore.recorders.base import Only, Reader
+from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record, Row, utf8
 
 _PAGE = 1_000
@@ -163,19 +163,16 @@ class ReadTransaction:
             return
         expected = 0 if start == 0 else None
         page = _FIRST_PAGE
-        for part in self._parts(start):
-            start, end = max(start, part.start), min(stop, part.stop)
-            while start < end and self.found.structural != expected:
-                stored = self._reader.rows(part.key, start, end, page, "structural")
-                events = events_of(self.conversation, part.codec.decoded(stored))
-                for event, before in zip(events, map(_structural_before, stored), strict=True):
-                    if expected not in (None, before):
-                        raise CorruptEvent(self.conversation, start, _MISSING)
-                    yield event
-                    start, expected = event.id + 1, before + 1
-                if len(stored) < page:
-                    break
-                page = _PAGE
+        while start < stop and self.found.structural != expected:
+            rows = self.rows(start, stop, page, "structural")
+            for event, row in zip(events_of(self.conversation, rows), rows, strict=True):
+                if expected not in (None, row.structural_before):
+                    raise CorruptEvent(self.conversation, start, _MISSING)
+                yield event
+                start, expected = event.id + 1, row.structural_before + 1
+            if len(rows) < page:
+                break
+            page = _PAGE
         if stop == self.version and expected not in (None, self.found.structural):
             raise CorruptEvent(self.conversation, start, _MISSING)
 
@@ -216,7 +213,7 @@ class ReadTransaction:
         """
         rows: Sequence[Row] = ()
         for part in (self._own(), *reversed(self.past)):
-            stored = self._reader.rows(part.key, part.start, min(version, part.stop), 1, kind=_DOCUMENTS)
+            stored = self._reader.rows(part.key, part.start, min(version, part.stop), 1, _DOCUMENTS)
             rows = part.codec.decoded(stored)
             if rows:
                 break
@@ -233,7 +230,7 @@ class ReadTransaction:
         """Yield the conversation's own ``DocumentChanges`` with an id from ``start`` on, the newest first."""
         stop = self.version
         first = max(self._whole("start", start), self.found.begins)
-        while rows := self._decoded(self._reader.rows(self.found.key, first, stop, _PAGE, kind=_DOCUMENTS)):
+        while rows := self._decoded(self._reader.rows(self.found.key, first, stop, _PAGE, _DOCUMENTS)):
             for row in rows:
                 event = event_of(self.conversation, row)
                 if isinstance(event, DocumentChanges):
@@ -279,13 +276,13 @@ class ReadTransaction:
         """Return the events ``start`` to ``stop``, read in one question. Iterating raises what ``events`` raises."""
         return dense_events(self.conversation, self.rows(start, stop, stop - start), start, stop)
 
-    def rows(self, start: int, stop: int, limit: int, only: Only = "all") -> Sequence[Row]:
-        """Return rows with ``start <= id < stop``, plain; damaged ones are marked. ``only``: all or structural rows."""
+    def rows(self, start: int, stop: int, limit: int, which: str = "rows") -> Sequence[Row]:
+        """Return rows with ``start <= id < stop``, plain; damaged ones are marked. ``which``: see ``Reader.rows``."""
         found: list[Row] = []
         for part in self._parts(start):
             first, last = max(start, part.start), min(stop, part.stop)
             if first < last and limit > 0:
-                rows = self._reader.rows(part.key, first, last, limit, only)
+                rows = self._reader.rows(part.key, first, last, limit, which)
                 limit -= len(rows)
                 found += part.codec.decoded(rows)
         return found

@@ -133,11 +133,6 @@ def checksum_seed(conversation: str) -> int:
     return crc32(utf8(conversation))
 
 
-def checksum(seed: int, *columns: Any) -> int:
-    """Return the checksum of the row with these columns, with its body as it is stored."""
-    return checksums(seed, ((*columns, 0),))[0]
-
-
 def checksums(seed: int, rows: Iterable[tuple[Any, ...]]) -> list[int]:
     """Return the checksum of each of these rows, whatever its last column says. Cost: one pass over each body, four
     times as fast as a link. Raises ``struct.error``, ``TypeError`` and ``ValueError`` for columns of wrong types.

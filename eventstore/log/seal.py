@@ -116,7 +116,6 @@ ENCRYPTED: Final = 8
 WITH_BYTES: Final = 16
 _HOW_COMPRESSED: Final = 3
 _COMPRESSIONS: Final = get_args(Compression)
-_ALL_PENDING: Final = Mark(pending_until=2**62)
 DAMAGED: Final = -1
 """The encoding of a damaged row as it is read. It is never stored. The body of such a row is the reason."""
 
@@ -189,39 +188,13 @@ class RowCodec(NamedTuple):
         compression = compression or "none"
         if self.data_key is None and compression == "none" and not have_bytes(rows):
             return rows
+        bodies: Sequence[bytes]
         hows, bodies = zip(*[compressed(compression, row.body) for row in rows], strict=True)
         beside = [[self._stored_attachment(each, compression) for each in attachments_of(row.body)] for row in rows]
-        return self._stored(rows, hows, bodies, beside)
-
-    def encoded_again(self, stored: Row, plain: Row, source: RowCodec, compression: Compression | None) -> Row:
-        """Return a row that ``source`` wrote in the form of this codec; the same row if it has that form.
-
-        Without a chosen ``compression`` the compression of the body does not change.
-        """
-        beside, its_bytes = attachments_of(stored.body), attachments_of(plain.body)
-        how, body = _compressed_again(stored, plain, compression)
-        hows = [how, *(_compressed_again(*each, compression)[0] for each in zip(beside, its_bytes, strict=False))]
-        encodings = [stored.encoding & ~WITH_BYTES, *(each.encoding for each in beside)]
-        if len(beside) == len(its_bytes) and encodings == [how | self._encrypted for how in hows]:
-            return stored
-        if body is None:
-            body = source._replace(mark=_ALL_PENDING)._decrypted(stored)
-        if compression is None and beside:
-            compression = _COMPRESSIONS[beside[0].encoding & _HOW_COMPRESSED]
-        again = [self._stored_attachment(each, compression or "none") for each in its_bytes]
-        return self._stored([plain], [how], [body], [again])[0]
-
-    def _stored(
-        self,
-        rows: Sequence[Row],
-        compressed: Sequence[int],
-        bodies: Sequence[bytes],
-        beside: Sequence[Sequence[Attachment]],
-    ) -> list[Row]:
-        """Return rows with these bodies, compressed as their numbers say, and with what stands beside each."""
+        encrypted = PLAIN if self.data_key is None else ENCRYPTED
         stored = [
-            row._replace(encoding=how | self._encrypted | (WITH_BYTES if some else PLAIN))
-            for row, how, some in zip(rows, compressed, beside, strict=True)
+            row._replace(encoding=how | encrypted | (WITH_BYTES if some else PLAIN))
+            for row, how, some in zip(rows, hows, beside, strict=True)
         ]
         if self.data_key is not None:
             bodies = self.data_key.encrypt_all(bodies, map(_place_of_row, stored))
@@ -230,9 +203,15 @@ class RowCodec(NamedTuple):
         columns = [(*row[:7], body, *row[8:]) for row, body in zip(stored, bodies, strict=True)]
         return with_checksums(checksum_seed(self.conversation), columns)
 
-    @property
-    def _encrypted(self) -> int:
-        return PLAIN if self.data_key is None else ENCRYPTED
+    def encoded_again(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
+        """Return a stored row in the form of this codec; the same row if it has that form.
+
+        Without a chosen ``compression`` it stays as compressed as it is.
+        """
+        hows = _encodings(stored)
+        choice = compression or _COMPRESSIONS[max(how & _HOW_COMPRESSED for how in hows)]
+        (again,) = self.encoded(with_checksums(checksum_seed(self.conversation), [plain]), choice)
+        return stored if _encodings(again) == hows else again
 
     def _opened(self, row: Row, opened: dict[object, Attachment]) -> Row:
         """Return the plain row, with its attachments."""
@@ -346,14 +325,9 @@ def have_bytes(rows: Sequence[Row]) -> bool:
     return Body in map(type, map(_body, rows))
 
 
-def _compressed_again(
-    stored: Row | Attachment, plain: Row | Attachment, compression: Compression | None
-) -> tuple[int, bytes | None]:
-    """Return the number of the compression that a body is to have, and the body; None for one that has it already."""
-    how = stored.encoding & _HOW_COMPRESSED
-    if compression is None or how == _COMPRESSIONS.index(compression):
-        return how, None
-    return compressed(compression, plain.body)
+def _encodings(row: Row) -> list[int]:
+    """Return the encodings of a stored row and of the bytes beside its body."""
+    return [row.encoding, *(each.encoding for each in attachments_of(row.body))]
 
 
 _encoding = attrgetter("encoding")

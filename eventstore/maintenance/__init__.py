@@ -1,12 +1,11 @@
 """The tasks of an administrator.
 
-verify, check                            check heads, checksums and indices; name what is damaged
+verify                                   check heads, checksums and indices; name what is damaged
 copy                                     copy conversations between stores, and compare their heads
 erase                                    remove a conversation, and leave a tombstone; give its forks copies
 redact                                   erase the content of one event
 rekey, rekey_steps                       re-encrypt and re-compress with the current settings, a conversation at a time
 unfinished                               finish first what operations of several transactions left
-new_file                                 make a file that only its owner can read, under a random name
 backup, salvage                          copy a file, put a backup in its place, vacuum; recover what is sound
 status                                   who holds followers back, and which read models have confirmed
 """

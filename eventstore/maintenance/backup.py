@@ -19,14 +19,22 @@ from foldlog.eventstore.errors import EventStoreError, InvalidOption, KeyUnavail
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.importing import BACKUP, IMPORT, REKEY
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance.new_file import held, is_abandoned, made_beside, new_beside, parts_beside, sync
 from foldlog.eventstore.maintenance.unfinished import finish
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder
 from foldlog.eventstore.recorders.changes import Finished, Left
 from foldlog.eventstore.recorders.errors import OperationalError, StillRead
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
-from foldlog.eventstore.recorders.sqlite.replacing import check_replaceable, replace
+from foldlog.eventstore.recorders.sqlite.replacing import (
+    check_replaceable,
+    held,
+    is_abandoned,
+    made_beside,
+    new_beside,
+    parts_beside,
+    replace,
+    sync,
+)
 from foldlog.eventstore.recorders.types import PlacedRow
 from foldlog.eventstore.store import Store
 
@@ -129,14 +137,7 @@ def _left(database: Database, part: Path) -> Iterator[None]:
 
 
 def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
-    """Verify the backup, and put a copy of it at ``path``. It replaces the store there, if there is one.
-
-    A process that has the store open writes nothing more to it: its next append raises ``StoreUnavailable``. The former
-    file is kept beside the new one, with its log. The restored store begins a new epoch of positions at its first
-    write. Raises ``StoreUnavailable`` if a file cannot be read or written now; ``StoreUnusable`` if the backup is not a
-    store or is damaged, or if the file at ``path`` is of another program; and ``KeyUnavailable`` if the backup needs a
-    key to be verified; then nothing was changed. Cost: the backup, read three times.
-    """
+    """Verify the backup, and put a copy of it at ``path``: see ``restore_store``."""
     path = os.path.realpath(path)
     if not os.path.exists(backup):
         raise InvalidOption(f"the backup {backup} does not exist; check its path")
@@ -282,6 +283,5 @@ def _stale(recorder: Recorder, before: int) -> list[int]:
 
 def _size(path: str | None) -> int:
     """Return the size of the database with its log, in bytes; 0 where it is not a file."""
-    return (
-        0 if path is None else sum(Path(file).stat().st_size for file in (path, f"{path}-wal") if Path(file).exists())
-    )
+    files = [] if path is None else [Path(path), Path(f"{path}-wal")]
+    return sum(file.stat().st_size for file in files if file.exists())

@@ -115,7 +115,7 @@ def compare_stores(source: Store, target: Store, *conversations: str) -> Iterato
         if there is None:
             problem = f"{_measure(found)} in the source, missing in the target"
             yield UnequalConversation(found.id, problem, behind=True)
-        elif not _same(found, there):
+        elif _state(found) != _state(there):
             lives = there.erasure is None and found.erasure is None
             behind = lives and (there.version < found.version or there.end == found.end)
             problem = f"{_measure(found)} in the source, {_measure(there)} in the target"
@@ -125,7 +125,7 @@ def compare_stores(source: Store, target: Store, *conversations: str) -> Iterato
 def _move(source: Database, target: Database, stopped: threading.Event, found: Conversation) -> Moved:
     there = _find(target, found.id)
     version = 0 if there is None else there.end[0]
-    if there is not None and _same(found, there):
+    if there is not None and _state(found) == _state(there):
         return Moved(found.id, 0, version)
     try:
         return copy_conversation(source, target, found.id, stopped)
@@ -146,10 +146,6 @@ def _conversations(database: Database, names: Sequence[str]) -> Iterator[Convers
 
 def _find(database: Database, conversation: str) -> Conversation | None:
     return database.recorder.query(lambda reader: database.find(reader, conversation))
-
-
-def _same(one: Conversation, other: Conversation) -> bool:
-    return _state(one) == _state(other)
 
 
 def _state(found: Conversation) -> tuple[object, int | None]:
@@ -187,7 +183,7 @@ def copy_conversation(source: Database, target: Database, conversation: str, sto
         if there is not None and not is_ahead and there.redactions != found.redactions:
             redacted = (row for row in stored_rows(source, found) if is_redacted(row.proof))
             for chunk in chunked(row for row in redacted if row.id < there.version):
-                on_finished(target, partial(_redact_too, database=target, there=there, gone=chunk), writer.transact)
+                on_finished(target, partial(_redact_too, database=target, there=there, gone=chunk))
         for chunk in chunked(stored_rows(source, found, writer.end.version)):
             if stopped.is_set():
                 raise CancelledError

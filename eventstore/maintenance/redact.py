@@ -26,7 +26,6 @@ from foldlog.eventstore.events import (
     summary_id,
     summary_of,
 )
-from foldlog.eventstore.log.attributes import list_again
 from foldlog.eventstore.log.database import Database, behind
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.origins import source_key
@@ -40,7 +39,7 @@ from foldlog.eventstore.log.row import (
     stored_event_of,
     with_checksums,
 )
-from foldlog.eventstore.log.writing import WriteTransaction, forget_records
+from foldlog.eventstore.log.writing import WriteTransaction, forget_records, list_again
 from foldlog.eventstore.maintenance.erase import living_forks
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
 from foldlog.eventstore.recorders.base import Reader, Transaction

@@ -150,7 +150,7 @@ class _Change:
                 head = None
                 continue
             head = plain.head
-            new = self._target.encoded_again(stored, plain, self._codec, state.compression)
+            new = self._target.encoded_again(stored, plain, state.compression)
             if new is not stored:
                 changed.append((plain, new))
         self._replace(changed)

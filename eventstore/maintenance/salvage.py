@@ -24,7 +24,8 @@ from foldlog.eventstore.log.importing import chunked
 from foldlog.eventstore.log.past import Link, head_after, links_of
 from foldlog.eventstore.log.row import PLAIN, new_salt
 from foldlog.eventstore.log.writing import check_plain
-from foldlog.eventstore.maintenance.check import (
+from foldlog.eventstore.maintenance.copy import CopyWriter, copy_tombstones, keys_of
+from foldlog.eventstore.maintenance.verify import (
     Check,
     Unlisted,
     VerifyFinding,
@@ -32,7 +33,6 @@ from foldlog.eventstore.maintenance.check import (
     findings_beside,
     readable_conversations,
 )
-from foldlog.eventstore.maintenance.copy import CopyWriter, copy_tombstones, keys_of
 from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row
 from foldlog.eventstore.store import Store

@@ -21,15 +21,14 @@ from typing import TypeVar
 from foldlog.eventstore.errors import KeyUnavailable
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.importing import BACKUP, DETACH, REKEY, delete_rows, discard_copies
-from foldlog.eventstore.maintenance.new_file import PART, is_abandoned
 from foldlog.eventstore.maintenance.rekey_steps import reform
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction
 from foldlog.eventstore.recorders.changes import Finished
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, RecorderError
+from foldlog.eventstore.recorders.sqlite.replacing import PART, is_abandoned
 from foldlog.eventstore.recorders.types import Unfinished
 
 T = TypeVar("T")
-Run = Callable[[Callable[[Transaction], T]], T]
 
 
 class Met(Exception):
@@ -46,13 +45,13 @@ def check_finished(transaction: Transaction, key: int) -> None:
         raise Met(each)
 
 
-def on_finished(database: Database, work: Callable[[Transaction], T], run: Run[T] | None = None) -> T:
-    """Run ``work`` in a write transaction, by ``run`` if that is given. Each operation that it meets
-    (``check_finished``) is finished first, then it is run again.
+def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
+    """Run ``work`` in a write transaction. Each operation that it meets (``check_finished``) is finished first, then it
+    is run again.
     """
     while True:
         try:
-            return (run or database.recorder.transact)(work)
+            return database.recorder.transact(work)
         except Met as met:
             finish(database, met.unfinished)
 

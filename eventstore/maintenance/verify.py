@@ -8,27 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from operator import attrgetter
+from contextlib import suppress
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from foldlog.eventstore.errors import ConversationNotFound, KeyUnavailable
-from foldlog.eventstore.log.database import Database
+from foldlog.eventstore import codec
+from foldlog.eventstore.codec_json import Undecodable
+from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable
+from foldlog.eventstore.events import Redaction
+from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP
-from foldlog.eventstore.maintenance.check import (
-    Check,
-    Unlisted,
-    checks_of_past,
-    findings_beside,
-    findings_in_ledger,
-    of_all,
-    raise_unless_damage,
-    readable_conversations,
-)
-from foldlog.eventstore.maintenance.check import VerifyFinding as VerifyFinding
-from foldlog.eventstore.maintenance.new_file import is_abandoned
+from foldlog.eventstore.log.past import Link, head_after, links_of_own, past_of
+from foldlog.eventstore.log.redacted import can_be_redacted, without_content
+from foldlog.eventstore.log.row import NotAsWritten, is_redacted
+from foldlog.eventstore.log.seal import DAMAGED, RowCodec
+from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.errors import RecorderError
-from foldlog.eventstore.recorders.types import Conversation, Erasure, utf8
+from foldlog.eventstore.recorders.sqlite.replacing import is_abandoned
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Erasure, RecalledKey, Row, utf8
 from foldlog.eventstore.store import Store
 
 _ATTEMPTS = 5
@@ -219,3 +217,366 @@ def _of_rows(check: Check) -> Iterator[VerifyFinding]:
     for version, head in check.published.items() if not check.findings else ():
         problem = f"at version {version} its head is not the one that was published: its history was rewritten"
         yield of_all(f"{problem} ({head.hex()} was)")
+
+
+# -- the rows of one conversation --------------------------------------------------------------------------------------
+
+_PAGE = 1_000
+_ALL = 2**62
+_LIST_ENDS = "the list of conversations cannot be read to its end"
+_RECEIPT = "redaction"
+"""The stored kind of a receipt."""
+_MISSING = ("it is missing", "they are missing")
+_STRAY = "it does not follow the event before it: one of the two was changed, or is not in its place"
+
+
+class VerifyFinding(NamedTuple):
+    """A problem of events ``first`` to ``last``; without them, a problem of the whole conversation. ``sound``: the
+    content of the events is unchanged. ``needs_key``: nothing was checked, because a key is missing. ``unfinished``:
+    nothing is damaged, and the next vacuum finishes it.
+    """
+
+    first: int | None
+    last: int | None
+    problem: str
+    sound: bool = False
+    needs_key: bool = False
+    unfinished: bool = False
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return self.problem
+        where = f"event {self.first}" if self.last == self.first else f"events {self.first} to {self.last}"
+        return f"{where}: {self.problem}"
+
+    @property
+    def missing(self) -> int:
+        """The number of events that are not there."""
+        is_gap = self.problem in _MISSING and self.first is not None and self.last is not None
+        return self.last - self.first + 1 if is_gap else 0  # type: ignore[operator]
+
+
+def of_all(problem: str, *, sound: bool = False, needs_key: bool = False, unfinished: bool = False) -> VerifyFinding:
+    """Return a problem of the whole conversation."""
+    return VerifyFinding(None, None, problem, sound, needs_key, unfinished)
+
+
+def raise_unless_damage(error: RecorderError) -> None:
+    """Raise the error, unless it says that the file is damaged, and not locked, closed or out of reach."""
+    if not error.is_damage:
+        raise error
+
+
+class Check:
+    """The check of the rows that are stored under the key of a conversation, up to the version ``stop``.
+
+    ``rows`` yields the sound ones, and is iterated once, to its end. Then ``findings`` are complete, and ``published``
+    are those of the published heads, by version, that no row has. ``lost_structural`` are damaged events that are
+    structural by their own columns.
+    """
+
+    def __init__(self, database: Database, found: Conversation, stop: int, published: Mapping[int, bytes]) -> None:
+        self.findings: list[VerifyFinding] = []
+        self.published = {version: head for version, head in published.items() if found.begins < version <= stop}
+        self.lost_structural: set[int] = set()
+        self.codec = codec = database.codec_of_damaged(found)
+        self.salt = found.salt if codec.data_key is None else codec.data_key.salt
+        """The salt of the conversation; empty where it is lost, so that nothing proves its heads."""
+        if not self.salt:
+            self.findings.append(of_all("its salt is lost, so nothing proves its heads"))
+        self._database, self._found, self._stop = database, found, stop
+        self._links: tuple[Link, ...] = ()
+        with suppress(NotAsWritten):  # else they are damaged
+            self._links = links_of_own(found, codec.data_key)
+        self._next = self._start = found.begins
+        self._counts: tuple[int, int] | None = (0, 0)
+        self._head: bytes | None = b"" if self.salt else None
+        """The head before the next row; event 0 needs none. None where it is unknown."""
+        if found.parent is not None:
+            parent, first = found.parent, found.begins
+            rows = database.recorder.query(lambda reader: reader.rows(parent, first - 1, first, 1))
+            self._head = rows[0].head if rows and self.salt else None
+            self._counts = _counts_with(rows[0]) if rows else None
+        self._is_proved = False
+        """Whether some row follows the one before it by this salt."""
+        self._redacted: dict[int, str] = {}
+        self._receipts: dict[int, set[str]] = {}
+        """What receipts say: the hashes by redacted event."""
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the sound rows, plain, in the order of their ids. Cost: one hash and one checksum each; a page of
+        memory. Raises ``RecorderError`` where the database is not damaged, but cannot be read.
+        """
+        for page in self._pages():
+            decoded = self.codec.decoded(page)
+            if not self._is_proved and self.salt:
+                self._prove(decoded)
+            for stored, row in zip(page, decoded, strict=True):
+                is_sound = self._take(stored, row)
+                if is_sound and row.id < self._stop:
+                    yield row
+                elif not is_sound and stored.structural:
+                    self.lost_structural.add(stored.id)
+        self._miss(self._stop)
+        self.findings = [each for each in self.findings if each.first is None or each.first < self._stop]
+        self._match_receipts()
+
+    def _pages(self) -> Iterator[Sequence[Row]]:
+        """Yield the rows in pages, around those that cannot be read. They go on behind the version to stop at while a
+        redacted event has no receipt.
+        """
+        limit, end = _PAGE, self._found.version
+        while self._next < self._stop or (self._next < end and self._without_receipt()):
+            start, stop = self._next, self._stop if self._next < self._stop else end
+            try:
+                page = self._database.recorder.query(
+                    lambda reader, start=start, stop=stop, limit=limit: reader.rows(self._found.key, start, stop, limit)  # type: ignore[misc]
+                )
+            except RecorderError as error:
+                raise_unless_damage(error)
+                if limit == 1:
+                    self._find(start, f"it cannot be read: {error.__cause__ or error}")
+                    self._go_on(start + 1)
+                limit = max(limit // 10, 1)
+                continue
+            yield page
+            if self._next == start:  # there are no more rows
+                self._miss(stop)
+            limit = min(10 * limit, _PAGE)
+
+    def _prove(self, rows: Sequence[Row]) -> None:
+        """Give up the salt where rows could follow one another by it, and none does."""
+        after, head, is_tested = self._next, self._head, False
+        for row in rows:
+            if row.encoding == DAMAGED:
+                head = None
+                continue
+            if row.id == after and head is not None:
+                is_tested, self._is_proved = True, self._follows(row, head)
+                if self._is_proved:
+                    return
+            after, head = row.id + 1, row.head
+        if is_tested:
+            self.findings.append(of_all("its salt was changed, or all of its events were: nothing proves its heads"))
+            self.salt, self._head = b"", None
+
+    def _follows(self, row: Row, head: bytes) -> bool:
+        """Return whether a row follows this head before it."""
+        return head_after(self._found.id, self.salt, self._links, head, row) == row.head
+
+    def _take(self, stored: Row, row: Row) -> bool:
+        """Check the next row, as it is stored and plain. Return whether it is sound."""
+        if stored.id < self._next:
+            self._find(stored.id, "it is stored twice", sound=True)
+            return False
+        if stored.id != self._next:
+            self._miss(stored.id)
+        if self.published and self.published.get(stored.id + 1) == stored.head:
+            del self.published[stored.id + 1]
+        if row.encoding == DAMAGED:
+            self._find(row.id, row.body.decode())
+            self._go_on(row.id + 1)
+            return False
+        is_sound = True
+        if self._head is not None and not self._follows(row, self._head):
+            self._find(row.id, _STRAY)
+            is_sound = False
+        elif self._counts is not None and self._counts != (row.shown_before, row.structural_before):
+            problem = f"it counts {row.shown_before} shown and {row.structural_before} structural events before it"
+            self._find(row.id, problem, sound=True)
+        elif row.kind == _RECEIPT or is_redacted(row.proof):
+            problem_of_redaction = self._note_redaction(row)
+            if problem_of_redaction is not None:
+                self._find(row.id, problem_of_redaction)
+                is_sound = False
+        self._next, self._counts = row.id + 1, _counts_with(row)
+        self._head = row.head if self.salt else None
+        return is_sound
+
+    def _miss(self, until: int) -> None:
+        """Find the rows from the next one on missing."""
+        first = self._next
+        if first >= until:
+            return
+        before = self.findings[-1] if self.findings else None
+        if before is not None and before.missing and before.last == first - 1:
+            first = self.findings.pop().first or 0
+        self.findings.append(VerifyFinding(first, until - 1, _MISSING[first < until - 1]))
+        self._go_on(until)
+
+    def _go_on(self, event_id: int) -> None:
+        """Go on at an event of which the one before it is not known."""
+        self._next, self._head, self._counts = event_id, None, None
+
+    def _find(self, event_id: int, problem: str, *, sound: bool = False) -> None:
+        before = self.findings[-1] if self.findings else None
+        if before is not None and before.last == event_id - 1 and before[2:4] == (problem, sound):
+            self.findings[-1] = before._replace(last=event_id)
+        else:
+            self.findings.append(VerifyFinding(event_id, event_id, problem, sound))
+
+    # -- redactions ---------------------------------------------------------------------------------------------------
+
+    def _note_redaction(self, row: Row) -> str | None:
+        """Note what a plain row with a right head says of redactions. Return its problem, if it is not what a redaction
+        leaves.
+        """
+        try:
+            event = codec.decode(row.kind, row.schema, row.body, row.id, row.shown, row.structural)
+        except Undecodable as error:
+            return f"its content was changed: {error}"
+        if isinstance(event, Redaction):
+            for event_id, its_hash in zip(event.event_ids, event.hashes, strict=False):
+                self._receipts.setdefault(event_id, set()).add(its_hash)
+        if not is_redacted(row.proof):
+            return None
+        own = self._redacted[row.id] = row.proof[HEAD_BYTES:].hex()
+        if event.redacted is None:
+            return "its content was erased or replaced, and no redaction has a receipt for it"
+        if event.redacted.hash != own:
+            return "its content was erased or replaced, and its receipt is for another content"
+        if not can_be_redacted(event) or without_content(event, event.redacted) != event:
+            return "its receipt says that it is redacted, and it has content"
+        return None
+
+    def _without_receipt(self) -> list[int]:
+        """Return the redacted events that no receipt names. The receipts of copied events are in the conversation from
+        which these were copied.
+        """
+        copied = 0 if self._found.parent is not None else self._found.parent_version or 0
+        redacted = ((each, its_hash) for each, its_hash in self._redacted.items() if copied <= each < self._stop)
+        return [each for each, its_hash in redacted if its_hash not in self._receipts.get(each, ())]
+
+    def _match_receipts(self) -> None:
+        """Find redacted events without a receipt, and receipts without a redacted event."""
+        found = [(first, last) for first, last, *_ in self.findings if first is not None and last is not None]
+        for each in self._without_receipt():
+            self._find(each, "it is redacted, and no later event is a receipt with this hash")
+        for each in sorted(self._receipts.keys() - self._redacted.keys()):
+            if self._start <= each < self._stop and not any(first <= each <= last for first, last in found):
+                self._find(each, "a later event is the receipt of its redaction, but its content is still stored")
+
+
+def _counts_with(row: Row) -> tuple[int, int]:
+    return row.shown_before + row.shown, row.structural_before + row.structural
+
+
+# -- conversations ----------------------------------------------------------------------------------------------------
+
+
+class Unlisted(NamedTuple):
+    """A conversation that a list cannot show. Without ``id``, the list cannot be read from there on."""
+
+    id: str | None
+    problem: str
+
+
+def readable_conversations(recorder: Recorder, start: str = "") -> Iterator[Conversation | Unlisted]:
+    """Yield every conversation from ``start`` on, in the order of ids, and in the place of each that cannot be read its
+    name. Cost: the conversations, and some six queries for each that cannot be read.
+    """
+    limit = _PAGE
+    while True:
+        try:
+            page = recorder.query(lambda reader, start=start, limit=limit: reader.conversations(start, limit))  # type: ignore[misc]
+        except RecorderError as error:
+            raise_unless_damage(error)
+            if limit == 1:
+                problem = str(error.__cause__ or error)
+                after = _name_from(recorder, start)
+                yield Unlisted(after, f"it cannot be read: {problem}" if after else f"{_LIST_ENDS}: {problem}")
+                if after is None:
+                    return
+                start = start_after(after)
+            limit = max(limit // 10, 1)
+            continue
+        yield from page
+        if len(page) < limit:
+            return
+        start = start_after(page[-1].id)
+        limit = min(10 * limit, _PAGE)
+
+
+def _name_from(recorder: Recorder, start: str) -> str | None:
+    """Return the name of the next conversation from an index alone; None if that cannot be read either."""
+    try:
+        return recorder.query(lambda reader: reader.id_from(start))
+    except RecorderError as error:
+        raise_unless_damage(error)
+        return None
+
+
+def checks_of_past(
+    database: Database, found: Conversation, published: Mapping[int, bytes]
+) -> Iterator[Check | VerifyFinding]:
+    """Yield the checks of the events that a fork shares: those of each ancestor up to where the fork leaves it, the
+    oldest first. A finding stands in the place of events whose ancestor is missing.
+    """
+
+    def parts(reader: Reader) -> list[tuple[str, int, int, Conversation | None]]:
+        whole = database.find_key(reader, found.key)  # a list leaves out the ancestors
+        past = () if whole is None else past_of(database, reader, whole)
+        return [(part.id, part.start, part.stop, database.find_key(reader, part.key)) for part in past]
+
+    try:
+        past = database.recorder.query(parts)
+    except CorruptEvent as error:
+        yield VerifyFinding(0, found.begins - 1, error.problem)
+        return
+    for name, start, stop, ancestor in past:
+        if ancestor is None or ancestor.erasure is not None:
+            yield VerifyFinding(start, stop - 1, f"conversation {name!r}, which holds them, is missing")
+        else:
+            yield Check(database, ancestor, stop, published)
+
+
+def findings_in_ledger(database: Database, key: int, conversation: str) -> Iterator[VerifyFinding]:
+    """Yield findings in the ledger of a conversation, or in that of the store, which has the key 0."""
+    number, codec = 0, RowCodec(conversation)
+    while page := database.recorder.query(lambda reader: reader.rows(-key, number, _ALL, _PAGE)):  # noqa: B023
+        for row in codec.decoded(page):
+            if row.encoding == DAMAGED:
+                problem = f"the entry of its ledger {row.kind!r}, number {row.id}, is damaged: {row.body.decode()}"
+                yield of_all(problem, sound=True)
+        number = page[-1].id + 1
+
+
+def findings_beside(database: Database, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:
+    """Yield findings in mark, records and idempotency keys: damaged ones, and those of events that were cut off."""
+    try:
+        database.codec_of(found)
+    except CorruptEvent:
+        yield of_all("its mark does not fit: its end was cut off, or its row was changed, without its key")
+    yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
+
+
+def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:
+    for newest in reader.records(found.key, None, 0, _PAGE):
+        projection, version = newest.projection, -1
+        while records := reader.records(found.key, projection, version, _PAGE):
+            for record in records:
+                if codec.decoded_record(projection, record) is None:
+                    problem = f"the record of projection {projection!r} for version {record.version} is damaged"
+                    yield of_all(f"{problem}; it is rebuilt from the events", sound=True)
+                elif record.version > found.version:
+                    problem = f"projection {projection!r} knows version {record.version}, and there are only"
+                    yield of_all(f"{problem} {found.version:,} events: its end may be cut off")
+            version = records[-1].version
+    proved = 0
+
+    def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:
+        return reader.recalled(found.key, start_after(after), _PAGE)
+
+    for name, recalled in paged(page, itemgetter(0), _PAGE):
+        first, count, proof, _ = recalled
+        proved += proof is not None
+        if first < 0 or count < 1:
+            yield of_all("the record of an idempotency key is damaged")
+        elif not codec.is_proved(name, recalled):
+            yield of_all("an idempotency key was changed without the key of the conversation")
+        elif first + count > found.version:
+            problem = f"an idempotency key stands for events {first} to {first + count - 1}"
+            yield of_all(f"{problem}, and there are only {found.version:,}: its end may be cut off")
+    if codec.is_strict and proved < codec.mark.keys:
+        missing = codec.mark.keys - proved
+        yield of_all(f"{missing} of its {codec.mark.keys} idempotency keys are missing")

@@ -8,14 +8,22 @@ Recorders raise the errors of ``foldlog.eventstore.recorders.errors``, with the 
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, Literal, Protocol, TypeVar
+from functools import partial
+from operator import itemgetter
+from typing import Any, Final, TypeVar
 
-from foldlog.eventstore.recorders.changes import Change
+from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
+from foldlog.eventstore.recorders import changes
+from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError
 from foldlog.eventstore.recorders.types import (
+    Ancestor,
     Beginning,
     Conversation,
+    Erasure,
     ListedConversation,
     Outcome,
     Place,
@@ -24,28 +32,58 @@ from foldlog.eventstore.recorders.types import (
     Record,
     Row,
     Unfinished,
+    as_conversation,
+    as_record,
+    as_rows,
+    as_text,
 )
 
 T = TypeVar("T")
 
-Only = Literal["all", "structural"]
-"""The rows to read."""
-
 PATIENCE_S: Final = 60.0
 """The default time for which a call waits for other writers, or for a server that is unreachable."""
 
+_WITH_BYTES = 16
+"""The bit that the encoding of a row has where bytes stand beside its body; see the row codec."""
+_encoding = itemgetter(6)
+_without_bytes: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
+_POSITION_MAX: Final = 2**63 - 1
 
-class Reader(Protocol):
+Columns = tuple[Any, ...]
+"""One row of an answer. Ids, names and texts are UTF-8 bytes."""
+
+
+class Reader(ABC):
     """One read transaction: everything that it returns is of one moment."""
+
+    @abstractmethod
+    def _ask(self, statement: str, *parameters: Any) -> list[Columns]:
+        """Ask by the name of a statement. Texts become UTF-8 bytes."""
+
+    @abstractmethod
+    def _numbers(self, numbers: Sequence[int]) -> Any:
+        """Return whole numbers as one parameter."""
 
     def era(self, cache: object) -> int | None:
         """Return a number that no other recorder has. While write transactions have the same, conversations have
         changed only by rows that this cache has noted: see ``Transaction.insert``. None where the recorder cannot know
         that.
         """
+        return None  # other writers may commit at any time
 
     def value(self, name: str) -> str:
         """Return a fact about the store, see ``Recorder.value``; and ``now``, a server's clock, in microseconds."""
+        kind, _, application = name.partition(" ")
+        if kind == "tracking":
+            [(newest,)] = self._ask("max_tracking_id", application)
+            return "" if newest is None else str(newest)
+        if name == "trackings":
+            return json.dumps([(as_text(follower), newest) for follower, newest in self._ask("trackings")])
+        if name == "key_ids":
+            # A damaged one names a key too: that none is in use would let plain text be written.
+            return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self._ask("key_ids"))
+        found = self._ask("store_value", name)
+        return as_text(found[0][0]) if found else ""
 
     def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
         """Return the visible conversation with this id, or the one with this key, staged or visible.
@@ -53,22 +91,36 @@ class Reader(Protocol):
         A write transaction may return the ``expected`` one without a question, where the database refuses to write
         anything if that is not the present one; then the work is run again.
         """
+        answer = self._ask("conversation_of" if isinstance(name, int) else "conversation", name)
+        found = self._found(answer[0]) if answer else None
+        if found is None or found.parent is None:
+            return found
+        lineage = tuple(
+            Ancestor(key, stop, as_text(its_name), encrypted == 1, parent)
+            for key, stop, its_name, encrypted, parent in self._ask("lineage", found.parent, found.parent_version)
+        )
+        return found._replace(parent_id=lineage[0].id if lineage else "", lineage=lineage)
 
     def conversations(self, start: str, limit: int, *, forks_of: int | None = None) -> Sequence[Conversation]:
         """Return published conversations with ids from ``start`` on, in the order of their ids' UTF-8 bytes.
         ``forks_of``: only forks of the conversation with this key, erased forks too.
         """
+        if forks_of is None:
+            return list(map(self._found, self._ask("conversations", start, limit)))
+        return list(map(self._found, self._ask("forks", forks_of, start, limit)))
 
     def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
         """Return the operations that are not complete, or the one on the conversation with this key."""
+        return [Unfinished(each, *map(as_text, texts)) for each, *texts in self._ask("unfinished", key)]
 
-    def rows(
-        self, key: int, start: int, stop: int, limit: int, only: Only = "all", *, kind: str | None = None
-    ) -> Sequence[Row]:
-        """Return rows with ``start <= id < stop``, at most ``limit``, ordered by id. With ``kind``, one that the schema
-        has an index for, return the rows of this kind, the newest first. Cost: the rows returned.
+    def rows(self, key: int, start: int, stop: int, limit: int, which: str = "rows") -> Sequence[Row]:
+        """Return rows with ``start <= id < stop``, at most ``limit``, ordered by id. ``which`` names the
+        statement: ``structural`` rows alone, or ``document_changes``, rows of that kind, the newest first. Cost: the
+        rows returned.
         """
+        return self._whole(as_rows(self._ask(which, key, start, stop, limit)), key)
 
+    @abstractmethod
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
         """Return rows that are shown or structural, with an id in one of the inclusive, ascending intervals, ordered by
         id. An interval may name another conversation's key after its last id. Cost: intervals and rows.
@@ -80,6 +132,22 @@ class Reader(Protocol):
 
         A row that belongs to no conversation has an empty name in its place.
         """
+        placed: list[PlacedRow] = []
+        while len(placed) < limit:
+            block = self._ask("publications", after_position, after_position + 1)
+            if not block:
+                return placed + self._live_rows(after_position, _POSITION_MAX, limit - len(placed))
+            [(first, key, first_id, size, conversation)] = block
+            if after_position + 1 < first:
+                placed += self._live_rows(after_position, first, limit - len(placed))
+                after_position = first - 1
+                if len(placed) == limit:
+                    break
+            start = first_id + after_position + 1 - first
+            rows = self.rows(key, start, first_id + size, limit - len(placed))
+            placed += [PlacedRow(first + row.id - first_id, as_text(conversation), row) for row in rows]
+            after_position = first + size - 1
+        return placed
 
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
@@ -87,17 +155,19 @@ class Reader(Protocol):
         """Return records of a projection for versions greater than ``version``, ascending; with ``backwards``, those up
         to ``version``, descending. Without a projection, return the newest record of each.
         """
+        if projection is None:
+            return list(map(as_record, self._ask("newest_records", key, limit)))
+        statement = "records_back" if backwards else "records"
+        return list(map(as_record, self._ask(statement, projection, key, version, limit)))
 
     def records_of(self, projection: str, first: str, last: str) -> Sequence[tuple[str, bool, Record]]:
         """Return the newest record of a projection of each visible conversation with an id from ``first`` to ``last``
         that is not erased, with the id, and whether the conversation is encrypted. Cost: the conversations.
         """
+        found = self._ask("records_of", projection, first, last)
+        return [(as_text(name), encrypted == 1, as_record(row)) for name, encrypted, *row in found]
 
-    def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
-        """Return idempotency keys from ``start`` on, in the order of their UTF-8 bytes; with ``exactly``, this key
-        alone, if it is stored, with the position of its first event.
-        """
-
+    @abstractmethod
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
@@ -108,16 +178,27 @@ class Reader(Protocol):
         index for.
         """
 
+    def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
+        """Return idempotency keys from ``start`` on, in the order of their UTF-8 bytes; with ``exactly``, this key
+        alone, if it is stored, with the position of its first event.
+        """
+        found = self._ask("recall", key, start) if exactly else self._ask("recalled", key, start, limit)
+        return [(as_text(name), RecalledKey(*entry)) for name, *entry in found]
+
     def id_from(self, start: str) -> str | None:
         """Return the first id of a published conversation from ``start`` on, in the order of their UTF-8 bytes. None if
         there is none. Cost: one entry of an index.
         """
+        found = self._ask("id_from", start)
+        return as_text(found[0][0]) if found else None
 
     def touched(self, after_position: int, until_position: int, least: int) -> Sequence[tuple[int, int]]:
         """Return the keys of visible conversations that have an event after ``after``, at most at ``until``; all of
         them, if ``after`` is 0; and those that have to be listed again, whose version is ``least`` or more. Each comes
         with the version at which it is listed: -1, not listed; -2, to be listed by a process that has its key.
         """
+        asked = ("touched", after_position, until_position, least) if after_position > 0 else ("all_visible",)
+        return [(key, version) for key, version in self._ask(*asked)]
 
     def listed(
         self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
@@ -127,18 +208,114 @@ class Reader(Protocol):
         ``before`` is the moment and the key of the last conversation of the previous page. Cost: the conversations that
         have the first digest, down to the last one returned.
         """
+        found = self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
+        return [
+            ListedConversation(
+                key, as_text(name), created_at, encrypted == 1, at, version,
+                None if attributes[0] is None else as_record(attributes),
+            )
+            for key, name, created_at, encrypted, at, version, *attributes in found
+        ]  # fmt: skip
+
+    @abstractmethod
+    def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
+        """Ask for the conversations that have these digests."""
+
+    def _found(self, columns: Columns) -> Conversation:
+        """Return the conversation in the columns of an answer. A fork without events of its own ends at its border."""
+        try:
+            found = as_conversation(columns)
+            if found.parent is None or found.version:
+                return found
+            border = self.rows(found.parent, found.begins - 1, found.begins, 1)
+        except (AttributeError, TypeError) as error:  # a column of another type
+            raise DatabaseError(
+                f"the row of conversation number {columns[0]} is damaged; run 'foldlog verify', then 'foldlog salvage'"
+            ) from error
+        return found.grown(border[0]) if border else found
+
+    def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
+        """Return the rows that were not imported, between two positions."""
+        found = self._ask("live_rows", after_position + 1, before, limit)
+        rows = self._whole_of(as_rows([columns[:12] for columns in found]), [columns[14] for columns in found])
+        return [
+            PlacedRow(columns[12], as_text(columns[13]), row, columns[14] <= 0)
+            for columns, row in zip(found, rows, strict=True)
+        ]
+
+    # -- bytes beside the bodies of rows ------------------------------------------------------------------------------
+
+    def _whole(self, rows: Sequence[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[Row]:
+        """Return rows of a conversation with their attachments. An interval may name another: see ``flagged_rows``."""
+        if _without_bytes(map(_encoding, rows)):
+            return rows
+        others = [(first, last, its_key[0]) for first, last, *its_key in intervals if its_key]
+        keys = [next((k for first, last, k in others if first <= row.id <= last), key) for row in rows]
+        return self._whole_of(rows, keys)
+
+    def _whole_of(self, rows: Sequence[Row], keys: Sequence[int]) -> Sequence[Row]:
+        """Return rows with their attachments. ``keys`` are those that they are stored under.
+
+        A missing attachment is left out: the row codec finds that. Each one is read once, and rows share it.
+        """
+        if _without_bytes(map(_encoding, rows)):
+            return rows
+        wanted: dict[int, list[int]] = {}
+        for key, row in zip(keys, rows, strict=True):
+            if _has_attachments(row):
+                wanted.setdefault(key, []).append(row.id)
+        read: dict[tuple[int, bytes, int], list[Columns]] = {}
+        of_row: dict[tuple[int, int], list[Attachment]] = {}
+        for key, ids in wanted.items():
+            for event_id, name, encoding in self._ask("attached", key, self._numbers(ids)):
+                place = (key, name, encoding)
+                if place not in read:
+                    read[place] = self._ask("attachment", *place)
+                for (body,) in read[place]:
+                    of_row.setdefault((key, event_id), []).append(Attachment(name, encoding, body))
+        return [
+            row._replace(body=Body.of(row.body, of_row.get((key, row.id), ()))) if _has_attachments(row) else row
+            for key, row in zip(keys, rows, strict=True)
+        ]
 
 
-class Transaction(Reader, Protocol):
+def _has_attachments(row: Row) -> bool:
+    return not _without_bytes((row.encoding,)) and isinstance(row.body, bytes)
+
+
+class Transaction(Reader):
     """One write transaction. From the moment when it asks for a conversation, by id or by key, until its end, no other
     writer changes anything of that conversation.
     """
 
+    @abstractmethod
+    def _write(self, statement: str, *parameters: Any) -> object:
+        """Write by the name of a statement. Texts become UTF-8 bytes."""
+
+    @abstractmethod
+    def _delete(self, statement: str, key: int, limit: int) -> bool:
+        """Delete at most ``limit`` rows. Return whether all are gone."""
+
+    @abstractmethod
+    def _is_staged(self, key: int) -> bool: ...
+
+    def _check_staged(self, key: int) -> None:
+        if not self._is_staged(key):
+            raise IntegrityError(
+                f"conversation number {key} is not staged any more: its import was discarded, or is published already"
+            )
+
+    @abstractmethod
+    def _place_first(self, key: int, size: int) -> int:
+        """Give the first events of a conversation the next positions. Return the first of these."""
+
+    @abstractmethod
     def begin(self, new: Beginning) -> Conversation:
         """Begin a conversation; a staged one is unfinished as an ``import``. ``IntegrityError``, here or at the commit,
         where its id is taken, or where the conversation that it replaces is not erased, or was replaced already.
         """
 
+    @abstractmethod
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False, follow: object = None) -> Place:
         """Insert rows with consecutive ids at consecutive positions; the first position is known once the transaction
         is committed. An id that exists: ``IntegrityError``, here or at the commit. ``follow``: the rows follow the last
@@ -153,35 +330,108 @@ class Transaction(Reader, Protocol):
         """Make a staged conversation of ``size`` events visible, in constant time; return its first position.
         ``IntegrityError`` where it is not staged any more, or its id is taken.
         """
+        self._check_staged(key)
+        for statement in ("hide_replaced_tombstone", "publish", "finish"):
+            self._write(statement, key)
+        return self._place_first(key, size)
 
-    def change(self, key: int, change: Change) -> None:
-        """Change a conversation that exists. ``IntegrityError``, here or at the commit: a ``RememberedKey`` exists."""
-
+    @abstractmethod
     def delete(self, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows of a staged or an erased conversation, or the past that a fork holds copies of
         (``PastRows``). Return whether all are gone, with the data kept beside them; then nothing is unfinished on a
         staged or an erased conversation, and a staged one itself is deleted too. Any other is left as it is.
         """
 
+    def change(self, key: int, change: changes.Change) -> None:
+        """Change a conversation that exists. ``IntegrityError``, here or at the commit: a ``RememberedKey`` exists."""
+        match change:
+            case changes.NewKey():  # a process that has the new key lists it again
+                self._write("leave_listed", key)
+                self._write("list_again", key)
+            case changes.NewListing(at, version, digests):
+                self._write("leave_listed", key)
+                self._write("put_listing", key, at, version, None if digests is None else b"".join(digests))
+                self._write("put_listed", key)
+            case changes.PlacedPast(events):
+                self._place_first(key, events)
+            case changes.NewForm(rows):
+                for row in rows:
+                    self._write("replace_row", row.encoding, row.checksum, row.body, row.proof, key, row.id)
+                self._write("detach", key, self._numbers([row.id for row in rows]))
+                self._attach(key, rows)
+                self._write("delete_unattached", key)
+            case changes.RememberedKey(idempotency_key, recalled, again=True):
+                self._write("prove", recalled.proof, key, idempotency_key)
+            case changes.RememberedKey(idempotency_key, (first_id, events, proof, _)):
+                self._write("remember", key, idempotency_key, first_id, events, proof)
+            case changes.NewRecords(projection, records, replace_all):
+                if replace_all:
+                    self._write("delete_records", projection, key)
+                for record in records:
+                    self._write("put_record", projection, key, *record[:6])
+            case Erasure(erased_at, reason, events, head):
+                self._write("leave_listed", key)
+                self._write("delete_listing", key)
+                self._write("erase_conversation", erased_at, reason, events, head, key)
+        if type(change) in changes.STATEMENTS:
+            self._write(changes.STATEMENTS[type(change)], *change, key)
+
     def set_value(self, name: str, value: str) -> None:
         """Record a fact about the store; see ``Recorder.value``. A tracking only increases: ``IntegrityError``
         otherwise. An empty text forgets it.
         """
+        kind, _, application = name.partition(" ")
+        if kind != "tracking":
+            self._write("set_value", name, value)
+        elif not value:
+            self._write("forget_tracking", application)
+        else:
+            newest = self.value(name)
+            if newest and int(newest) >= int(value):
+                raise IntegrityError(f"{application!r} is at notification {newest} already, {value} comes too late")
+            self._insert_tracking(application, int(value))
+
+    def _insert_tracking(self, application: str, notification_id: int) -> None:
+        self._write("insert_tracking", application, notification_id)
+
+    def _attach(self, key: int, rows: Sequence[Row]) -> None:
+        """Keep the attachments of these rows; those that are stored already are not stored again."""
+        for row in rows:
+            for name, encoding, body in attachments_of(row.body):
+                self._write("keep_attachment", key, name, encoding, body)
+                self._write("attach", key, row.id, name, encoding)
+
+    def _delete_all(self, key: int, limit: int) -> bool:
+        """Delete the rows of a conversation and what is beside them, at most ``limit`` at a time."""
+        if not (self._delete("delete_rows", key, limit) and self._delete("delete_attachments", key, limit)):
+            return False
+        for statement in ("detach_all", "forget_keys", "forget_records", "finish"):
+            self._write(statement, key)
+        return True
+
+    def _delete_copies(self, key: int, limit: int) -> bool:
+        """Delete the rows of its parent that a fork has under its own key."""
+        if not self._delete("delete_copies", key, limit):
+            return False
+        self._write("detach_copies", key)
+        self._write("delete_unattached", key)
+        return True
 
 
-class Recorder(Protocol):
+class Recorder(ABC):
     """A database that holds one store."""
 
-    path: str | None
+    path: str | None = None
     """The file of the store; None for a store on a server or in memory."""
-    writable: bool
-    on_server: bool
+    writable = True
+    on_server = False
     """Whether the database is on a server: then ``value("data_version")`` costs a round trip, not microseconds, and
     each writer has a transaction of its own.
     """
-    on_copy: Callable[[Transaction, int], None]
+    on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
     """Is called in the first write transaction in a file that is a copy, with the last position that it has."""
 
+    @abstractmethod
     def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
         """Run ``work`` in a write transaction and return what it returned, once that is durable.
 
@@ -200,7 +450,9 @@ class Recorder(Protocol):
 
         Raises ``InterfaceError`` where this thread is inside a write already.
         """
+        return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
+    @abstractmethod
     def read(self) -> AbstractContextManager[Reader]:
         """Begin a read transaction. It never waits for writers."""
 
@@ -210,7 +462,10 @@ class Recorder(Protocol):
         Where the connection to the database breaks, ``work`` is run again in another read transaction, so it must have
         no effects of its own.
         """
+        with self.read() as reader:
+            return work(reader)
 
+    @abstractmethod
     def value(self, name: str) -> str:
         """Return a fact about the store; an empty text where it is not known.
 
@@ -224,7 +479,8 @@ class Recorder(Protocol):
         not cheap to know. Cost: some system calls.
         """
 
-    def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = ...) -> bool:
+    @abstractmethod
+    def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:
         """Remove the bytes of deleted and replaced rows; a file is rewritten without them. Return False where only the
         owner of a server's tables can do it. Raises ``StillRead`` where a reader that was opened before needs them for
         ``patience_s`` seconds: then bytes stay pending, and a file does not shrink. ``on_progress`` gets how many
@@ -233,7 +489,9 @@ class Recorder(Protocol):
         Positions stay. Readers go on; the writers of a file wait, and it needs free space of its size.
         """
 
+    @abstractmethod
     def check(self) -> Iterator[str]:
         """Yield the problems of the files: of pages, of indices, rows without a conversation. Cost: all of them."""
 
+    @abstractmethod
     def close(self) -> None: ...

@@ -69,12 +69,6 @@ class NewRecords(NamedTuple):
     replace_all: bool = False
 
 
-class ForgottenKey(NamedTuple):
-    """Delete an idempotency key, if it is stored."""
-
-    idempotency_key: str
-
-
 class NewListing(NamedTuple):
     """When the conversation was active last, the version at which it is listed, and the digests of its attributes; None
     for those that it had. An ``Erasure`` removes the conversation from the lists.
@@ -106,7 +100,6 @@ STATEMENTS: Final[Mapping[type, str]] = {
     NewKey: "set_key",
     NewMark: "set_mark",
     NewPast: "set_past",
-    ForgottenKey: "forget_key",
     MoreRedactions: "count_redactions",
     Left: "leave_unfinished",
     Finished: "finish",
@@ -115,7 +108,7 @@ STATEMENTS: Final[Mapping[type, str]] = {
 
 Change = (
     NewKey | NewMark | NewForm | MoreRedactions | NewPast | PastRows | PlacedPast | RememberedKey
-    | ForgottenKey | NewRecords | NewListing | Left | Finished | Erasure
+    | NewRecords | NewListing | Left | Finished | Erasure
 )  # fmt: skip
 """A change of a conversation that exists. An ``Erasure`` makes it a tombstone: its rows cannot be read any more, its
 salt and key are deleted at once, and ``delete`` removes the rest.

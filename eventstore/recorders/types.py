@@ -17,9 +17,6 @@ HEAD_BYTES: Final = 32
 
 _new: Final = tuple.__new__  # what Row(...) calls, without the call around it: every read does this for each row
 
-DIGEST_BYTES: Final = 16
-"""The size of a digest that stands for an attribute in lists."""
-
 
 class Row(NamedTuple):
     """One event as stored. ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text.

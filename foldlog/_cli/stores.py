@@ -22,7 +22,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.log.database import start_after
-from foldlog.eventstore.maintenance.check import readable_conversations
+from foldlog.eventstore.maintenance.verify import readable_conversations
 from foldlog.eventstore.recorders.types import Conversation, utf8
 from foldlog.eventstore.recorders.urls import absolute_hint, parse
 

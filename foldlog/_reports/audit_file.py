@@ -15,7 +15,7 @@ from sqlite_utils.db import Table
 
 from foldlog._reports.unreadable import followed, logged
 from foldlog.eventstore import EventStoreError, Store
-from foldlog.eventstore.maintenance.new_file import new_beside, sync
+from foldlog.eventstore.recorders.sqlite.replacing import new_beside, sync
 
 _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
     "conversations": (

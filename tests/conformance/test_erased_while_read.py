@@ -9,9 +9,8 @@ import pytest
 from foldlog import Histories
 from foldlog.eventstore import ConversationErased, Event, Message, Store
 from foldlog.eventstore.maintenance import verify as verification
-from foldlog.eventstore.maintenance.check import Check
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.maintenance.verify import Check, verify
 from foldlog.eventstore.recorders.types import Row
 from tests.reading import reading
 

@@ -26,7 +26,7 @@ from foldlog.eventstore import (
     StoreUnusable,
 )
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.row import PLAIN
+from foldlog.eventstore.log.row import PLAIN, checksum_seed, with_checksums
 from foldlog.eventstore.log.seal import ENCRYPTED, Compression, WriteSettings, compressed
 from foldlog.eventstore.maintenance import rekey_steps as rekeying
 from foldlog.eventstore.maintenance.erase import erase
@@ -374,11 +374,7 @@ def test_a_row_that_is_not_what_its_head_is_of_is_left_and_named(open_recorder: 
     recorder = open_recorder()
     fill(store_on(recorder, None))
     found, rows = stored(recorder)["c1"]
-    forged = (
-        store_on(recorder, None)
-        .database.codec_of(found)
-        ._stored([rows[7]._replace(body=rows[0].body)], [PLAIN], [rows[0].body], [()])[0]
-    )
+    (forged,) = with_checksums(checksum_seed("c1"), [rows[7]._replace(body=rows[0].body)])
     recorder.transact(lambda transaction: transaction.change(found.key, NewForm([forged])))
     store = store_on(recorder, None, "one")
     done = {each.conversation: each for each in rekey(store)}

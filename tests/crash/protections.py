@@ -117,7 +117,7 @@ execute("BEGIN IMMEDIATE")""",
     "log-begins-again": Protection(
         "a log that is always written, and written back beside the commits, begins again",
         "eventstore:LogCheckpoints._write_back",
-        Instead("restart_log", "return AT"),
+        Instead("written_back RESTART", "return AT"),
         "tests/eventstore/test_checkpoints.py -k always_written",
     ),
     "log-in-commits": Protection(
@@ -482,7 +482,7 @@ if self._is_staged:
     ),
     "bytes-once": Protection(
         "… the same bytes once in a conversation",
-        "eventstore:StatementTransaction._attach",
+        "eventstore:Transaction._attach",
         Instead(
             "attachments_of",
             "for name, encoding, body in [(a + bytes([row.id]), b, c) for a, b, c in attachments_of(row.body)]:",
@@ -491,13 +491,13 @@ if self._is_staged:
     ),
     "bytes-of-redacted": Protection(
         "… and go with the last event that has them",
-        "eventstore:StatementTransaction.change",
+        "eventstore:Transaction.change",
         Gone("delete_unattached"),
         "tests/conformance/test_bytes.py -k redaction_takes and plain-sqlite",
     ),
     "bytes-of-erased": Protection(
         "an erasure deletes them",
-        "eventstore:StatementTransaction._delete_all",
+        "eventstore:Transaction._delete_all",
         Instead("delete_attachments", 'if not self._delete("delete_rows", key, limit):\n    return False'),
         "tests/conformance/test_bytes.py -k erasure_leaves and plain-sqlite",
     ),

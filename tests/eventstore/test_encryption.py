@@ -290,7 +290,7 @@ def test_sealed_bodies_cannot_be_swapped_even_with_new_checksums(path: Path):
 def _checksum(row: Any) -> int:
     from foldlog.eventstore.log import row as hash_chain
 
-    return hash_chain.checksum(hash_chain.checksum_seed("c1"), *row[:-1])
+    return hash_chain.checksums(hash_chain.checksum_seed("c1"), [(*row[:-1], 0)])[0]
 
 
 def test_a_sealed_data_key_of_another_conversation_does_not_open_this_one(path: Path):
@@ -431,7 +431,7 @@ def replace_row(path: Path, event_id: int, content: str, encoding: int = PLAIN, 
         ).fetchone()
         stored = body or encode(Message(source="user", content=content)).body
         row = (*before, encoding, stored, head, shown_before, structural_before)
-        checksum = hash_chain.checksum(hash_chain.checksum_seed("c1"), *row)
+        checksum = hash_chain.checksums(hash_chain.checksum_seed("c1"), [(*row, 0)])[0]
         kind = "CAST(? AS TEXT)" if encoding == PLAIN else "?"
         connection.execute(
             f"UPDATE events SET encoding = ?, body = {kind}, checksum = ? WHERE id = ?",

@@ -43,7 +43,7 @@ def row_of(path: Path, event_id: int) -> Row:
 
 def put(path: Path, row: Row) -> None:
     """By somebody who knows how checksums and commitments are made."""
-    checksum = hash_chain.checksum(hash_chain.checksum_seed("c"), *row[:-1])
+    checksum = hash_chain.checksums(hash_chain.checksum_seed("c"), [(*row[:-1], 0)])[0]
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(
             "UPDATE events SET body = CAST(? AS TEXT), head = ?, checksum = ? WHERE conversation = 1 AND id = ?",

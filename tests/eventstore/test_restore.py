@@ -27,9 +27,9 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance import unfinished
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.erase import erase
-from foldlog.eventstore.maintenance.new_file import held
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import replacing
+from foldlog.eventstore.recorders.sqlite.replacing import held
 from tests.eventstore.test_store_file import Agent
 from tests.reading import reading
 

@@ -172,7 +172,7 @@ def give_checksum(path: Path, event_id: int) -> None:
         connection.text_factory = bytes
         columns = "kind, schema, shown, structural, recorded_at, encoding, body, head, shown_before, structural_before"
         row = connection.execute(f"SELECT {columns} FROM events WHERE conversation = 1 AND id = {event_id}").fetchone()
-        checksum = hash_chain.checksum(hash_chain.checksum_seed("a"), event_id, row[0].decode(), *row[1:])
+        checksum = hash_chain.checksums(hash_chain.checksum_seed("a"), [(event_id, row[0].decode(), *row[1:], 0)])[0]
         connection.execute(f"UPDATE events SET checksum = ? WHERE conversation = 1 AND id = {event_id}", (checksum,))
 
 

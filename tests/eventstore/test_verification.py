@@ -105,7 +105,7 @@ def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None
             assert found is not None
             (row,) = as_rows(reader.rows(found.key, event_id, event_id + 1, 1))
     changed: Row = row._replace(body=body)
-    checksum = hash_chain.checksum(hash_chain.checksum_seed(conversation), *changed[:-1])
+    checksum = hash_chain.checksums(hash_chain.checksum_seed(conversation), [(*changed[:-1], 0)])[0]
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
             f"UPDATE events SET body = CAST(? AS TEXT), checksum = ? WHERE {of(conversation, event_id)}",

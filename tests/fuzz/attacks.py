@@ -124,7 +124,7 @@ def make_checksums_right(connection: sqlite3.Connection) -> None:
         columns[7] = columns[7].encode() if isinstance(columns[7], str) else columns[7]
         checksum: Any
         try:
-            checksum = hash_chain.checksum(hash_chain.checksum_seed(str(names.get(key))), *columns)
+            checksum = hash_chain.checksums(hash_chain.checksum_seed(str(names.get(key))), [(*columns, 0)])[0]
         except Exception:  # noqa: BLE001
             continue
         connection.execute("UPDATE events SET checksum = ? WHERE position = ?", (checksum, position))

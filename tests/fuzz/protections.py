@@ -190,14 +190,14 @@ PROTECTIONS = {
     ),
     "checksum-of-form": Protection(
         "a row gets the checksum of its new form",
-        "eventstore:RowCodec._stored",
+        "eventstore:RowCodec.encoded",
         Instead("with_checksums", "return [Row(*each[:-1], row.checksum) for each, row in zip(columns, rows)]"),
         f"{_REKEY} -k every_form_becomes and memory",
     ),
     "as-it-is": Protection(
         "a setting that is not given changes nothing",
         "eventstore:RowCodec.encoded_again",
-        Instead("_compressed_again body", 'how, body = _compressed_again(stored, plain, compression or "none")'),
+        Instead("choice _COMPRESSIONS", 'choice = compression or "none"'),
         f"{_REKEY} -k not_given and memory",
     ),
     "read-back": Protection(

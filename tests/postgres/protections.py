@@ -61,7 +61,7 @@ PROTECTIONS = {
     ),
     "lock-by-key": Protection(
         "a conversation that is asked for by its key is locked",
-        "eventstore:PostgresTransaction._conversation_of",
+        "eventstore:PostgresTransaction.conversation",
         Never("_lock_by_key"),
         f"{_KEYS} -k appends_wait",
     ),

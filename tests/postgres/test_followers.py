@@ -219,7 +219,7 @@ def test_positions_are_asked_for_before_anything_else(postgres_url: Callable[[],
     [
         ("live_rows", lambda store: [recorded.id for recorded in store.follow()]),
         ("rows", lambda store: [event.id for event in store.events("c1")]),
-        ("structural_rows", lambda store: store.query("c1", lambda read: [e.id for e in read.structural_events()])),
+        ("structural", lambda store: store.query("c1", lambda read: [e.id for e in read.structural_events()])),
         ("flagged_rows", lambda store: [event.id for event in Views(store).current("c1").events]),
     ],
 )

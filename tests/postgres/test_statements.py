@@ -43,7 +43,7 @@ UNBOUND = {
         "greet", "live_rows", "publications", "last_position", "status", "followers",
     },
     "lists, by attribute and by id": {
-        "conversations", "id_from", "all_visible", "touched", "listed", "list_as", "records_of", "key_ids", "forks",
+        "conversations", "id_from", "all_visible", "touched", "listed", "put_listed", "records_of", "key_ids", "forks",
         "unfinished",
     },
     "a name: an id of a conversation, or one that a source gave": {"conversation", "recalled_anywhere"},
@@ -128,6 +128,6 @@ def test_what_an_agent_does_asks_for_one_conversation(url: str, monkeypatch: pyt
         fork.append(said("elsewhere"))
         assert one[fork.id].view().events
     asked = {name for name in sent if any(unbound(STATEMENTS[name]))}
-    of_lists = {"list_as", "key_ids"}  # attributes; whether a plain fork may begin
+    of_lists = {"put_listed", "key_ids"}  # attributes; whether a plain fork may begin
     assert asked - of_lists == {"conversation"}
     assert {"insert_event", "put_record", "flagged_rows", "attach"} < set(sent)

@@ -7,12 +7,9 @@ open_transaction  its begin, its commit, and what is sent when: an append takes 
 reading     the questions that one transaction answers; a read transaction, and what followers wait for
 positions   where an event stands in the whole store, without anything that all writers meet at
 wire        a bounded number of connections, on which statements are queued and sent together; the driver's errors in
-            the words of the seam
-columns     what a store keeps as columns of parameters and results
+            the words of the seam; parameters in binary form
 setup       the schema and its migrations; what a server must be set to, and epochs
 status      what an operator asks
 """
 
-from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
-
-__all__ = ["PostgresRecorder"]
+from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder as PostgresRecorder

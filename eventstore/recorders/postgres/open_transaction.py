@@ -13,12 +13,11 @@ from typing import Any, Final, Generic, TypeVar
 
 from psycopg.pq.abc import PGresult
 
+from foldlog.eventstore.recorders.base import Columns
 from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, OperationalError, RecorderError
 from foldlog.eventstore.recorders.group_commit import note_committed
-from foldlog.eventstore.recorders.postgres.columns import Parameter
 from foldlog.eventstore.recorders.postgres.positions import Positions
-from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, TryAgain, Wire
-from foldlog.eventstore.recorders.statements import Columns
+from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Parameter, TryAgain, Wire
 
 T = TypeVar("T")
 

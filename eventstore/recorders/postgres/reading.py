@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
+from foldlog.eventstore.recorders.base import Columns, Reader
 from foldlog.eventstore.recorders.errors import InterfaceError
-from foldlog.eventstore.recorders.postgres.columns import BYTEA, Parameter, array, bigints
-from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
-from foldlog.eventstore.recorders.statements import Columns, StatementReader
+from foldlog.eventstore.recorders.postgres.wire import BYTEA, ConnectionLost, Parameter, Wire, array, bigints
 from foldlog.eventstore.recorders.types import RecalledKey, Row, as_rows, as_text
 
 _OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position"})
@@ -31,7 +30,7 @@ _READ_AGAIN: Final = (
 )
 
 
-class PostgresReader(StatementReader):
+class PostgresReader(Reader):
     """The queries of an open transaction, which ``send`` sends."""
 
     def __init__(self, send: Callable[..., list[Columns]]) -> None:

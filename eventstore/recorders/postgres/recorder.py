@@ -16,7 +16,7 @@ from psycopg import conninfo, sql
 
 from foldlog._observed import tell, waits
 from foldlog.eventstore.errors import InvalidOption
-from foldlog.eventstore.recorders.base import PATIENCE_S, Transaction
+from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import (
     IntegrityError,
     OperationalError,
@@ -31,7 +31,6 @@ from foldlog.eventstore.recorders.postgres.reading import PostgresReader, ReadSe
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Pool, TryAgain, Wire, of_driver
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
 from foldlog.eventstore.recorders.statements import statements
-from foldlog.eventstore.recorders.types import Outcome
 
 T = TypeVar("T")
 
@@ -79,7 +78,7 @@ class Patience:
         return True
 
 
-class PostgresRecorder:
+class PostgresRecorder(Recorder):
     """A recorder on one schema of a PostgreSQL database; other schemas are other stores.
 
     ``dsn`` is anything that libpq takes, and ``options`` are those of a URL, as ``urls.parse`` gives them. Of several
@@ -90,9 +89,7 @@ class PostgresRecorder:
     ``DatabaseError`` if the schema is not a store of ours or is of a newer version.
     """
 
-    path: str | None = None
     on_server = True
-    on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
 
     def __init__(self, dsn: str, options: Mapping[str, str], *, durable: bool = True) -> None:
         mode = options.get("mode", "rwc")
@@ -134,9 +131,6 @@ class PostgresRecorder:
         except BaseException as error:
             call.note_on(error)
             raise
-
-    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
-        return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
     @waits
     def _transact(self, call: Call[T]) -> T:

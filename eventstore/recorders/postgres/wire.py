@@ -12,8 +12,9 @@ import re
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
+from struct import Struct
 from typing import Any, Final
 
 import psycopg
@@ -23,6 +24,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from foldlog.eventstore.recorders.base import Columns
 from foldlog.eventstore.recorders.errors import (
     InterfaceError,
     OperationalError,
@@ -30,8 +32,7 @@ from foldlog.eventstore.recorders.errors import (
     RecorderError,
     error_class,
 )
-from foldlog.eventstore.recorders.postgres.columns import Parameter, packed
-from foldlog.eventstore.recorders.statements import Columns
+from foldlog.eventstore.recorders.types import utf8
 
 _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
@@ -398,3 +399,44 @@ class _Place:
     def __init__(self) -> None:
         self.turn: SimpleQueue[None] = SimpleQueue()
         self.wire: Wire | None = None
+
+
+# -- parameters, in PostgreSQL's binary form ---------------------------------------------------------------------------
+
+Parameter = int | str | bytes | None
+"""A parameter: bigint, text as bytes, boolean or bytea, or packed already."""
+
+BIGINT: Final = 20
+BOOLEAN: Final = 16
+BYTEA: Final = 17
+OF_ROW: Final = (BIGINT, BYTEA, BIGINT, BOOLEAN, BOOLEAN, BIGINT, BIGINT, BYTEA, BYTEA, *[BIGINT] * 4)
+"""The types of the columns of a row, and of its position behind them."""
+
+bigint: Final = Struct("!q").pack
+
+_array_header: Final = Struct("!iiIii").pack
+_length: Final = Struct("!i").pack
+_NULL: Final = _length(-1)
+
+
+def packed(value: Parameter) -> bytes | None:
+    """Return a parameter in its binary form."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return utf8(value)
+    if isinstance(value, bool):
+        return b"\1" if value else b"\0"
+    return bigint(value)
+
+
+def array(kind: int, values: Sequence[Parameter]) -> bytes:
+    """Return an array of one dimension. ``kind`` is the OID of the type of its values."""
+    items = [_array_header(1, 1, kind, len(values), 1)]
+    for value in map(packed, values):
+        items += (_NULL,) if value is None else (_length(len(value)), value)
+    return b"".join(items)
+
+
+def bigints(numbers: Iterable[int | None]) -> bytes:
+    return array(BIGINT, list(numbers))

@@ -8,17 +8,16 @@ from typing import Final
 
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders import changes
-from foldlog.eventstore.recorders.errors import IntegrityError
-from foldlog.eventstore.recorders.postgres.columns import (
-    OF_ROW,
-    array,
-    bigint,
-    row_columns,
-)
+from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader
-from foldlog.eventstore.recorders.postgres.wire import TryAgain, Wire
-from foldlog.eventstore.recorders.statements import StatementTransaction
+from foldlog.eventstore.recorders.postgres.wire import (
+    OF_ROW,
+    TryAgain,
+    Wire,
+    array,
+    bigint,
+)
 from foldlog.eventstore.recorders.types import (
     Beginning,
     Conversation,
@@ -35,7 +34,7 @@ _OF_STAGING: Final = b"staging"
 _OF_APPLICATION: Final = b"application"
 
 
-class PostgresTransaction(OpenTransaction, PostgresReader, StatementTransaction):
+class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     """A write transaction on a connection. Its first question or statement begins it.
 
     Transactions that ask for the same conversation by its id wait for one another, by an advisory lock that ends with
@@ -68,7 +67,10 @@ class PostgresTransaction(OpenTransaction, PostgresReader, StatementTransaction)
 
     def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
         if isinstance(name, int):
-            return self._conversation_of(name)
+            # Locked as if asked for by its id. The lock of a staged one orders its writers.
+            if name not in self._locked and not self._lock_by_key(name):
+                return None
+            return super().conversation(name)
         was_numbered = self._number_asked is not None
         self._lock_on(_OF_CONVERSATION, utf8(name))
         if expected is not None and self._may_assume and not was_numbered and _can_be_checked(expected):
@@ -81,12 +83,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader, StatementTransaction)
                 self._check_turn(found)
             self._locked.add(found.key)
         return found
-
-    def _conversation_of(self, key: int) -> Conversation | None:
-        """Lock a conversation as if asked for by its id. The lock of a staged one orders its writers."""
-        if key not in self._locked and not self._lock_by_key(key):
-            return None
-        return super().conversation(key)
 
     def begin(self, new: Beginning) -> Conversation:
         name, created_at, salt, staged, fork, replaces = new
@@ -110,13 +106,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader, StatementTransaction)
         first = self._positions.take(len(rows))
         self._insert(key, rows, range(first, first + len(rows)))
         return lambda: self._positions.of(first)
-
-    def publish(self, key: int, size: int) -> int:
-        self._check_staged(key)
-        self._write("hide_replaced_tombstone", key)
-        self._write("publish", key)
-        self._write("finish", key)
-        return self._place_first(key, size)
 
     def _place_first(self, key: int, size: int) -> int:
         """Give the first events of a conversation the next positions. Return the first of these."""
@@ -148,19 +137,13 @@ class PostgresTransaction(OpenTransaction, PostgresReader, StatementTransaction)
 
     def change(self, key: int, change: changes.Change) -> None:
         match change:
-            case changes.NewKey(_, _, sealed_key):
-                self._write("list_again", key)
-                if sealed_key is not None:
-                    self._seen_by("stands_key", key, sealed_key)
+            case changes.NewKey(_, _, bytes(sealed_key)):
+                self._seen_by("stands_key", key, sealed_key)
             case changes.PastRows(rows):
                 self._insert(key, rows, [None] * len(rows))
-            case changes.NewListing(at, version, digests):
-                joined = None if digests is None else b"".join(digests)
-                self._write("list_as", key, at, version, joined)
             case changes.RememberedKey(idempotency_key):
                 self._taken_for_new.discard((key, idempotency_key))
             case Erasure(erased_at, reason, _, head):
-                self._write("leave_lists", key)
                 self._write("delete_publications", key)
                 self._seen_by("stands_erasure", key, erased_at, head, reason)
         super().change(key, change)
@@ -203,16 +186,14 @@ class PostgresTransaction(OpenTransaction, PostgresReader, StatementTransaction)
             raise TryAgain(f"{found.id!r} was written to since this transaction began for another conversation")
 
     def _insert(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
-        placed = [row_columns(row, position) for row, position in zip(rows, positions, strict=True)]
+        placed = [(*row, position) for row, position in zip(rows, positions, strict=True)]
         if len(placed) == 1:
             self._write("insert_event", key, *placed[0])
         else:
-            columns = zip(*placed, strict=True)
-            self._write("insert_events", bigint(key), *(array(k, c) for k, c in zip(OF_ROW, columns, strict=True)))
+            self._write("insert_events", key, *map(array, OF_ROW, zip(*placed, strict=True)))
         if any(type(row.body) is Body for row in rows):
             self._attach(key, rows)
-        last = placed[-1]
-        self._seen_by(OF_EVENTS, key, last[0], rows[-1].head, last[-1])
+        self._seen_by(OF_EVENTS, key, rows[-1].id, rows[-1].head, positions[-1])
 
     def _lock_by_key(self, key: int) -> bool:
         """Lock a conversation by its state at the time of the lock: a staged one may have been published before. Return
@@ -241,10 +222,6 @@ class PostgresTransaction(OpenTransaction, PostgresReader, StatementTransaction)
         """Lock a staged conversation, so that its writers wait for one another."""
         self._lock_on(_OF_STAGING, bigint(key))
         return bool(self.ask("is_staged", key))
-
-    def _check_staged(self, key: int) -> None:
-        if not self._is_staged(key):
-            raise IntegrityError(f"conversation number {key} is not staged any more: it was published or discarded")
 
     def _delete(self, statement: str, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows. Return whether all are gone."""

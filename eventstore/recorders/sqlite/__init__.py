@@ -10,8 +10,8 @@
     checkpoints   the log is written back beside commits (docs/decisions/0022-checkpoints-beside-commits.md)
     process_forks why connections are closed before one
     schema        whose file it is, and bringing it up to date
-    maintenance   copy, rewrite and check the file as a whole, and positions in a copy of it; replacing: put another
-                  file in its place
+    maintenance   copy, rewrite and check the file as a whole, and positions in a copy of it; replacing: make a
+                  new file, and put it in the place of another
     readable      copies the rows that SQLite can read of a damaged file
     errors        the driver's errors in the words of the seam
     memory        a store in memory: the same statements on a database without a file
@@ -23,6 +23,4 @@ seconds, and gives up on them. Readers never wait: the database is in WAL mode.
 What an append writes, and what was measured for it: docs/decisions/0020-what-an-append-writes.md.
 """
 
-from foldlog.eventstore.recorders.sqlite.recorder import SQLiteRecorder
-
-__all__ = ["SQLiteRecorder"]
+from foldlog.eventstore.recorders.sqlite.recorder import SQLiteRecorder as SQLiteRecorder

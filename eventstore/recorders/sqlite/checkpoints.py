@@ -90,4 +90,4 @@ class LogCheckpoints:
         if frames - done >= AT:  # a reader needs it, or another process is at it
             return int(frames) + AT
         with self._alone() as writer:
-            return AT if maintenance.restart_log(writer) else int(frames) + AT
+            return AT if maintenance.written_back(writer, "RESTART") else int(frames) + AT

@@ -49,7 +49,6 @@ _ADVICE_OF_THE_SYSTEM: Final = {
     errno.ENOSPC: "free some space, then open the store again",
 }
 
-
 _OF_RECORDERS: Final = __name__.rpartition(".")[0].rpartition(".")[0] + "."
 
 

@@ -68,11 +68,11 @@ def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -
     in the log are gone. ``pending`` is the mark of the bytes that are then gone from file and log; it stays where rows
     were deleted since. Return False while a reader needs the log.
     """
-    if not _written_back(writer, "TRUNCATE"):
+    if not written_back(writer, "TRUNCATE"):
         return False
     if pending is not None:
         writer.execute(SQL["bytes_are_gone"], pending)
-        _written_back(writer, "TRUNCATE")  # else the page of this fact stays in the log
+        written_back(writer, "TRUNCATE")  # else the page of this fact stays in the log
     return True
 
 
@@ -82,13 +82,10 @@ def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
     return pages, done
 
 
-def restart_log(writer: sqlite3.Connection) -> bool:
-    """Write the log back, so that the next commit begins it again. Return False while a reader needs the log."""
-    return _written_back(writer, "RESTART")
-
-
-def _written_back(writer: sqlite3.Connection, mode: str) -> bool:
-    """Write the log back to its end. Wait for readers only a moment: no other connection can write until then."""
+def written_back(writer: sqlite3.Connection, mode: str) -> bool:
+    """Write the log back to its end: after ``RESTART`` the next commit begins it again, ``TRUNCATE`` empties it. Wait
+    for readers only a moment: no other connection can write until then. Return False while a reader needs the log.
+    """
     usual = writer.execute("PRAGMA busy_timeout").fetchone()[0]
     writer.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
     try:

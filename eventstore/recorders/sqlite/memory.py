@@ -9,10 +9,10 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from typing import TypeVar
 
-from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, InterfaceError
 from foldlog.eventstore.recorders.group_commit import INSIDE, note_committed, outside
 from foldlog.eventstore.recorders.sqlite import schema
@@ -26,13 +26,8 @@ T = TypeVar("T")
 _NAME = "memory:"
 
 
-class MemoryRecorder:
+class MemoryRecorder(Recorder):
     """A recorder on one connection, with one lock for all: a reader sees the store as it is while it holds the lock."""
-
-    path: str | None = None
-    writable = True
-    on_server = False
-    on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -73,22 +68,18 @@ class MemoryRecorder:
                 raise translate(error, f"write to {_NAME}", NOTHING_WRITTEN) from error
             raise
 
+    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> Sequence[Outcome[T]]:
+        outside(self._uuid, _NAME)
+        return super().transact_all(works)
+
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         self._transaction.forget()  # also where SQLite has rolled it back itself
         connection.rollback()
-
-    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
-        outside(self._uuid, _NAME)
-        return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
     @contextmanager
     def read(self) -> Iterator[Reader]:
         with self._lock, translated(f"read {_NAME}"):
             yield self._reader()
-
-    def query(self, work: Callable[[Reader], T]) -> T:
-        with self.read() as reader:
-            return work(reader)
 
     def value(self, name: str) -> str:
         with self._lock:

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
+from foldlog.eventstore.recorders.base import Columns, Reader
 from foldlog.eventstore.recorders.errors import DatabaseError
-from foldlog.eventstore.recorders.statements import Columns, StatementReader, statements
+from foldlog.eventstore.recorders.statements import statements
 from foldlog.eventstore.recorders.types import RecalledKey, Row, as_rows, utf8
 
 SQL: Final = statements("sqlite")
@@ -21,7 +22,7 @@ _FEW: Final = 16
 _id: Final = itemgetter(0)
 
 
-class SQLiteReader(StatementReader):
+class SQLiteReader(Reader):
     """The questions that one transaction can ask. Each one walks an index to the rows that it returns."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:

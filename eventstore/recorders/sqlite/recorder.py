@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TypeVar
 
-from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Transaction
+from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import DatabaseError, ReadOnly, RecorderError, StillRead
 from foldlog.eventstore.recorders.group_commit import INSIDE, CommitQueue, Job, outside
 from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
@@ -141,7 +141,7 @@ class ReadConnection:
             raise_translated(error, f"{self._doing} {self._readers.file.path}")
 
 
-class SQLiteRecorder:
+class SQLiteRecorder(Recorder):
     """A recorder on a SQLite file.
 
     ``create`` makes the file, with mode 0600, if it does not exist. ``writable=False`` only reads an existing file.
@@ -154,8 +154,6 @@ class SQLiteRecorder:
     are stored, until the file is read again.
     """
 
-    on_server = False
-    on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
     _poller: sqlite3.Connection | None
     _no_writers: Job[None] | None
 
@@ -169,8 +167,7 @@ class SQLiteRecorder:
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._file = StoreFile(path, writable=writable, durable=durable, patience_s=patience_s)
-        self.path: str | None = self._file.path
-        self._path = self._file.path
+        self.path = self._path = self._file.path
         self.writable = writable
         self._patience_s = patience_s
         self._lock = WriteLock(self._path, patience_s)

@@ -15,14 +15,12 @@ from typing import Any
 
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders import changes
+from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.errors import IntegrityError
 from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, as_bound
-from foldlog.eventstore.recorders.statements import StatementTransaction
 from foldlog.eventstore.recorders.types import (
-    DIGEST_BYTES,
     Beginning,
     Conversation,
-    Erasure,
     Place,
     Row,
     unplaced,
@@ -41,7 +39,7 @@ _STAGED = (0, 0)
 """The state of a staged conversation: not visible, and not erased."""
 
 
-class SQLiteTransaction(SQLiteReader, StatementTransaction):
+class SQLiteTransaction(SQLiteReader, Transaction):
     """The writes of a transaction, under the one write lock that SQLite has.
 
     ``newest_era`` and the next position are kept from one transaction to the next. So the owner must call ``forget``
@@ -50,7 +48,6 @@ class SQLiteTransaction(SQLiteReader, StatementTransaction):
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
-        self._executemany = connection.executemany
         self._next_position: int | None = None
         self._noted_by: object = None
         self.newest_era = next(_eras)
@@ -68,7 +65,8 @@ class SQLiteTransaction(SQLiteReader, StatementTransaction):
     def begin(self, new: Beginning) -> Conversation:
         name, created_at, salt, staged, fork, replaces = new
         if replaces is not None and not staged:
-            self._hide_tombstone(replaces)
+            self.forget()
+            self._write("hide_tombstone", replaces)
         border = (None, None) if fork is None else (fork.parent.key, fork.border.id + 1)
         cursor = self._write("begin_conversation", name, 0 if staged else 1, created_at, salt, *border, replaces)
         key = cursor.lastrowid
@@ -94,48 +92,30 @@ class SQLiteTransaction(SQLiteReader, StatementTransaction):
 
     def publish(self, key: int, size: int) -> int:
         self.forget()
-        self._check_staged(key)
-        replaces = self._execute(SQL["replaces"], (key,)).fetchone()
-        if replaces is not None:
-            self._hide_tombstone(replaces[0])
-        self._execute(SQL["finish"], (key,))
-        return self._place_first(key, size)
+        return super().publish(key, size)
 
     def _place_first(self, key: int, size: int) -> int:
         """Give the first events of a conversation the next positions. Return the first of these."""
         first = self._last_position() + 1
         self._execute(SQL["reserve_positions"], (first + size - 1,))
-        self._execute(SQL["publish"], (first, size, key))
+        self._write("place_first", first, size, key)
         return first
-
-    def _hide_tombstone(self, key: int) -> None:
-        self.forget()
-        if self._execute(SQL["hide_tombstone"], (key,)).rowcount != 1:
-            raise IntegrityError(f"conversation number {key} is not erased, or another one has its id already")
 
     def change(self, key: int, change: changes.Change) -> None:
         if not isinstance(change, _ADDITIONS):
             self.forget()
-            self._leave_bytes()
-        match change:
-            case changes.NewMark():
-                self.newest_era = next(_eras)
-            case changes.NewKey():
-                if self._leave_lists(key):  # a process that has the new key lists it again
-                    self._list_as(key, 0, -1, ())
-            case changes.NewListing(at, version, digests):
-                self._list_as(key, at, version, digests)
-            case Erasure():
-                self._leave_lists(key)
-            case changes.PastRows(rows):
-                self._insert(key, rows, _staged_position(key, 0) + rows[0].id)
+            self._write("leave_bytes")
+        if isinstance(change, changes.NewMark):
+            self.newest_era = next(_eras)
+        elif isinstance(change, changes.PastRows):
+            self._insert(key, change.rows, _staged_position(key, 0) + change.rows[0].id)
         super().change(key, change)
 
     def delete(self, key: int, limit: int) -> bool:
         self.forget()
         visible, erased = state = self._execute(SQL["state"], (key,)).fetchone() or (True, False)
         if state != _STAGED:
-            self._leave_bytes()
+            self._write("leave_bytes")
         if visible and not erased:
             return self._delete_copies(key, limit)
         if not self._delete_all(key, limit):
@@ -150,27 +130,6 @@ class SQLiteTransaction(SQLiteReader, StatementTransaction):
     def _delete(self, statement: str, key: int, limit: int) -> bool:
         return self._write(statement, key, limit).rowcount < limit
 
-    def _list_as(self, key: int, at: int, version: int, digests: Sequence[bytes] | None) -> None:
-        before = self._leave_lists(key)
-        listed = before if digests is None else digests
-        self._execute(SQL["put_listing"], (key, at, version, b"".join(listed)))
-        self._executemany(SQL["put_listed"], [(digest, at, key) for digest in listed])
-
-    def _leave_lists(self, key: int) -> Sequence[bytes]:
-        """Remove a conversation from all lists. Return the digests that it had."""
-        found = self._execute(SQL["listing"], (key,)).fetchone()
-        if found is None:
-            return ()
-        at, stored = found
-        digests = [stored[n : n + DIGEST_BYTES] for n in range(0, len(stored), DIGEST_BYTES)]
-        self._executemany(SQL["delete_listed"], [(digest, at, key) for digest in digests])
-        self._execute(SQL["delete_listing"], (key,))
-        return digests
-
-    def _leave_bytes(self) -> None:
-        """Mark that bytes of rows that are now erased or replaced stay in the file until it is rewritten."""
-        self._execute(SQL["leave_bytes"])
-
     def _place_for(self, key: int, first_id: int, last_id: int) -> int:
         position, taken = self._execute(SQL["place_for"], (key, first_id, last_id)).fetchone() or (None, None)
         if taken:
@@ -179,11 +138,8 @@ class SQLiteTransaction(SQLiteReader, StatementTransaction):
             )
         return position if type(position) is int else self._last_position() + 1  # which raises what is wrong
 
-    def _check_staged(self, key: int) -> None:
-        if self._execute(SQL["state"], (key,)).fetchone() != _STAGED:
-            raise IntegrityError(
-                f"conversation number {key} is not staged any more: its import was discarded, or is published already"
-            )
+    def _is_staged(self, key: int) -> bool:
+        return bool(self._ask("state", key) == [_STAGED])
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:

@@ -21,7 +21,6 @@ from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 
 T = TypeVar("T")
 
-
 _NONE: Final = 0
 _OPEN: Final = 1
 _COMMITTING: Final = 2

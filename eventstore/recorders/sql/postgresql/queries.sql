@@ -161,12 +161,12 @@ SELECT {row}
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
 ORDER BY id LIMIT $4::bigint
 
--- name: structural_rows
+-- name: structural
 SELECT {row}
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND structural
 ORDER BY id LIMIT $4::bigint
 
--- name: rows_of_document_changes
+-- name: document_changes
 SELECT {row}
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND kind = 'document_changes'::bytea
 ORDER BY id DESC LIMIT $4::bigint
@@ -198,7 +198,7 @@ SELECT p.first_position, p.conversation, p.first_id, p.size, c.id
 FROM {schema}.publications p JOIN {schema}.conversations c ON c.key = p.conversation
 WHERE p.first_position >= coalesce(
         (SELECT max(first_position) FROM {schema}.publications WHERE first_position <= $1::bigint), 0)
-    AND p.first_position + p.size > $1::bigint + 1
+    AND p.first_position + p.size > $2::bigint
     AND p.first_position <
         (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20 FROM {schema}.epoch)
 ORDER BY p.first_position LIMIT 1
@@ -242,39 +242,28 @@ LEFT JOIN {schema}.records r ON r.conversation = d.conversation AND r.projection
 ORDER BY d.at DESC, d.conversation DESC
 
 -- Null digests: those that it has.
--- name: list_as
-WITH before AS (
-    SELECT at, digests FROM {schema}.listing WHERE conversation = $1::bigint
-), gone AS (
-    DELETE FROM {schema}.listed l USING before, generate_series(0, length(before.digests) / 16 - 1) n
-    WHERE l.digest = substring(before.digests, 16 * n + 1, 16) AND l.at = before.at AND l.conversation = $1::bigint
-        AND (l.at <> $2::bigint OR position(l.digest IN coalesce($4::bytea, before.digests)) = 0)
-), kept AS (
-    SELECT coalesce($4::bytea, (SELECT digests FROM before), '') AS digests
-), now AS (
-    INSERT INTO {schema}.listing (conversation, at, version, digests)
-    SELECT $1::bigint, $2::bigint, $3::bigint, digests FROM kept
-    ON CONFLICT (conversation) DO UPDATE
-    SET at = excluded.at, version = excluded.version, digests = excluded.digests
-)
-INSERT INTO {schema}.listed (digest, at, conversation)
-SELECT substring(kept.digests, 16 * n + 1, 16), $2::bigint, $1::bigint
-FROM kept, generate_series(0, length(kept.digests) / 16 - 1) n
-ON CONFLICT DO NOTHING
+-- name: put_listing
+INSERT INTO {schema}.listing (conversation, at, version, digests)
+VALUES ($1::bigint, $2::bigint, $3::bigint,
+        coalesce($4::bytea, (SELECT digests FROM {schema}.listing WHERE conversation = $1::bigint), ''))
+ON CONFLICT (conversation) DO UPDATE SET at = excluded.at, version = excluded.version, digests = excluded.digests
 
--- name: leave_lists
-WITH gone AS (DELETE FROM {schema}.listing WHERE conversation = $1::bigint RETURNING at, digests)
-DELETE FROM {schema}.listed l USING gone, generate_series(0, length(gone.digests) / 16 - 1) n
-WHERE l.digest = substring(gone.digests, 16 * n + 1, 16) AND l.at = gone.at AND l.conversation = $1::bigint
+-- part: of_listing
+SELECT substring(g.digests, 16 * n + 1, 16) AS digest, g.at, g.conversation
+FROM {schema}.listing g, generate_series(0, length(g.digests) / 16 - 1) n WHERE g.conversation = $1::bigint
+
+-- name: put_listed
+INSERT INTO {schema}.listed (digest, at, conversation) {of_listing} ON CONFLICT DO NOTHING
+
+-- name: leave_listed
+DELETE FROM {schema}.listed l USING ({of_listing}) g
+WHERE l.digest = g.digest AND l.at = g.at AND l.conversation = g.conversation
 
 -- name: list_again
-WITH again AS (
-    UPDATE {schema}.listing l SET version = -1, digests = ''
-    FROM (SELECT conversation, at, digests FROM {schema}.listing WHERE conversation = $1::bigint) was
-    WHERE l.conversation = was.conversation RETURNING was.at, was.digests
-)
-DELETE FROM {schema}.listed l USING again, generate_series(0, length(again.digests) / 16 - 1) n
-WHERE l.digest = substring(again.digests, 16 * n + 1, 16) AND l.at = again.at AND l.conversation = $1::bigint
+UPDATE {schema}.listing SET version = -1, digests = '' WHERE conversation = $1::bigint
+
+-- name: delete_listing
+DELETE FROM {schema}.listing WHERE conversation = $1::bigint
 
 -- part: recalled_key
 k.first_id, k.events, k.proof, (
@@ -380,19 +369,19 @@ WHERE key = (SELECT replaces FROM {schema}.conversations WHERE key = $1::bigint)
 INSERT INTO {schema}.events (conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
                              shown_before, structural_before, checksum, position)
 SELECT $1::bigint, r.id, r.kind, r.schema, r.shown, r.structural, r.recorded_at, r.encoding, r.body, r.head,
-       r.shown_before, r.structural_before, r.checksum,
+       r.shown_before, r.structural_before, r.checksum::bit(32)::integer,
        r.place + (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch)
 FROM unnest(
-    $2::bigint[], $3::bytea[], $4::integer[], $5::boolean[], $6::boolean[], $7::bigint[], $8::smallint[], $9::bytea[],
-    $10::bytea[], $11::integer[], $12::integer[], $13::integer[], $14::bigint[]
+    $2::bigint[], $3::bytea[], $4::bigint[], $5::boolean[], $6::boolean[], $7::bigint[], $8::bigint[], $9::bytea[],
+    $10::bytea[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[]
 ) r (id, kind, schema, shown, structural, recorded_at, encoding, body, head,
      shown_before, structural_before, checksum, place)
 
 -- name: insert_event
 INSERT INTO {schema}.events (conversation, id, kind, schema, shown, structural, recorded_at, encoding, body, head,
                              shown_before, structural_before, checksum, position)
-VALUES ($1::bigint, $2::bigint, $3::bytea, $4::integer, $5::boolean, $6::boolean, $7::bigint, $8::smallint, $9::bytea,
-        $10::bytea, $11::integer, $12::integer, $13::integer,
+VALUES ($1::bigint, $2::bigint, $3::bytea, $4::bigint, $5::boolean, $6::boolean, $7::bigint, $8::bigint, $9::bytea,
+        $10::bytea, $11::bigint, $12::bigint, $13::bigint::bit(32)::integer,
         $14::bigint + (SELECT (pg_current_xact_id()::text::bigint + epoch) << 20 FROM {schema}.epoch))
 
 -- name: publish
@@ -458,9 +447,6 @@ WHERE conversation = $5::bigint AND id = $6::bigint
 
 -- name: count_redactions
 UPDATE {schema}.conversations SET redactions = coalesce(redactions, 0) + $1::bigint WHERE key = $2::bigint
-
--- name: forget_key
-DELETE FROM {schema}.idempotency_keys WHERE sha256(key) = sha256($1::bytea) AND conversation = $2::bigint
 
 -- name: erase_conversation
 UPDATE {schema}.conversations

@@ -66,8 +66,9 @@ SELECT past.key, past.stop, c.id, c.sealed_key IS NOT NULL, c.parent FROM past C
 -- name: hide_tombstone
 UPDATE conversations SET visible = 0 WHERE key = ? AND visible AND erased_at IS NOT NULL
 
--- name: replaces
-SELECT replaces FROM conversations WHERE key = ? AND replaces IS NOT NULL
+-- name: hide_replaced_tombstone
+UPDATE conversations SET visible = 0
+WHERE key = (SELECT replaces FROM conversations WHERE key = ?) AND visible AND erased_at IS NOT NULL
 
 -- name: insert_events
 -- The placeholders of some rows are put in: of several, each takes two thirds of the time.
@@ -124,11 +125,11 @@ id, kind, schema, shown, structural, recorded_at, encoding, body, head, shown_be
 -- name: rows
 SELECT {row} FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
 
--- name: structural_rows
+-- name: structural
 SELECT {row} FROM events INDEXED BY events_structural
 WHERE conversation = ? AND id >= ? AND id < ? AND structural ORDER BY id LIMIT ?
 
--- name: rows_of_document_changes
+-- name: document_changes
 SELECT {row} FROM events INDEXED BY events_of_documents
 WHERE conversation = ? AND id >= ? AND id < ? AND kind = 'document_changes' ORDER BY id DESC LIMIT ?
 
@@ -152,14 +153,16 @@ ORDER BY e.position LIMIT ?
 
 -- The published import that holds the next position, else the first one after it.
 -- name: publications
-WITH after (position) AS (VALUES (?))
-SELECT c.first_position, c.key, 0, c.published, c.id FROM after CROSS JOIN conversations c
-WHERE c.first_position >= coalesce((SELECT max(first_position) FROM conversations WHERE first_position <= after.position), 0)
-    AND c.published IS NOT NULL AND c.first_position + c.published > after.position + 1
-ORDER BY c.first_position LIMIT 1
+SELECT first_position, key, 0, published, id FROM conversations
+WHERE first_position >= coalesce((SELECT max(first_position) FROM conversations WHERE first_position <= ?), 0)
+    AND published IS NOT NULL AND first_position + published > ?
+ORDER BY first_position LIMIT 1
 
 -- name: publish
-UPDATE conversations SET visible = 1, first_position = ?, published = ? WHERE key = ?
+UPDATE conversations SET visible = 1 WHERE key = ?
+
+-- name: place_first
+UPDATE conversations SET first_position = ?, published = ? WHERE key = ?
 
 -- name: any_conversation
 SELECT 1 FROM conversations LIMIT 1
@@ -231,9 +234,6 @@ FROM (VALUES (?, ?, ?, ?, ?, ?)) v WHERE conversation = v.column5 AND id = v.col
 
 -- name: count_redactions
 UPDATE conversations SET redactions = coalesce(redactions, 0) + ? WHERE key = ?
-
--- name: forget_key
-DELETE FROM idempotency_keys WHERE key = CAST(? AS TEXT) AND conversation = ?
 
 -- name: erase_conversation
 UPDATE conversations
@@ -318,9 +318,6 @@ SELECT t.key, coalesce(l.version, -1) FROM (
     UNION SELECT conversation FROM wanted JOIN listing ON version < 0 AND version >= least
 ) t LEFT JOIN listing l ON l.conversation = t.key
 
--- name: listing
-SELECT at, digests FROM listing WHERE conversation = ?
-
 -- name: listed
 SELECT c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
        r.version, r.code, r.base, r.body, r.encoding, r.checksum
@@ -334,14 +331,31 @@ ORDER BY d.at DESC, d.conversation DESC LIMIT ?
 -- name: also_listed
 AND EXISTS (SELECT 1 FROM listed o WHERE o.digest = ? AND o.at = d.at AND o.conversation = d.conversation)
 
+-- Null digests: those that it has.
 -- name: put_listing
-INSERT OR REPLACE INTO listing (conversation, at, version, digests) VALUES (?, ?, ?, ?)
+INSERT OR REPLACE INTO listing (conversation, at, version, digests)
+SELECT v.column1, v.column2, v.column3,
+       coalesce(v.column4, (SELECT digests FROM listing WHERE conversation = v.column1), x'')
+FROM (VALUES (?, ?, ?, ?)) v
+
+-- part: of_listing
+WITH RECURSIVE entry (digest, at, conversation, others) AS (
+    SELECT substr(digests, 1, 16), at, conversation, substr(digests, 17) FROM listing
+    WHERE conversation = ? AND length(digests) > 0
+    UNION ALL
+    SELECT substr(others, 1, 16), at, conversation, substr(others, 17) FROM entry WHERE length(others) > 0
+)
 
 -- name: put_listed
-INSERT OR IGNORE INTO listed (digest, at, conversation) VALUES (?, ?, ?)
+{of_listing}
+INSERT OR IGNORE INTO listed (digest, at, conversation) SELECT digest, at, conversation FROM entry
 
--- name: delete_listed
-DELETE FROM listed WHERE digest = ? AND at = ? AND conversation = ?
+-- name: leave_listed
+{of_listing}
+DELETE FROM listed WHERE (digest, at, conversation) IN (SELECT digest, at, conversation FROM entry)
+
+-- name: list_again
+UPDATE listing SET version = -1, digests = x'' WHERE conversation = ?
 
 -- name: lists_that_contradict
 WITH entries AS (SELECT conversation, count(*) AS number FROM listed GROUP BY conversation)
