@@ -17,12 +17,13 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from foldlog import Histories, LeaseTaken, Message, Store, _lease
+from foldlog import ConversationErased, Histories, LeaseTaken, Message, Store, _lease
 from foldlog.eventstore import open_store
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
@@ -35,6 +36,7 @@ _TTL_S = 10.0
 _OF_WORLD = 400
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 _STEPS = {"begin": 4, "append": 8, "renew": 4, "leave": 1, "die": 1, "user": 1, "wait": 6, "stand still": 1, "set": 1}
+_STEPS["administer"] = 1
 
 
 class Found(AssertionError):
@@ -84,6 +86,7 @@ class _World:
         self.row = 0
         """A number for each form of the row, by which a worker tells whether it stood unchanged."""
         self.log: list[str] = []
+        self.erased = False
 
     def between(self) -> None:
         """Before a transaction of one worker let another one take a step."""
@@ -119,7 +122,12 @@ class _World:
             block = _lease.Working(worker.history, _TTL_S, 1e8, worker.name)
             worker.seen = None, 0.0
         worker.block = block
-        waits = block.attempt() is not None
+        try:
+            waits = block.attempt() is not None
+        except ConversationErased:  # this worker met the erased one
+            self._leave(worker)
+            worker.begin_anew()
+            return
         before, now = self.valid, worker.wall()
         stood_s = worker.monotonic() - worker.seen[1] if worker.seen[0] == self.row else 0.0
         ended = self.until <= now or stood_s > _TTL_S
@@ -144,6 +152,10 @@ class _World:
         except LeaseTaken:
             if self.valid is worker.block:
                 raise Found(f"an append of {worker.name} was refused, and its lease counts") from None
+            return
+        except ConversationErased:
+            if self.valid is not worker.block or not self.erased:
+                raise Found(f"an append of {worker.name} was not refused before it met an erasure") from None
             return
         self.log.append(text)
         if self.valid is not worker.block:
@@ -181,6 +193,20 @@ class _World:
         Histories(Store(worker.inner))["c"].append(Message(source="user", content=text))
         self.log.append(text)
 
+    def _administer(self, worker: _Worker) -> None:
+        """Erase the conversation and begin it again, fork it, or take its last event back: no lease changes."""
+        histories = Histories(Store(worker.inner))
+        version = histories["c"].version()
+        match self.draw.choice(["erase", "fork", "retract"]) if version else "":
+            case "erase":
+                histories.erase("c", reason="asked to", detach_forks=True)
+                histories.create("c", replace_erased=True)
+                self.log, self.erased = [], True
+            case "fork":
+                histories["c"].fork(self.draw.randrange(1, version + 1))
+            case "retract":
+                histories["c"].retract(version - 1)
+
     def _wait(self, worker: _Worker) -> None:
         self.now += self.draw.uniform(0, _TTL_S / 2)
 
@@ -217,13 +243,20 @@ def run(seed: int, steps: int, *, sqlite: bool = False) -> int:
                         world.step(world.draw.choice(world.workers))
                     except Found as error:
                         raise Found(f"world {seed}/{number}, step {place}: {error}") from None
-                if [event.content for event in world.workers[0].history.events()] != world.log:
+                stored = Histories(Store(recorders[0]))["c"].events()
+                if [event.content for event in stored if isinstance(event, Message)] != world.log:
                     raise Found(f"world {seed}/{number}: the log has other events than were acknowledged")
                 taken += world.row
     return taken
 
 
 # -- the product, broken -----------------------------------------------------------------------------------------------
+
+
+def _without_fence(was: Any) -> Any:
+    return lambda database, reader, name, generation: was(
+        database, reader, name, generation and replace(generation, fence=None)
+    )
 
 
 def _by_its_time(was: Any) -> Any:
@@ -263,9 +296,7 @@ def _by_the_clock_alone(was: Any) -> Any:
 MUTATIONS = {
     "fence": Mutation("an append looks at no lease", "_lease:Working._fence", lambda _: lambda self, reader: None),
     "clock": Mutation("an append trusts its clock", "_lease:Working._fence", _by_its_time),
-    "generation": Mutation(
-        "no append looks", "eventstore.log.finding:find_meant", lambda was: lambda d, r, c, g: was(d, r, c, None)
-    ),
+    "generation": Mutation("no append looks", "eventstore.log.finding:find_meant", _without_fence),
     "renew": Mutation("a lease that was taken over is renewed", "_lease:Working._again", _whoever),
     "give back": Mutation("the lease of another is given back", "_lease:Working._give_back", _gives_back_any),
     "take": Mutation("no worker waits", "_lease:Working._other", lambda _: lambda self, reader: None),
