@@ -20,7 +20,7 @@ from typing import NamedTuple
 from foldlog._formats.rewritten import Growth, is_same, standing_records
 from foldlog._observed import tell
 from foldlog._seen_files import SeenFiles
-from foldlog.eventstore import Event, HistoryDiverged, InvalidArgument, Store
+from foldlog.eventstore import Event, HistoryDiverged, InvalidArgument, InvalidEvent, Store
 from foldlog.eventstore.arguments import text
 from foldlog.formats import Source, UnknownFormat, encode, open_sources
 
@@ -189,9 +189,9 @@ def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsew
     try:
         return Imported(conversation, *store.ingest(conversation, watch(source.events())))
     except HistoryDiverged:
-        if source.findings_count and (standing := standing_records(store.events(conversation), source.format)):
-            source.mend(standing)
-            with suppress(HistoryDiverged):
+        if source.findings_count:
+            with suppress(HistoryDiverged, InvalidEvent):
+                source.mend(standing_records(store.events(conversation), source.format) or ())
                 return Imported(conversation, *store.ingest(conversation, watch(source.events())))
         same, records, more = _compare(store, conversation, source)
         if not same:

@@ -52,10 +52,12 @@ class KeptAhead:
         self._store = store
         self._kept = [KeptBeside(store, *each) for each in _KEPT]
 
-    def keep(self, conversation: str, made: Ahead) -> None:
-        """Keep the values of one history some time before ``flush`` returns."""
+    def keep(self, conversation: str, version: int, made: Ahead) -> None:
+        """Keep the values of one history at this version some time before ``flush`` returns; nothing where it has
+        another one by now.
+        """
         row = self._store.conversation(conversation)
-        for kept, value in zip(self._kept, made, strict=True):
+        for kept, value in zip(self._kept, made, strict=True) if row.version == version else ():
             kept.keep(row, value)
 
     def flush(self) -> None:

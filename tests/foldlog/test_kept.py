@@ -15,7 +15,7 @@ from foldlog._formats.registry import format_named
 from foldlog._reports import figures as home
 from foldlog._reports import overview as overviews_of_lists
 from foldlog._reports import stats
-from foldlog._reports.ahead import made_ahead
+from foldlog._reports.ahead import KeptAhead, made_ahead
 from foldlog._reports.overview import Overview, overviews
 from foldlog._web.conversations import ServedConversations
 from foldlog.condensers import event_tokens
@@ -175,6 +175,17 @@ def test_what_an_import_makes_ahead_is_what_lists_make_of_the_store(format: str)
             expected = overviews_of_lists.overview_of(store, views, row), (figures, sizes), counted.kept()
             expected += (counted.spending.kept(),)
             assert made == expected
+
+
+def test_what_is_made_ahead_is_not_kept_of_a_conversation_that_has_grown_since():
+    events = list(decode([{"uuid": "u", "type": "user", "message": {"role": "user", "content": "hi"}}], "claude-code"))
+    with open_store("memory:") as store:
+        lists, made = KeptAhead(store), made_ahead(events)
+        store.ingest("a", events)
+        store.append("a", said("more"), expected_version=1)
+        lists.keep("a", 1, made)
+        lists.flush()
+        assert store.records("overview", "a", "a") == {}
 
 
 def test_the_first_lists_after_an_import_read_no_conversation(

@@ -196,7 +196,7 @@ def _import_all(
                 if one.version:
                     seen.imported(source.path, source.format, one.conversation, sound=not one.findings_count)
                 if source.ahead is not None and one.added == one.version > 0:
-                    lists.keep(one.conversation, source.ahead)
+                    lists.keep(one.conversation, one.version, source.ahead)
             seen.close_file()
         except EventStoreError as error:  # of the store, not of one history
             if not any(one.added for one in imported):

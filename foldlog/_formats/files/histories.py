@@ -261,8 +261,6 @@ class _File:
         history = history_of(self._path, container, 0, 1, "", self._names, self._recognize, held=hold)
         if history is not None:
             return history
-        if container.arrays and not any(container.arrays.values()):
-            raise NotAHistory(self._path, _EMPTY, repeats=True)
         if container.problem is not None:
             raise NotAHistory(self._path, f"line {container.problem.line}: {container.problem.problem}")
         try:
@@ -271,6 +269,8 @@ class _File:
             raise NotAHistory(self._path, str(error)) from error
         for history in self._of_records(Held(self._path, 1, [value]), (value,)):
             return history
+        if container.arrays and not any(container.arrays.values()):
+            raise NotAHistory(self._path, _EMPTY, repeats=True)
         raise NotAHistory(self._path, _NOTHING, foreign=True)
 
     def _holds_history(self, located: Located) -> bool:
