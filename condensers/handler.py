@@ -15,11 +15,11 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from foldlog._observed import measure, span, tell
+from foldlog._observed import is_told, measure, span, tell
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from foldlog.condensers.errors import CondenserError, InvalidCondenser, NoCondensationAvailable
-from foldlog.condensers.models.estimate import counting, tokens_of
+from foldlog.condensers.models.estimate import ESTIMATE, counting, tokens_of
 from foldlog.condensers.reports import (
     CONDENSER_METADATA_KEY,
     Usage,
@@ -184,7 +184,9 @@ class CondenseHandler:
     def _tell_made(
         self, conversation: str, view: View, plan: CondensationAction, made: CondensationAction, seconds: float
     ) -> None:
-        """Log a condensation. Tokens that it did not count itself are those of the agent's model, or estimated."""
+        """Log a condensation. Tokens that it did not count itself are estimated."""
+        if not is_told("foldlog.condensation.made"):
+            return
         told, after = plan.metadata, view.then((plan,))
         spent = Usage.of(reports_of(made))
         tokens = {"tokens_before": view, "tokens_after": after}
@@ -196,7 +198,7 @@ class CondenseHandler:
             reason=told.get("reason", "asked for"),
             events_before=len(view),
             events_after=len(after),
-            **{name: told.get(name) or tokens_of(of, self._agent_llm) for name, of in tokens.items()},
+            **{name: told.get(name) or tokens_of(of, ESTIMATE) for name, of in tokens.items()},
             cost=spent.cost,
             tokens=dict(spent.usage),
             ms=round(seconds * 1_000),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -82,7 +83,7 @@ class Maintenance:
         """
         store, position = self._store, self._store.database.last_position
         made = backup.back_up(store, path, on_progress)
-        if store.database.recorder.writable:
+        with suppress(EventStoreError):  # the store cannot be written any more: its backup is made all the same
             for name in store.database.recorder.query(lambda reader: behind(reader, _ALL)):
                 if is_gone(name):
                     confirm(store, name, None)

@@ -25,7 +25,7 @@ from foldlog.eventstore import DocumentChanges, Event, InvalidArgument, Store, S
 from foldlog.eventstore.documents.values import newest_documents
 from foldlog.eventstore.log.redacted import can_be_redacted
 
-_WAYS_MAX = 100_000
+_WAYS_MAX, _WIDTH_MAX = 1_000, 1_000
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 16
 _KEPT = ("id", "timestamp", "redacted")
 """Fields of an event in which no text is searched for."""
@@ -40,7 +40,8 @@ def text_or_pattern(text: str, *, is_pattern: bool) -> re.Pattern[str]:
     if not is_pattern:
         return re.compile(re.escape(text))
     try:
-        ways, compiled = _ways(_parser.parse(text)), re.compile(text)
+        parsed, compiled = _parser.parse(text), re.compile(text)
+        ways, width = _ways(parsed), parsed.getwidth()[1]
     except re.error as error:
         raise InvalidArgument(f"the pattern cannot be read: {error}") from error
     if ways > _WAYS_MAX:
@@ -48,6 +49,8 @@ def text_or_pattern(text: str, *, is_pattern: bool) -> re.Pattern[str]:
             f"the pattern can match one place in {'endless' if ways == _ENDLESS else f'{ways:,}'} ways, and "
             f"{_WAYS_MAX:,} are allowed; give each repeat an upper limit, such as {{1,80}} for +, and nest none"
         )
+    if width > _WIDTH_MAX:
+        raise InvalidArgument(f"the pattern can match {width:,} characters, and {_WIDTH_MAX:,} are allowed")
     if compiled.match(""):
         raise InvalidArgument("the pattern matches an empty text, so every event has it")
     return compiled

@@ -96,6 +96,11 @@ def tell(name: str, **values: Any) -> None:
     measure(name, **values)
 
 
+def is_told(name: str) -> bool:
+    """Return whether a message is logged, or a telemetry is told: what it says may take work."""
+    return telemetry is not None or logging.getLogger(name).isEnabledFor(MESSAGES[name][0])
+
+
 def measure(name: str, **values: Any) -> None:
     """Tell the telemetry alone."""
     if telemetry is not None:

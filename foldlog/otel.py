@@ -153,7 +153,7 @@ class _Telemetry:
         provider, _, _ = str(values["model"]).rpartition("/")
         shared = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": provider.partition("/")[0] or "openai",
+            "gen_ai.provider.name": provider.partition("/")[0] or "unknown",
             "gen_ai.request.model": values["model"],
         }
         told: dict[str, Any] = dict(shared)

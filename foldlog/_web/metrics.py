@@ -11,6 +11,7 @@ from typing import Any
 from foldlog._documents import FleetDocument
 from foldlog._maintenance import is_a_copy
 from foldlog._words.reasons import WORDS
+from foldlog._words.safe_text import printable
 from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance.status import follower_status
 
@@ -87,5 +88,7 @@ def _size(path: str) -> int:
 def _labels(labels: dict[str, Any]) -> str:
     if not labels:
         return ""
-    quoted = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in labels.items())
+    quoted = (
+        f"{name}={json.dumps(printable(value, one_line=True), ensure_ascii=False)}" for name, value in labels.items()
+    )
     return f"{{{','.join(quoted)}}}"

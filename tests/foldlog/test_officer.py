@@ -273,6 +273,8 @@ COSTS = [
     (r"(.)\1", False),
     ("(?=a)b", False),
     ("a{0,3}", False),
+    ("a{0,5000}b", False),
+    ("a{5000}", False),
     ("(", False),
     ("sk-[A-Za-z0-9]{8,60}", True),
     (r"\d{4}([ -]?\d{4}){3}", True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 
@@ -11,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from foldlog._cli.application import build
-from foldlog.eventstore import ANY_VERSION, InvalidOption, Store, open_store
+from foldlog._web.conversations import ServedConversations
+from foldlog._web.metrics import metrics
+from foldlog.eventstore import ANY_VERSION, InvalidOption, Store, confirm, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import follower_status
 from foldlog.eventstore.recorders.errors import OperationalError
@@ -76,6 +79,22 @@ def test_followers_are_told_by_how_much_they_are_behind(store: Store):
     assert behind["reports \udcff"] == (first.position, 4)
     assert behind["audit"][1] == 3
     assert all(0 <= lag.seconds < 60 for lag in follower_status(store).followers)
+
+
+def test_prometheus_is_told_of_them(store: Store):
+    store.append("c1", said("3"), expected_version=ANY_VERSION)
+    confirm(store, "reader \udcff", 0)
+    conversations = ServedConversations(store)
+    try:
+        told = metrics(store, conversations.fleet(""))
+    finally:
+        conversations.close()
+    assert re.search(r'^foldlog_follower_lag_events\{follower="reader .+"\} 3$', told, re.MULTILINE)
+    assert re.search(r'^foldlog_follower_lag_seconds\{follower="reader .+"\} ', told, re.MULTILINE)
+    assert told.encode()
+    assert "foldlog_events_held_back 0\n" in told
+    assert "foldlog_bytes_pending 0\n" in told
+    assert "foldlog_events 3\n" in told
 
 
 def test_the_command_shows_it(url: str, store: Store):
