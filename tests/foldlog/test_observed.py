@@ -18,7 +18,7 @@ from tests.condensers.scripted import Scripted, failed
 PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
 LISTED = {
     name: (level, set(re.findall(r"`(\w+)`", values)))
-    for name, level, values in re.findall(r"^\| `(foldlog\.[\w.]+)` \| (\w+) \| (.*?) \|", PAGE, re.MULTILINE)
+    for name, level, values in re.findall(r"^\| `(foldlog\.[\w.]+)` \| (INFO|WARNING) \| (.*?) \|", PAGE, re.MULTILINE)
 }
 SECRET = "hunter2"
 OF_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
@@ -72,9 +72,10 @@ def dropped(path):
         histories["c1"].prepare()
 
 
-def waited(path):
+def waited(path, same=False):
     begun, go_on = threading.Event(), threading.Event()
-    with foldlog.open(path / "s.db") as histories, foldlog.open(path / "s.db") as others:
+    with foldlog.open(path / "s.db") as histories, foldlog.open(path / "other.db" if same else path / "s.db") as others:
+        others = histories if same else others
         histories["c1"].append(said(1))
 
         def slow(reading):
@@ -92,6 +93,10 @@ def waited(path):
         second.join(0.05)
         go_on.set()
         first.join(), second.join()
+
+
+def waited_for_a_thread(path):
+    waited(path, same=True)
 
 
 def away(path):
@@ -161,6 +166,7 @@ CAUSES = [
     (above_size, "foldlog.condensation.declined"),
     (dropped, "foldlog.condensation.dropped"),
     (waited, "foldlog.store.waited"),
+    (waited_for_a_thread, "foldlog.store.waited"),
     (away, "foldlog.store.away"),
     (behind, "foldlog.follower.behind"),
     (overtaken, "foldlog.lease.taken_over"),
