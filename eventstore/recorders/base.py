@@ -1,7 +1,8 @@
 """The interface of a recorder: it gives uniqueness, atomicity and positions, for any bytes.
 
 The store on top of it gives density, expected versions, rules, the hash chain and the registry. A recorder knows rows
-and transactions, and nothing of events. Every recorder passes the suite in ``tests/conformance/test_recorders.py``.
+and transactions, and nothing of events. It asks and writes by statements, which have the same names, parameters and
+columns in each database. Every recorder passes the suite in ``tests/conformance/test_recorders.py``.
 
 Recorders raise the errors of ``foldlog.eventstore.recorders.errors``, with the driver's error as cause.
 """
