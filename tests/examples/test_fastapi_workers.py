@@ -31,7 +31,7 @@ async def run(tool, arguments):
 def app():
     return fastapi_chat.chat_app(run=run)
 
-fastapi_chat.TTL_S = 1.0
+fastapi_chat.TTL_S = 3.0
 """
 
 
