@@ -13,7 +13,7 @@ from foldlog._formats.registry import format_named
 from foldlog._reports.figures import FIGURES, figures_of
 from foldlog._reports.kept import KeptBeside
 from foldlog._reports.overview import OVERVIEW, overview_of
-from foldlog._reports.spending import SPENDING
+from foldlog._reports.spending import SPENDING, SPENT
 from foldlog._reports.stats import STATS, stats_of
 from foldlog.condensers import event_tokens
 from foldlog.eventstore import MAY_BE_STRUCTURAL, DocumentChanges, Event, Retraction, Store, is_structural
@@ -22,7 +22,7 @@ from foldlog.projections import Lifetimes, LifetimesFold, View
 Ahead = tuple[Any, ...]
 """The values that are kept of one history, in the order of ``_KEPT``."""
 
-_KEPT = OVERVIEW, FIGURES, STATS, SPENDING
+_KEPT = OVERVIEW, FIGURES, STATS, SPENDING, SPENT
 
 
 def made_ahead(events: Sequence[Event]) -> Ahead | None:
@@ -42,7 +42,8 @@ def made_ahead(events: Sequence[Event]) -> Ahead | None:
     if overview.problem or stats.findings:
         return None
     del figures["open_ms"]  # it was not opened
-    return overview, (figures, sizes), stats.kept(), stats.spending.kept()
+    spending = stats.spending
+    return overview, (figures, sizes), stats.kept(), spending.kept(), spending.summed().kept()
 
 
 class KeptAhead:

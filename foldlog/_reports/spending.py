@@ -19,8 +19,8 @@ from foldlog._words.times import happened_at
 from foldlog.condensers.costs import Prices
 from foldlog.eventstore import ConversationRow, Event, Logged, Store
 
-SPENDING = "spending", 1
-"""Where calls are kept, and the version of what is counted: see ``KeptBeside``."""
+SPENDING, SPENT = ("spending", 1), ("spent", 1)
+"""Where calls are kept, and their sums; with the version of what is counted: see ``KeptBeside``."""
 NO_DAY = "(no time)"
 
 _Key = tuple[str, str]
@@ -83,11 +83,22 @@ class Spending:
         sum_up(self.unpriced, other.unpriced)
         self.replies = {**other.replies, **self.replies}
 
+    def summed(self) -> Spending:
+        """Return the same with each reply among the others. Cost: the replies."""
+        total = Spending(dict(self.models), dict(self.unpriced), {}, self.version, self.counts_on)
+        sums: dict[tuple[Any, ...], list[Any]] = {}
+        for day, model, usage, cost, calls in self.replies.values():
+            so_far = sums.setdefault((day, model, cost is None, *usage), [day, model, {}, cost and 0.0, 0])
+            so_far[2] = {name: so_far[2].get(name, 0) + number for name, number in usage.items()}
+            so_far[3] = cost if cost is None else so_far[3] + cost
+            so_far[4] += calls
+        for each in sums.values():
+            total._enter(*each)
+        return total
+
     def priced(self, prices: Prices) -> dict[_Key, ModelDocument]:
         """Return the calls by day and model, each reply once; where no cost is told, at these prices."""
-        total = Spending(dict(self.models), dict(self.unpriced))
-        for reply in self.replies.values():
-            total._enter(*reply)
+        total = self.summed()
         for key, calls in total.unpriced.items():
             cost = prices.cost(calls.model, {name: n for name, n in asdict(calls).items() if type(n) is int})
             if cost is not None:
@@ -135,7 +146,7 @@ class Spendings:
 
     def __init__(self, store: Store, prices: Prices) -> None:
         self._store, self._prices = store, prices
-        self._kept = KeptBeside(store, *SPENDING)
+        self._kept, self._sums = KeptBeside(store, *SPENDING), KeptBeside(store, *SPENT)
 
     def of(self, rows: Sequence[ConversationRow]) -> list[SpentDocument | None]:
         """Return what each of these conversations spent; None if it is erased, or an event cannot be read.
@@ -143,12 +154,17 @@ class Spendings:
         Cost: a record of each, and the events since it was kept; all of them for formats in which usage adds up over
         events. Raises ``KeyUnavailable``.
         """
-        there = self._kept.load(rows, of_any_version=True)
-        found = [None if row.erased_at is not None else self._of(row, there.get(row.id)) for row in rows]
+        sums = self._sums.load(rows)
+        others = [row for row in rows if row.id not in sums and row.erased_at is None]
+        there = self._kept.load(others, of_any_version=True)
+        read = {row.id: self._read(row, there.get(row.id)) for row in others}
+        read |= {name: Spending.of_kept(kept) for name, kept in sums.items()}
         self._kept.flush()
-        return found
+        self._sums.flush()
+        priced = {name: spent(one.priced(self._prices).values()) for name, one in read.items() if one is not None}
+        return [priced.get(row.id) for row in rows]
 
-    def _of(self, row: ConversationRow, before: dict[str, Any] | None) -> SpentDocument | None:
+    def _read(self, row: ConversationRow, before: dict[str, Any] | None) -> Spending | None:
         one = Spending() if before is None else Spending.of_kept(before)
         if one.version > row.version or not (one.counts_on or one.version == row.version):
             one = Spending()
@@ -158,4 +174,6 @@ class Spendings:
             if findings:
                 return None
             self._kept.keep(row, one.kept())
-        return spent(one.priced(self._prices).values())
+        summed = one.summed()
+        self._sums.keep(row, summed.kept())
+        return summed

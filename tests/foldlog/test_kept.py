@@ -173,7 +173,7 @@ def test_what_an_import_makes_ahead_is_what_lists_make_of_the_store(format: str)
             del figures["open_ms"]
             counted = stats.stats_of(store, views, row, lambda count: None, alone=False)
             expected = overviews_of_lists.overview_of(store, views, row), (figures, sizes), counted.kept()
-            expected += (counted.spending.kept(),)
+            expected += (counted.spending.kept(), counted.spending.summed().kept())
             assert made == expected
 
 
