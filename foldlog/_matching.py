@@ -21,7 +21,15 @@ from msgspec.structs import asdict
 from foldlog._formats.live import recorded
 from foldlog._history import History
 from foldlog._search.index import index_path
-from foldlog.eventstore import DocumentChanges, Event, InvalidArgument, Store, SystemMessage, VersionConflict
+from foldlog.eventstore import (
+    ConversationRow,
+    DocumentChanges,
+    Event,
+    InvalidArgument,
+    Store,
+    SystemMessage,
+    VersionConflict,
+)
 from foldlog.eventstore.documents.values import newest_documents
 from foldlog.eventstore.log.redacted import can_be_redacted
 
@@ -98,7 +106,11 @@ def events_with(
     """
     found: dict[int, Event] = {}
     formats: set[str] = set()
-    chains: dict[str, int] = {}
+    chains: dict[str, int] = {}  # the events with newest values that hold a match: later values may build on them
+    if start and pattern is not None:
+        past = history.documents(start)
+        newest = store.query(history.id, partial(newest_documents, version=start))
+        chains = {name: newest[name] for name, value in past.items() if _has(pattern, {name: value})}
     for logged in store.log(history.id, start):
         event = logged.event
         if before is not None and logged.recorded_at >= before:
@@ -126,6 +138,19 @@ def events_with(
             if first.id >= start and first.redacted is None and first.id not in found and _has(pattern, record):
                 found[first.id] = first
     return [found[event_id] for event_id in sorted(found)]
+
+
+def gone_of_each(rows: Iterable[ConversationRow], chosen: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
+    """Return which of the chosen events each conversation shows, its own and those that it shares as a fork."""
+    by_id = {row.id: row for row in rows}
+
+    def gone(name: str) -> set[int]:
+        own, row = set(chosen.get(name, ())), by_id.get(name)
+        if row is None or row.parent is None:
+            return own
+        return own | {event_id for event_id in gone(row.parent) if event_id < (row.parent_version or 0)}
+
+    return {name: ids for name in by_id if (ids := gone(name))}
 
 
 def keep_documents(history: History, store: Store, gone: Collection[int], pattern: re.Pattern[str]) -> None:

@@ -178,8 +178,9 @@ def hidden(name, folder):
             long = {"notes": [f"line {n}" for n in range(200)], "key": SECRET}
             history.append((), documents={"state": long, "other": "stays"})
             history.append((), documents={"state": {**long, "more": 1}})  # stored as a difference
+            history.fork(history.version(), "f").append((), documents={"state": {**long, "key": "fork"}})
             history.append((), documents={"state": {**long, "key": "none"}})  # builds on the others
-            return 3
+            return 4
         elif name == "record of an import":
             record = {"role": "user", "content": "hi", "unknown_field": SECRET}
             history.append_records([record], format="openai-chat")
@@ -225,7 +226,9 @@ def test_a_secret_is_found_and_redacted_wherever_it_is(foldlog, tmp_path, monkey
             assert SECRET not in repr(list(histories[name].events())) + repr(histories[name].documents())
         if place == "document":
             assert histories["c"].document("other") == "stays"
+            assert histories["f"].document("other") == "stays", "it stood in a shared event beside the secret"
             assert histories["c"].document("state")["key"] == "none", "a newest value without the secret stays"
+            assert histories["f"].document("state")["key"] == "fork"
     assert foldlog("verify").status == 0
 
 

@@ -29,7 +29,7 @@ from foldlog._documents import (
 from foldlog._histories import Histories
 from foldlog._history import History
 from foldlog._maintenance import conversations_with, path_in
-from foldlog._matching import events_with, files_with, keep_documents, text_or_pattern
+from foldlog._matching import events_with, files_with, gone_of_each, keep_documents, text_or_pattern
 from foldlog._words.gist import count, gist
 from foldlog.eventstore import CannotRedact, ConversationRow, Event, EventStoreError, InvalidArgument, Store, summary_of
 from foldlog.eventstore.arguments import reason_text
@@ -159,7 +159,7 @@ def _found(
     unless it is the only one to search.
     """
     found = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.created_at, reverse=True):  # a fork may build on a shared value
         start = row.parent_version if len(rows) > 1 and row.parent_version is not None else 0
         try:
             found[row.id] = events_with(histories[row.id], histories.store, text, before, start, redacted=redacted)
@@ -184,8 +184,8 @@ def _redacted(
     with terminal.progress() as bars:
         bar = bars.add_task("redacting", unit="events", total=len(each))
         if text is not None:
-            for name, ids in chosen.items():
-                keep_documents(histories[name], histories.store, ids, text)
+            for name, gone in gone_of_each(conversations_with(histories.store), chosen).items():
+                keep_documents(histories[name], histories.store, gone, text)
         for place, (name, event_id) in enumerate(each, 1):
             try:
                 receipts.append(redact(histories[name], event_id, complete=place == len(each)))
