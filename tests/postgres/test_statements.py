@@ -14,9 +14,12 @@ from pydantic import SecretStr
 
 import foldlog
 from foldlog.eventstore import CondensationAction, KeyRing, Message
+from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.postgres.wire import Wire
 from foldlog.eventstore.recorders.statements import migrations, statements
 from tests.postgres.conftest import said
+
+from .servers import Server
 
 STATEMENTS = statements("postgresql")
 KEYS = {"conversations": "key"} | dict.fromkeys(
@@ -131,3 +134,15 @@ def test_what_an_agent_does_asks_for_one_conversation(url: str, monkeypatch: pyt
     of_lists = {"put_listed", "key_ids"}  # attributes; whether a plain fork may begin
     assert asked - of_lists == {"conversation"}
     assert {"insert_event", "put_record", "flagged_rows", "attach"} < set(sent)
+
+
+def test_a_conversation_leaves_lists_by_the_key_of_its_entries(url: str, postgres_server: Server):
+    """And not by its number, for which the entries of all conversations are walked: lists would take quadratic time."""
+    open_store(url).close()
+    schema = url.partition("schema=")[2].partition("&")[0]
+    leave = STATEMENTS["leave_listed"].replace("{schema}", schema)
+    plan = postgres_server.sql(
+        f"INSERT INTO {schema}.listed SELECT decode(repeat('00', 16), 'hex'), n, n FROM generate_series(1, 5000) n;"
+        f"ANALYZE; SET plan_cache_mode = force_generic_plan; PREPARE leave AS {leave}; EXPLAIN EXECUTE leave(7)"
+    )
+    assert re.search(r"Index Cond: .*digest = ANY.* AND \(at = .* AND \(conversation = \$1", plan), plan

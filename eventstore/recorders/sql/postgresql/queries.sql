@@ -255,9 +255,11 @@ FROM {schema}.listing g, generate_series(0, length(g.digests) / 16 - 1) n WHERE 
 -- name: put_listed
 INSERT INTO {schema}.listed (digest, at, conversation) {of_listing} ON CONFLICT DO NOTHING
 
+-- By the whole key: a plan that joins may walk the lists of all conversations, for those of one.
 -- name: leave_listed
-DELETE FROM {schema}.listed l USING ({of_listing}) g
-WHERE l.digest = g.digest AND l.at = g.at AND l.conversation = g.conversation
+DELETE FROM {schema}.listed
+WHERE conversation = $1::bigint AND at = (SELECT at FROM {schema}.listing WHERE conversation = $1::bigint)
+    AND digest = ANY (ARRAY(SELECT digest FROM ({of_listing}) g))
 
 -- name: list_again
 UPDATE {schema}.listing SET version = -1, digests = '' WHERE conversation = $1::bigint
