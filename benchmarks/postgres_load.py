@@ -214,7 +214,7 @@ class Load:
 
     def _plant(self) -> None:
         """Begin conversations without keys; the writers then are several who encrypt them first."""
-        with open_store(f"{self._url}?connections_max=2") as store:
+        with open_store(f"{self._url}?connections_max=2&plain=allowed") as store:
             while not self._stop.is_set():
                 conversation = f"plain-{self.planted}"
                 self.planted += 1
@@ -286,7 +286,7 @@ def _positions(store: Store, after: int) -> Iterator[tuple[int, str, int]]:
     """Follow without reading the events: a follower has no keys."""
     while True:
         page = store._recorder.query(lambda reader, after=after: reader.placed_rows(after, 1_000))
-        yield from ((placed.position, placed.conversation, placed.row.id) for placed in page)
+        yield from ((placed.position, placed.conversation, placed.row.id) for placed in page if not placed.is_entry)
         if len(page) < 1_000:
             return
         after = page[-1].position
