@@ -527,7 +527,7 @@ class History:
         except ConversationNotFound:
             raise NoSuchEvent(self.id, event_id, 0) from None
 
-    def stats(self, *, prices: str | Path | None = None) -> Stats:
+    def stats(self, *, prices: str | os.PathLike[str] | None = None) -> Stats:
         """Return the figures of this history: events by kind and tool, errors, tokens and cost by model and day,
         condensations by strategy. Cost: the events, once; the structural ones once more.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from itertools import chain
@@ -141,6 +141,18 @@ def spent(models: Iterable[ModelDocument | SpentDocument]) -> SpentDocument:
     return total[""]
 
 
+def own_spending(store: Store, row: ConversationRow, beside: Container[str]) -> Spending | None:
+    """Return the calls of a fork since it left the last of those ``beside`` it whose past it shares, so that a sum over
+    all of them counts each call once. None where there is no such past, and for formats whose usage adds up over
+    events. Cost: the events since.
+    """
+    borders = () if row.parent is None else store.query(row.id, lambda read: read.lineage)
+    start = max((border.version for border in borders if border.parent in beside), default=0)
+    own = Spending()
+    own.take(sound(store, row.id, start, row.version, []) if start else ())
+    return own if start and own.counts_on else None
+
+
 class Spendings:
     """What each conversation of a store spent. It is kept beside the conversation, and counted on from there."""
 
@@ -163,6 +175,11 @@ class Spendings:
         self._sums.flush()
         priced = {name: spent(one.priced(self._prices).values()) for name, one in read.items() if one is not None}
         return [priced.get(row.id) for row in rows]
+
+    def own(self, row: ConversationRow, beside: Container[str]) -> SpentDocument | None:
+        """Return what a fork spent by itself: see ``own_spending``."""
+        own = own_spending(self._store, row, beside)
+        return None if own is None else spent(own.priced(self._prices).values())
 
     def _read(self, row: ConversationRow, before: dict[str, Any] | None) -> Spending | None:
         one = Spending() if before is None else Spending.of_kept(before)

@@ -16,7 +16,7 @@ from foldlog._documents import CondensationsDocument, Document, ModelDocument, S
 from foldlog._kinds import label
 from foldlog._reports.kept import KeptBeside
 from foldlog._reports.savings import is_declined, recorded_cost, saving_of
-from foldlog._reports.spending import NO_DAY, Spending, spent, sum_up
+from foldlog._reports.spending import NO_DAY, Spending, own_spending, spent, sum_up
 from foldlog._reports.unreadable import sound
 from foldlog._words.times import happened_at
 from foldlog.condensers import event_tokens
@@ -145,6 +145,7 @@ def collect_stats(
         stats = stats_of(store, views, _row(store, conversations[0]), on_events, alone=True)
         stats.models = stats.spending.priced(prices or Prices())
         return stats
+    chosen = set(conversations)
     with KeptBeside(store, *STATS) as kept:
         for start in range(0, len(conversations), _PAGE):
             rows = [_row(store, conversation) for conversation in conversations[start : start + _PAGE]]
@@ -157,6 +158,7 @@ def collect_stats(
                     one = stats_of(store, views, row, on_events, alone=False)
                     if not one.findings:
                         kept.keep(row, one.kept())
+                one.spending = own_spending(store, row, chosen) or one.spending
                 stats.add(one)
     stats.models = stats.spending.priced(prices or Prices())
     return stats

@@ -110,7 +110,7 @@ class ServedConversations:
             reasons=tuple(ReasonDocument.of(total, reason=reason) for reason, total in reasons if total.condensations),
             slow_ms=_SLOW_MS,
             slowest=tuple(map(SlowDocument.of, slowest)),
-            spent=spent(one["spent"] for one in figures if one.get("spent") is not None),
+            spent=spent(one["spent_own"] for one in figures if one.get("spent") is not None),
             import_command=import_command,
         )
 
@@ -143,7 +143,7 @@ class ServedConversations:
 
     def _document(self, row: ConversationRow) -> ServedConversationDocument:
         _, figures = self._figures.get(row.id, (row, {}))
-        counted = {name: value for name, value in figures.items() if name != "condensed"}
+        counted = {name: value for name, value in figures.items() if name not in ("condensed", "spent_own")}
         return ServedConversationDocument.of_row(row, **{"title": None} | counted)
 
     def _count(self) -> None:
@@ -167,10 +167,11 @@ class ServedConversations:
             figures, sizes = figures_of(self._store, Views(self._store), row, sizes, self._count_tokens)
             if self._model is None and figures["problem"] is None:
                 self._kept.keep(row, (figures, sizes))
-        cost = None
+        cost = own = None
         with suppress(EventStoreError):  # the figures name it as the problem
             (cost,) = self._spendings.of([row])
+            own = self._spendings.own(row, self._rows)
         with self._lock:
             if self._has_content_of(row):
-                self._figures[row.id] = row, {**figures, "spent": cost}
+                self._figures[row.id] = row, {**figures, "spent": cost, "spent_own": own or cost}
                 self._sizes[row.id] = sizes

@@ -139,7 +139,8 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
         (spent,) = Spendings(histories.store, Prices()).of([rows["told"]])
         assert (spent.cost, spent.calls, read) == (0.75, 2, [("told", 1, 2)])
     listed = {one["conversation"]: one["spent"] for one in foldlog("list", "-l", "--json").document["conversations"]}
-    assert listed["told"] == {"calls": 2, "cost": 0.75, "costs_recorded": 2, "costs_estimated": 0}
+    tokens = {"prompt_tokens": 10, "completion_tokens": 1}
+    assert listed["told"] == {"calls": 2, **tokens, "cost": 0.75, "costs_recorded": 2, "costs_estimated": 0}
     assert foldlog("stats", "told", "--json").document["spent"] == listed["told"]
     assert "in all 6 calls: $0.7500 (of 2)" in foldlog("stats").out
     with open_existing("foldlog.db", only_read=True) as store:
@@ -150,5 +151,31 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
             costs = {one.conversation: one.spent.cost for one in served.list().conversations}
             assert costs == {"told": 0.75, "priced": 20.0, "partly": 20.0, "unknown": None, "silent": None}
             assert served.fleet("").spent.cost == 40.75
+        finally:
+            served.close()
+
+
+def test_a_sum_counts_the_past_that_forks_share_once(foldlog):
+    with open_histories("foldlog.db") as histories:
+        for _ in range(3):
+            say(histories, "parent", cost=1.0, model="m")
+        fork = histories["parent"].fork(2, "fork")
+        say(histories, "fork", cost=0.25, model="m")
+        fork.fork(3, "second")
+        say(histories, "second", cost=0.5, model="m")
+        rows = list(histories.store.iter_conversations())
+        alone = {
+            row.id: spent.cost for row, spent in zip(rows, Spendings(histories.store, Prices()).of(rows), strict=True)
+        }
+    assert alone == {"fork": 2.25, "parent": 3.0, "second": 2.75}
+    for names, cost in (((), 3.75), (("parent", "second"), 3.75), (("fork", "second"), 2.75)):
+        for _ in range(2):
+            assert foldlog("stats", *names, "--json").document["spent"]["cost"] == cost
+    with open_existing("foldlog.db", only_read=True) as store:
+        served = ServedConversations(store)
+        try:
+            while served.list().counted < 3:
+                pass
+            assert served.fleet("").spent.cost == 3.75
         finally:
             served.close()
