@@ -68,14 +68,9 @@ def _texts(said: Any) -> Iterator[str]:
         yield str(said)
     elif isinstance(said, Mapping):
         if said.get("type") not in ("image_url", "image", "file"):
-            yield from _texts_of_all(value for key, value in said.items() if key != "type")
+            yield from _texts([value for key, value in said.items() if key != "type"])
     elif isinstance(said, Iterable):
-        yield from _texts_of_all(said)
-
-
-def _texts_of_all(values: Iterable[Any]) -> Iterator[str]:
-    for value in values:
-        yield from _texts(value)
+        yield from chain.from_iterable(map(_texts, said))
 
 
 class Needs:

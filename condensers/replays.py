@@ -147,12 +147,8 @@ class Replay:
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total
+    given = list(counts)
+    return None if None in given else sum(filter(None, given))
 
 
 def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel | None = None) -> Replay:

@@ -13,41 +13,32 @@
     errors.py                              versions and events that do not exist
 """
 
-from foldlog.projections.audit import Audit, Finding, audit
-from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
-from foldlog.projections.explain import Difference, Summarized, Why
-from foldlog.projections.fold import summary_event
-from foldlog.projections.lifetimes import Lifetime, Lifetimes, Moment, Span
-from foldlog.projections.lifetimes.fold import LifetimesFold
-from foldlog.projections.messages import Dialect, Rendered, begins_reply, rendered, says_something
-from foldlog.projections.tool_results import append_tool_result, interrupt
-from foldlog.projections.view import View, cut_points, well_formed
-from foldlog.projections.views import Views
+from types import ModuleType as _ModuleType
 
-__all__ = [
-    "Audit",
-    "Dialect",
-    "Difference",
-    "Finding",
-    "Lifetime",
-    "Lifetimes",
-    "LifetimesFold",
-    "Moment",
-    "NoSuchEvent",
-    "NoSuchVersion",
-    "Rendered",
-    "Span",
-    "Summarized",
-    "View",
-    "Views",
-    "Why",
-    "append_tool_result",
-    "audit",
-    "begins_reply",
-    "cut_points",
-    "interrupt",
-    "rendered",
-    "says_something",
-    "summary_event",
-    "well_formed",
-]
+from foldlog.projections.audit import Audit as Audit
+from foldlog.projections.audit import Finding as Finding
+from foldlog.projections.audit import audit as audit
+from foldlog.projections.errors import NoSuchEvent as NoSuchEvent
+from foldlog.projections.errors import NoSuchVersion as NoSuchVersion
+from foldlog.projections.explain import Difference as Difference
+from foldlog.projections.explain import Summarized as Summarized
+from foldlog.projections.explain import Why as Why
+from foldlog.projections.fold import summary_event as summary_event
+from foldlog.projections.lifetimes import Lifetime as Lifetime
+from foldlog.projections.lifetimes import Lifetimes as Lifetimes
+from foldlog.projections.lifetimes import Moment as Moment
+from foldlog.projections.lifetimes import Span as Span
+from foldlog.projections.lifetimes.fold import LifetimesFold as LifetimesFold
+from foldlog.projections.messages import Dialect as Dialect
+from foldlog.projections.messages import Rendered as Rendered
+from foldlog.projections.messages import begins_reply as begins_reply
+from foldlog.projections.messages import rendered as rendered
+from foldlog.projections.messages import says_something as says_something
+from foldlog.projections.tool_results import append_tool_result as append_tool_result
+from foldlog.projections.tool_results import interrupt as interrupt
+from foldlog.projections.view import View as View
+from foldlog.projections.view import cut_points as cut_points
+from foldlog.projections.view import well_formed as well_formed
+from foldlog.projections.views import Views as Views
+
+__all__ = [name for name, value in globals().items() if name[0] != "_" and not isinstance(value, _ModuleType)]

@@ -69,14 +69,7 @@ def append_tool_result(
             if called is None:
                 raise refusal
             guard = partial(_refuse, refusal)  # asked only if the key is new
-        observation = Observation(
-            tool=called.tool,
-            call_id=called.call_id,
-            cause=called.id,
-            content=content,
-            is_error=is_error,
-            extras=extras or {},
-        )
+        observation = _answer(called, content, is_error=is_error, extras=extras or {})
         with suppress(VersionConflict):
             (recorded,) = store.append(
                 conversation,
@@ -103,7 +96,7 @@ def interrupt(
     while True:
         view = views.current(conversation)
         observations = [
-            Observation(tool=call.tool, call_id=call.call_id, cause=call.id, content=content, is_error=True)
+            _answer(call, content, is_error=True)
             for call in view.open_calls
             if before is None or call.timestamp is None or call.timestamp <= before
         ]
@@ -114,6 +107,10 @@ def interrupt(
             return store.append(
                 conversation, observations, expected_version=ANY_VERSION, guard=guard, generation=generation
             )
+
+
+def _answer(call: Action, content: Content, **more: Any) -> Observation:
+    return Observation(tool=call.tool, call_id=call.call_id, cause=call.id, content=content, **more)
 
 
 def _newest(events: Sequence[Event], call: str | Action) -> Action | None:
