@@ -27,6 +27,8 @@ from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
 
 GIST = 160
+_MANY = 2_000
+"""From this number of steps on, those that are made again and again are not looked for in the other run."""
 
 
 class _Step(NamedTuple):
@@ -130,7 +132,9 @@ def _line(step: _Step) -> LineDocument:
 
 def _aligned(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDocument]:
     """Yield the steps of both in one order, each once where both have it."""
-    matcher = SequenceMatcher(None, [step.key for step in steps], [step.key for step in others], autojunk=False)
+    matcher = SequenceMatcher(
+        None, [step.key for step in steps], [step.key for step in others], autojunk=len(others) > _MANY
+    )
     for tag, start, stop, other_start, other_stop in matcher.get_opcodes():
         mine, theirs = steps[start:stop], others[other_start:other_stop]
         if tag == "equal":

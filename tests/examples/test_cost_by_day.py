@@ -55,6 +55,17 @@ def test_each_call_is_counted_once_over_several_runs(url: str, tmp_path: Path):
     assert run(url, table) == "m1 4 calls 30 of 3 tokens 1.7500"
 
 
+def test_what_is_not_known_is_not_nothing_and_a_reply_in_several_events_is_one_call(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/history.db"
+    call = {"prompt_tokens": 8, "completion_tokens": 2}
+    told = [{"model": "m", "usage": call}, {"model": "m", "usage": call, "cost": 0.5}]
+    told += [{"model": "m", "usage": {**call, "completion_tokens": n}, "reply": "r"} for n in (1, 7)]
+    with foldlog.open(url) as histories:
+        histories["c"].append([Message(source="agent", content="hm", meta=meta) for meta in told])
+        histories["c"].append_reply({"role": "assistant", "content": "ho", "model": "m"}, meta={"model": "m"})
+    assert run(url, tmp_path / "costs.db") == "m 4 calls 35 of 3 tokens 0.5000 of 1"
+
+
 def test_a_run_that_is_killed_loses_and_doubles_nothing(tmp_path: Path):
     url, table = f"sqlite:///{tmp_path}/history.db", tmp_path / "costs.db"
     say(url, "m1", 200)
