@@ -126,13 +126,13 @@ def test_an_event_that_a_call_was_not_shown_is_lost_and_one_without_its_content_
 
 
 def test_a_reply_in_several_records_is_one_call_of_the_model():
-    """Claude Code writes a line for a text, and one for each call."""
-    ask = Message(id=0, source="user", content="do it")
-    events = [ask]
+    """Claude Code writes a line for a text, and one for each call; a reply is known by its message and its request."""
+    events = [Message(id=0, source="user", content="do it")]
     for n in range(1, 13, 4):
+        meta = {"reply": f"r{n} of request {n}"}
         events += [
-            Message(id=n, source="agent", content="look", meta={"reply": f"r{n}"}),
-            Action(id=n + 1, tool="run", call_id=f"c{n}", response_id=f"r{n}"),
+            Message(id=n, source="agent", content="look", meta=meta),
+            Action(id=n + 1, tool="run", call_id=f"c{n}", response_id=f"r{n}", meta=meta),
             Observation(id=n + 2, tool="run", call_id=f"c{n}", cause=n + 1, content="done"),
             Action(id=n + 3, tool="run", call_id=f"d{n}", response_id=f"r{n}"),
         ]
