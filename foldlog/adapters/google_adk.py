@@ -19,11 +19,13 @@ from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event as AdkEvent
+from google.adk.events.event_actions import EventActions, EventCompaction
 from google.adk.platform import time as platform_time
 from google.adk.platform import uuid as platform_uuid
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
+from google.genai import types
 from msgspec.structs import replace
 
 from foldlog._histories import Histories
@@ -36,26 +38,33 @@ from foldlog.adapters._shared import (
     kept,
     newest_records,
     quoted,
+    shown_records,
     to_plain,
     unquoted,
 )
+from foldlog.condensers import Condensation, NoCondensationAvailable
+from foldlog.condensers.reports import annotation, cost_something, reports_of
 from foldlog.eventstore import (
     NOT_RECORDED,
     Annotation,
+    CondensationAction,
     ConversationErased,
     ConversationNotFound,
     ConversationRow,
     Event,
     IdempotencyConflict,
     VersionConflict,
+    summary_id,
 )
 from foldlog.formats import Decoder, Encoder
+from foldlog.projections import View
 
 _T = TypeVar("_T")
 _Values = dict[str, Any]
 _Names = tuple[str, str, str]
 
 _FORMAT = "google-adk"
+_TIMES = ("start_timestamp", "end_timestamp")
 
 
 class _Stored(NamedTuple):
@@ -127,7 +136,8 @@ class SharedStates:
 
 
 class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[misc]
-    """Keeps sessions. ``uri``: the URL of a store, or open histories of either face.
+    """Keeps sessions. ``uri``: the URL of a store, or open histories of either face. ``condense``: condense before a
+    model is asked, where the condenser of the histories says so, by a compaction in the SDK's own form.
 
     Any number of tasks, processes and services may use one store. ``delete_session`` erases, and the id may be used
     again; ``maintenance.vacuum`` then removes the bytes from a SQLite file. A store that was
@@ -135,11 +145,13 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     SQLite file; ``foldlog+`` may precede any URL.
     """
 
-    def __init__(self, uri: HistoriesGiven, *, prefix: str = "adk", agents_dir: str | None = None) -> None:
+    def __init__(
+        self, uri: HistoriesGiven, *, condense: bool = False, prefix: str = "adk", agents_dir: str | None = None
+    ) -> None:
         if isinstance(uri, str) and uri.startswith(("foldlog:", "foldlog+")):
             uri = f"sqlite:{uri[8:]}" if uri[7] == ":" else uri[8:]
         super().__init__(uri)
-        self._prefix = prefix
+        self._condense, self._prefix = condense, prefix
         self._shared = SharedStates(self.histories.sync)
 
     def conversation(self, app_name: str, *names: str) -> str:
@@ -183,7 +195,13 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         append = partial(self._append, session.app_name, session.user_id, session.id, session.last_update_time, event)
         await self._run(append, finish=True)
         session.last_update_time = event.timestamp
-        return await super().append_event(session, event)
+        appended = await super().append_event(session, event)
+        if self._condense and (event.author == "user" or event.get_function_responses()):  # a model is asked next
+            compact = partial(self._compaction, (session.app_name, session.user_id, session.id))
+            if (compaction := await self._run(compact)) is not None:
+                about = {"author": "user", "invocation_id": AdkEvent.new_id(), "actions": compaction}
+                await self.append_event(session, AdkEvent(**about, timestamp=platform_time.get_time()))
+        return appended
 
     async def copy_from(self, other: BaseSessionService, *, app_name: str) -> int:
         """Copy the sessions of an app from another service, with their states and those of their users. Return how many
@@ -293,6 +311,18 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         stored = self._stored((app_name, user, session[0])) if len(session) == 1 else None
         return None if stored is None else {"state": stored.state, "updated": self._updated(stored)}
 
+    def _compaction(self, names: _Names) -> EventActions | None:
+        """Return the compaction that does what the condenser says; None where it condenses nothing now."""
+        histories = self.histories.sync
+        history = histories[self.conversation(*names)]
+        view = history.view()
+        result, reports = histories._handler.preview(view)
+        if isinstance(result, Condensation):
+            reports = tuple(reports_of(result.action))
+        if paid := [report for report in reports if cost_something(report)]:
+            history.append(annotation(paid))
+        return EventActions(compaction=_compacted(view, result.action)) if isinstance(result, Condensation) else None
+
     # -- writing, in threads ------------------------------------------------------------------------------------------
 
     def _create(self, app_name: str, user_id: str, session_id: str, state: _Values, now: float) -> Session:
@@ -358,6 +388,33 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         conversation = self.conversation(*self._named(app_name, user_id, session_id))
         with suppress(ConversationNotFound, ConversationErased):
             self.histories.sync.erase(conversation, reason="the session was deleted", detach_forks=True)
+
+
+def _compacted(view: View, action: CondensationAction) -> EventCompaction:
+    """Return a condensation as a compaction: of all between two times. Raises ``NoCondensationAvailable``."""
+    intervals, summaries = action.forgotten
+    earlier = {summary_id(each.id): each.metadata for each in view.condensations}
+    times: list[tuple[float, float]] = []
+    gone: list[bool] = []
+    for events, records in shown_records(view, _FORMAT):
+        told = earlier.get(events[0].id) or dict.fromkeys(_TIMES, records[0].get("timestamp", 0))
+        first, last = (float(told.get(name, 0)) for name in _TIMES)
+        times.append((first, last))
+        gone.append(all(each.id in summaries or any(a <= each.id <= b for a, b in intervals) for each in events))
+    start = gone.index(True) if any(gone) else 0
+    stop = gone.index(False, start) if False in gone[start:] else len(gone)
+    while start < stop < len(times) and times[stop - 1][1] >= times[stop][0]:
+        stop -= 1  # what happened at one moment stays together
+    while 0 < start < stop and times[start][0] <= times[start - 1][1]:
+        start += 1
+    if start == stop or times != sorted(times):
+        raise NoCondensationAvailable(
+            f"the condenser would forget {sum(gone)} of {len(gone)} messages, and no two times have only these between "
+            f"them: a compaction of the SDK cannot say it; choose a condenser that forgets messages in a row, such as "
+            f"'digest'"
+        )
+    content = types.Content(role="model", parts=[types.Part(text=action.summary or "")])
+    return EventCompaction(start_timestamp=times[start][0], end_timestamp=times[stop - 1][1], compacted_content=content)
 
 
 def _session(names: _Names, state: _Values, updated: float, shared: _Values, events: list[Any]) -> Session:

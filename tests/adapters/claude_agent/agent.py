@@ -16,25 +16,30 @@ from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
 from foldlog.adapters.claude_agent import FoldlogSessionStore
 
 
-async def run(url, server, home, folder, prompt, resume=None):
+def options(store, server, home, folder, **others):
+    """What an agent of a test needs: the server, and files of its own."""
     quiet = ("DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "IS_SANDBOX")
+    environment = {
+        **dict.fromkeys(quiet, "1"),
+        "ANTHROPIC_BASE_URL": server,
+        "ANTHROPIC_API_KEY": "of the stub",
+        "HOME": home,
+        "CLAUDE_CONFIG_DIR": f"{home}/config",
+        "AGENT": str(os.getpid()),
+    }
+    return ClaudeAgentOptions(
+        session_store=store,
+        session_store_flush="eager",
+        cwd=folder,
+        permission_mode="bypassPermissions",
+        env=environment,
+        **others,
+    )
+
+
+async def run(url, server, home, folder, prompt, resume=None):
     async with FoldlogSessionStore(url) as store:
-        options = ClaudeAgentOptions(
-            session_store=store,
-            session_store_flush="eager",
-            resume=resume,
-            cwd=folder,
-            permission_mode="bypassPermissions",
-            env={
-                **dict.fromkeys(quiet, "1"),
-                "ANTHROPIC_BASE_URL": server,
-                "ANTHROPIC_API_KEY": "of the stub",
-                "HOME": home,
-                "CLAUDE_CONFIG_DIR": f"{home}/config",
-                "AGENT": str(os.getpid()),
-            },
-        )
-        async for message in query(prompt=prompt, options=options):
+        async for message in query(prompt=prompt, options=options(store, server, home, folder, resume=resume)):
             if isinstance(message, ResultMessage):
                 told = {"session": message.session_id, "result": message.result, "is_error": message.is_error}
                 print(json.dumps(told), flush=True)  # noqa: T201 - what its caller reads

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import pytest
-from claude_agent_sdk import project_key_for_directory
+from claude_agent_sdk import ClaudeSDKClient, project_key_for_directory
 
 import foldlog
+from foldlog.adapters.claude_agent import FoldlogSessionStore
+from foldlog.eventstore import CondensationAction
 from foldlog.formats import encode
+from tests.adapters.claude_agent.agent import options
 from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks_of
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +30,7 @@ def results_in(prompt):
 
 
 def use(number, command):
-    about = {"type": "tool_use", "id": f"toolu_{number:02}", "name": "Bash"}
+    about = {"type": "tool_use", "id": f"toolu_{number:0>2}", "name": "Bash"}
     return {**about, "input": {"command": command, "description": "work"}}
 
 
@@ -47,7 +53,7 @@ def world(tmp_path):
     """What agents share, and what each of them gets anew: ``(store's URL, folder, a fresh home)``."""
     folder = tmp_path / "work"
     folder.mkdir()
-    homes = iter(range(9))
+    homes = iter(range(99))
 
     def home():
         made = tmp_path / f"home{next(homes)}"
@@ -124,6 +130,63 @@ def test_an_agent_that_is_killed_by_its_own_tool_goes_on_in_another_process(worl
     with foldlog.open(url) as histories:
         assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
     server.close()
+
+
+SAID = re.compile(r"(turn|step|answer) \d+$|This session is being continued|<command-name>|<local-command")
+"""What was said, also in a summary. Claude Code puts its reminders elsewhere in each request than in its transcript."""
+
+
+def parts(messages):
+    """What a request says, in order. The results of parallel calls are in any order."""
+    named = {"tool_use": "id", "tool_result": "tool_use_id", "text": "text"}
+    told = [(each["type"], each[named[each["type"]]].strip()) for message in messages for each in blocks_of(message)]
+    told = [(kind, said) for kind, said in told if kind != "text" or SAID.match(said)]
+    grouped = (list(group) for _, group in groupby(told, lambda each: each[0] == "tool_result"))
+    return [each for group in grouped for each in (sorted(group) if group[0][0] == "tool_result" else group)]
+
+
+@pytest.mark.anyio
+async def test_the_view_is_what_the_server_was_sent_over_random_steps(world):
+    """With parallel calls, compactions of Claude Code, sessions that go on elsewhere and sessions that are forked."""
+    url, folder, home = world
+    choice, requests, sessions = random.Random(7), [], []
+
+    def play(prompt):
+        number = len(requests)
+        if not prompt.get("tools"):
+            return [{"type": "text", "text": "a title"}]
+        if "detailed summary" in json.dumps(prompt["messages"][-1]):
+            return [{"type": "text", "text": f"<summary>what was said before {number}</summary>"}]
+        requests.append(prompt["messages"])
+        if choice.random() < 0.3:
+            return [{"type": "text", "text": f"answer {number}"}]
+        calls = [use(f"{number:03}{n}", f"echo {number}") for n in range(choice.choice([1, 1, 2]))]
+        return [{"type": "text", "text": f"step {number}"}, *calls]
+
+    server, session, own = AnthropicServer(play), None, home()
+    async with FoldlogSessionStore(url) as store:
+        while len(requests) < 200:
+            first = len(requests)
+            own = home() if len(sessions) % 3 == 2 else own
+            how = {"resume": session, "fork_session": session is not None and choice.random() < 0.4}
+            async with ClaudeSDKClient(options(store, server.url, own, folder, **how)) as client:
+                for turn in range(12):
+                    await client.query("/compact" if turn % 4 == 3 else f"turn {len(requests)}")
+                    async for message in client.receive_response():
+                        session = getattr(message, "session_id", None) or session
+            sessions.append((session, requests[first:]))
+    server.close()
+    assert server.problems == []
+    assert len({session for session, _ in sessions}) > 1
+    with foldlog.open(url) as histories:
+        name = f"claude/{project_key_for_directory(folder)}/"
+        for session, sent in sessions:
+            history, version = histories[name + session], 0
+            views = [parts(history.at(n).to_messages("anthropic")) for n in range(history.version() + 1)]
+            for messages in sent:
+                assert parts(messages) in views[version:]
+                version = views.index(parts(messages), version)
+            assert sum(isinstance(event, CondensationAction) for event in history.events()) > 1
 
 
 def test_the_example_runs(world, tmp_path):

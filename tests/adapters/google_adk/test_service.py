@@ -23,7 +23,9 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 from pydantic import BaseModel
 
+import foldlog
 from foldlog.adapters.google_adk import FoldlogSessionService, SharedStates
+from foldlog.eventstore import CondensationAction
 from foldlog.formats import decode, encode
 from foldlog.projections import View
 from tests.adapters.contract import Keeps, killed, statements
@@ -358,11 +360,19 @@ def sent(contents):
 
 
 @pytest.mark.parametrize(
-    "url, compaction", [("memory", "interval"), ("sqlite", "overlap"), ("postgres", "tokens")], indirect=["url"]
+    "url, compaction",
+    [("memory", "interval"), ("sqlite", "overlap"), ("postgres", "tokens"), ("sqlite", "foldlog"), ("memory", "both")],
+    indirect=["url"],
 )
-async def test_the_view_is_what_the_model_is_sent_with_rewinds_and_compactions(service, compaction):
+async def test_the_view_is_what_the_model_is_sent_with_rewinds_and_compactions(url, compaction):
+    condenses = compaction in ("foldlog", "both")
+    with foldlog.open(url, condenser={"type": "digest", "max_size": 12, "keep_first": 1}) as histories:
+        await _compare(FoldlogSessionService(histories, condense=condenses), compaction)
+
+
+async def _compare(service, compaction):
     choice, requests, compared = random.Random(compaction), [], []
-    sizes = {"interval": (2, 0), "overlap": (3, 1), "tokens": (1_000, 0)}[compaction]
+    sizes = {"interval": (2, 0), "overlap": (3, 1), "both": (2, 0)}.get(compaction, (1_000, 0))
     tokens = {"token_threshold": 100, "event_retention_size": 5} if compaction == "tokens" else {}
     conversation = service.conversation("a", "u", "s")
 
@@ -397,7 +407,11 @@ async def test_the_view_is_what_the_model_is_sent_with_rewinds_and_compactions(s
             rewinds += 1
     for ours, theirs in compared:
         assert ours == theirs
-    assert len(requests) > 10
+    if compaction in ("foldlog", "both"):
+        assert max(len(theirs) for _, theirs in compared) < 24
+        made = service.histories.sync[conversation].events()
+        assert sum(isinstance(event, CondensationAction) for event in made) > len(requests) + 2
+    assert len(requests) > 10 or compaction == "foldlog"
     assert rewinds > 5
     history, kept = service.histories.sync[conversation], (await service.get_session(**S)).events
     assert len(list(encode(history.events(), "google-adk"))) == len(kept)

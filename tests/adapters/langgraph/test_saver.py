@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 import sqlite3
+from itertools import islice
 from pathlib import Path
 from uuid import UUID
 
@@ -22,8 +23,9 @@ import foldlog
 from foldlog.adapters.langgraph import FoldlogSaver
 from foldlog.eventstore import Action, CondensationAction, Retraction
 from foldlog.formats import encode
+from foldlog.projections import well_formed
 from tests.adapters.contract import Keeps, killed, statements
-from tests.adapters.langgraph.scripted import Refused, ScriptedModel, agent, problem_of, steps
+from tests.adapters.langgraph.scripted import Refused, ScriptedModel, agent, call, problem_of, steps
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[3]
@@ -509,6 +511,59 @@ def test_a_run_of_100_model_calls_fits_a_small_context_where_it_condenses(url, c
         assert len(history.view()) < 40
         first = next(event for event in history.events() if isinstance(event, Action))
         assert history.why(first.id).fate == "forgotten"
+
+
+def told(messages):
+    """What messages say, part by part: calls and answers by their ids."""
+    for message in messages:
+        calls = [("call", each["id"]) for each in getattr(message, "tool_calls", ())]
+        kind, words = message.type, getattr(message, "tool_call_id", message.content)
+        yield from calls or [("answer" if kind == "tool" else kind, words)]
+
+
+def shown(view):
+    """What a View shows, as ``told``."""
+    kinds = {"Action": "call", "Observation": "answer"}
+    names = {"agent": "ai", "user": "human", "environment": "human"}
+    for event in well_formed(view):
+        kind = kinds.get(type(event).__name__)
+        yield (kind, event.call_id) if kind else (names[event.source], event.content)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_the_view_is_what_the_model_was_sent_over_random_steps(url):
+    """With parallel calls, time travel, messages that the graph removes, and condensations."""
+    choice, compared, forks, removed = random.Random(url), [], 0, 0
+    with foldlog.open(url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}) as histories:
+        saver = FoldlogSaver(histories, condense=True)
+
+        def script(messages, number):
+            compared.append((list(shown(saver.history(THREAD).view())), list(told(messages))))
+            if choice.random() < 0.35:
+                return AIMessage(f"answer {number}")
+            return call("measure", *(f"c{number}-{n}" for n in range(choice.choice([1, 1, 2]))))
+
+        graph = agent(ScriptedModel(script=script, prompts=[]), [measure], saver, saver.pre_model_hook)
+        run = {**THREAD, "recursion_limit": 500}
+        while len(compared) < 200:
+            config, how = run, choice.random()
+            past = islice(graph.get_state_history(THREAD), 12) if compared and how < 0.3 else ()
+            ends = [each for each in past if not each.next]
+            if how < 0.15 and ends:
+                config = {**choice.choice(ends).config, "recursion_limit": 500}
+                forks += 1
+            elif ends:
+                gone = choice.choice(range(len(ends[0].values["messages"]) - 1))
+                users = [each for each in ends[0].values["messages"][gone:] if isinstance(each, HumanMessage)][:1]
+                graph.update_state(THREAD, {"messages": [RemoveMessage(each.id) for each in users]}, as_node="agent")
+                removed += len(users)
+            graph.invoke(said(f"turn {len(compared)}"), config, durability="sync")
+        for view, messages in compared:
+            assert view == messages
+        assert min(forks, removed) > 5
+        made = [event for row in histories.store.iter_conversations() for event in histories[row.id].events()]
+        assert sum(isinstance(event, CondensationAction) and bool(event.summary) for event in made) > 5
+        assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
 
 
 DIES = """

@@ -9,9 +9,11 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from openhands.sdk.context.condenser import LLMSummarizingCondenser
 from openhands.sdk.event import ActionEvent, MessageEvent
 
-from foldlog.adapters.openhands import FoldlogFileStore
+from foldlog.adapters.openhands import FoldlogCondenser, FoldlogFileStore
+from foldlog.eventstore import CondensationAction
 from tests.adapters.contract import killed
 from tests.adapters.openhands.agents import conversation, scripted, served
 from tests.adapters.openhands.chat_server import ChatServer, call, said
@@ -136,6 +138,60 @@ def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_m
         ours, theirs = shown(talk)
         assert ours == theirs
         talk.close()
+
+
+def told(messages):
+    """What messages say: roles, words, and ids of calls and of the answers to them."""
+
+    def words(content):
+        return content if isinstance(content, str) else "".join(part["text"] for part in content or ())
+
+    return [
+        (
+            message["role"],
+            message.get("tool_call_id") or words(message.get("content")),
+            [call["id"] for call in message.get("tool_calls") or ()],
+        )
+        for message in messages
+    ]
+
+
+@pytest.mark.parametrize("url, condenses", [("sqlite", "foldlog"), ("memory", "the SDK")], indirect=["url"])
+def test_the_view_is_what_the_server_was_sent_over_random_steps(histories, workspace, serve, condenses):
+    """With parallel calls, branches that are left and entered again, condensations and condensations on request."""
+    choice, compared, moves = random.Random(condenses), [], 0
+    store = FoldlogFileStore(histories, ID)
+
+    def script(messages, number):
+        if "Now summarize the events" in told(messages)[-1][1]:
+            return said(f"summary {number}")
+        compared.append((told(store.history.view().to_messages()), told(messages)))
+        if choice.random() < 0.4:
+            return said(f"answer {number}")
+        calls = [call(f"c{number}-{n}", what="this") for n in range(choice.choice([1, 1, 2]))]
+        return {**calls[0], "tool_calls": [each["tool_calls"][0] for each in calls]}
+
+    server = serve(script)
+    condenser = FoldlogCondenser(config={"type": "digest", "max_size": 24, "keep_first": 2})
+    if condenses == "the SDK":
+        model = served(server.url).model_copy(update={"usage_id": "condenser"})
+        condenser = LLMSummarizingCondenser(llm=model, max_size=24, keep_first=2)
+    talk = conversation(store, ID, served(server.url), workspace, condenser)
+    while len(compared) < 200:
+        if compared and choice.random() < 0.2:
+            heads = [event.id for event in talk.state.events if isinstance(event, MessageEvent)]
+            talk.navigate_to(choice.choice(heads[-12:]))
+            moves += 1
+        elif len(talk.state.view) > 16 and choice.random() < 0.2:
+            talk.condense()
+        talk.send_message(f"turn {len(compared)}")
+        talk.run()
+    talk.close()
+    for view, messages in compared:
+        assert view == messages
+    assert server.problems == []
+    assert moves > 5
+    assert sum(isinstance(event, CondensationAction) for event in store.history.events()) > 5
 
 
 def test_a_run_that_is_cancelled_leaves_what_the_sdk_knows(histories, workspace):
