@@ -26,7 +26,7 @@ async def main(prompt: str, model: Any = None) -> None:
         agent = Agent(name="assistant", instructions="Answer briefly.", model=model)
         config = RunConfig(call_model_input_filter=session.input_filter)
         result = await Runner.run(agent, prompt, session=session, run_config=config)
-        history = histories["example"]
+        history = histories["openai-agents/example"]
         print(result.final_output)
         print(f"{history.version()} events, {len(history.view())} of them are shown to the model")
 

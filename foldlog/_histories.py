@@ -37,6 +37,17 @@ if TYPE_CHECKING:
     from foldlog._search import Hit, SearchIndex
     from foldlog.condensers import AgentModel, CondenseHandler, Condenser
 
+OWN = "+"
+"""What the last part of an id begins with if a runtime keeps the conversation for itself, such as a state that several
+sessions share: ``adk/APP/+state``. An id that a runtime was given is quoted, so it has no such part.
+"""
+
+
+def is_own(conversation: str) -> bool:
+    """Return whether a runtime keeps a conversation for itself, so that lists of conversations leave it out."""
+    return conversation.rpartition("/")[2].startswith(OWN) and "/" in conversation
+
+
 ChosenCondenser: TypeAlias = "Condenser | Mapping[str, Any] | str | os.PathLike[str]"
 
 

@@ -22,6 +22,7 @@ from foldlog._documents import (
     ServedPageDocument,
     SlowDocument,
 )
+from foldlog._histories import is_own
 from foldlog._reports.figures import FIGURES, figures_of
 from foldlog._reports.kept import KeptBeside
 from foldlog._reports.savings import Saving, total_of
@@ -118,7 +119,8 @@ class ServedConversations:
         version = self._store.database.data_version()
         if version == self._seen:
             return
-        rows = {row.id: row for row in self._store.iter_conversations() if row.erased_at is None}
+        rows_there = (row for row in self._store.iter_conversations() if row.erased_at is None)
+        rows = {row.id: row for row in rows_there if not is_own(row.id)}
         there = self._kept.load([*rows.values()]) if self._seen == -1 and self._model is None else {}
         with self._lock:
             self._seen, self._rows = version, rows

@@ -25,6 +25,7 @@ from pydantic_core import to_jsonable_python
 from foldlog import aio
 from foldlog._formats.live import Encoder
 from foldlog._formats.packing import events_of, place_of
+from foldlog._histories import OWN as OWN
 from foldlog._histories import Histories
 from foldlog._histories import open as open_histories
 from foldlog._history import History

@@ -3,7 +3,8 @@
     runner = Runner(agent=agent, app_name="app", session_service=FoldlogSessionService("sqlite:///history.db"))
 
 The conversation of a session is ``PREFIX/APP/USER/SESSION``, of the format ``google-adk``. Its state is its document
-``state``; that of a user is the document ``state`` of ``PREFIX/APP/USER``, that of an app of ``PREFIX/APP``.
+``state``; that of a user is the document ``state`` of ``PREFIX/APP/USER/+state``, that of an app of
+``PREFIX/APP/+state``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from msgspec.structs import replace
 from foldlog._histories import Histories
 from foldlog._history import History
 from foldlog.adapters._shared import (
+    OWN,
     HistoriesGiven,
     OpenHistories,
     below,
@@ -64,6 +66,7 @@ _Values = dict[str, Any]
 _Names = tuple[str, str, str]
 
 _FORMAT = "google-adk"
+_STATE = f"/{OWN}state"
 _TIMES = ("start_timestamp", "end_timestamp")
 
 
@@ -156,7 +159,10 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     def conversation(self, app_name: str, *names: str) -> str:
         """Return the id of the conversation of a session (app, user, id), or of the state of a user or an app."""
-        return "/".join((self._prefix, *map(quoted, (app_name, *names))))
+        return self._below(app_name, *names).removesuffix("/") + ("" if len(names) == 2 else _STATE)
+
+    def _below(self, *names: str) -> str:
+        return "/".join((self._prefix, *map(quoted, names), ""))
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: _Values | None = None, session_id: str | None = None
@@ -285,13 +291,13 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return {**_prefixed(State.APP_PREFIX, app), **_prefixed(State.USER_PREFIX, user)}
 
     def _listed(self, app_name: str, user_id: str | None) -> list[Session]:
-        histories, start = self.histories.sync, f"{self.conversation(app_name)}/"
-        rows = below(histories, start if user_id is None else f"{start}{quoted(user_id)}/")
+        histories, start = self.histories.sync, self._below(app_name)
+        rows = below(histories, start if user_id is None else self._below(app_name, user_id))
         app = _prefixed(State.APP_PREFIX, self._shared_state(app_name))
         users: dict[str, _Values] = {}
         sessions: list[tuple[_Names, _Values]] = []
         for row, told in kept(histories, _FORMAT, rows, partial(self._told, app_name, len(start))):
-            user, *session = map(unquoted, row.id[len(start) :].split("/"))
+            user, *session = map(unquoted, row.id[len(start) :].removesuffix(_STATE).split("/"))
             if told is not None and session:
                 sessions.append(((app_name, user, session[0]), told))
             elif told is not None:
@@ -306,7 +312,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     def _told(self, app_name: str, start: int, row: ConversationRow) -> _Values | None:
         """Return what lists tell of a session, or the state of a user."""
         user, *session = map(unquoted, row.id[start:].split("/"))
-        if not session:
+        if row.id.endswith(_STATE):
             return {"state": self._shared.read(row.id)}
         stored = self._stored((app_name, user, session[0])) if len(session) == 1 else None
         return None if stored is None else {"state": stored.state, "updated": self._updated(stored)}

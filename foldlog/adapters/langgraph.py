@@ -33,7 +33,7 @@ from foldlog.adapters._langgraph.branches import Checkpoint
 from foldlog.adapters._langgraph.channels import ChannelValues, is_json, next_version, pending_writes
 from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
 from foldlog.adapters._langgraph.record_lists import model_input
-from foldlog.adapters._shared import HistoriesGiven, WithHistories, in_thread, quoted, recent, unquoted
+from foldlog.adapters._shared import OWN, HistoriesGiven, WithHistories, in_thread, quoted, recent, unquoted
 from foldlog.condensers import Condensation
 from foldlog.eventstore import ConversationErased
 
@@ -288,7 +288,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _names_of(self, conversation: str) -> _Names:
         """Return thread, namespace and first conversation of the namespace that a conversation belongs to."""
         names = conversation.removeprefix(f"{self._prefix}/").split("/")
-        if names[-1].startswith(("@", "+")):
+        if names[-1].startswith(("@", OWN)):
             names.pop()
         thread, namespace = (*map(unquoted, names), "")[:2]
         return thread, namespace, self._named(thread, namespace)

@@ -21,7 +21,7 @@ from agents.run import CallModelData, ModelInputData
 
 from foldlog._formats.record import usage_told
 from foldlog._history import History
-from foldlog.adapters._shared import HistoriesGiven, OpenHistories, append_or_begin
+from foldlog.adapters._shared import HistoriesGiven, OpenHistories, append_or_begin, quoted
 from foldlog.condensers import Condensation
 from foldlog.eventstore import (
     Annotation,
@@ -40,7 +40,7 @@ _FORMAT = "openai-responses"
 class FoldlogSession(OpenHistories):
     """One session: what ``Runner.run(..., session=...)`` takes.
 
-    ``session_id``        the id of its conversation
+    ``session_id``        its id; the conversation is ``PREFIX/SESSION``, quoted as in a URL
     ``histories``         the URL of a store, or open histories of either face. What is opened by its URL is closed by
                           ``close``, or by ``async with``
     ``condense``          whether ``get_items`` and ``input_filter`` condense, where the condenser of ``histories`` says
@@ -60,11 +60,12 @@ class FoldlogSession(OpenHistories):
         condense: bool = False,
         clear: Literal["retract", "erase"] = "retract",
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
+        prefix: str = "openai-agents",
     ) -> None:
         self.session_id = session_id
         self.session_settings: SessionSettings = _settings(session_settings)
         super().__init__(histories)
-        self.history = self.histories[session_id]
+        self.history = self.histories[f"{prefix}/{quoted(session_id)}"]
         self._condense = condense
         self._clear = clear
 
@@ -172,14 +173,14 @@ class FoldlogSession(OpenHistories):
     def _appended(self, append: Callable[[History], tuple[Recorded, ...]]) -> None:
         history, _ = append_or_begin(self.histories.sync, self.history.sync, append)
         if history is not self.history.sync:
-            self.history = self.histories[self.session_id]
+            self.history = self.histories[self.history.id]
 
     def _cleared(self) -> None:
-        history = self.histories.sync[self.session_id]
+        history = self.histories.sync[self.history.id]
         if self._clear == "erase":
             with suppress(ConversationNotFound, ConversationErased):  # the session is empty
-                self.histories.sync.erase(self.session_id, reason="the session was cleared")
-            self.history = self.histories[self.session_id]
+                self.histories.sync.erase(history.id, reason="the session was cleared")
+            self.history = self.histories[self.history.id]
             return
         with suppress(ConversationErased):  # the session is empty
             while view := history.view():

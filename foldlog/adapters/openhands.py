@@ -28,7 +28,7 @@ from openhands.sdk.llm import LLM, TextContent
 from pydantic import Field, field_validator
 
 from foldlog._formats.openhands_v1.event_files import EventFiles, is_below, json_text, normal_path, parsed, source_id_of
-from foldlog.adapters._shared import HistoriesGiven, WithHistories
+from foldlog.adapters._shared import HistoriesGiven, WithHistories, quoted
 from foldlog.condensers import (
     ESTIMATE,
     Condensation,
@@ -53,14 +53,14 @@ class FoldlogFileStore(WithHistories, FileStore):
 
     ``histories``        the URL of a store, or open histories of either face. What is opened by its URL is closed by
                          ``close``, or by ``with``
-    ``conversation_id``  that of the SDK; as a text, it is the id of the conversation in foldlog
+    ``conversation_id``  that of the SDK; the conversation in foldlog is ``PREFIX/ID``
 
     An event is written once: it cannot be changed or deleted. ``histories.erase`` erases the whole conversation.
     """
 
-    def __init__(self, histories: HistoriesGiven, conversation_id: str | UUID) -> None:
+    def __init__(self, histories: HistoriesGiven, conversation_id: str | UUID, *, prefix: str = "openhands") -> None:
         super().__init__(histories)
-        self.history = self.histories.sync[str(conversation_id)]
+        self.history = self.histories.sync[f"{prefix}/{quoted(str(conversation_id))}"]
         self._files = EventFiles(self.history)
         self._told: int | None = None
         """The number of event files that the SDK was told last: it gives the next one that number."""

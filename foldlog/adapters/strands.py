@@ -22,6 +22,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage
 
 from foldlog._history import History
 from foldlog.adapters._shared import (
+    OWN,
     HistoriesGiven,
     WithHistories,
     append_or_begin,
@@ -59,7 +60,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def conversation(self, session_id: str, *agent_id: str) -> str:
         """Return the id of the conversation of an agent, or of what a session keeps besides its agents."""
-        return "/".join((self._prefix, *map(quoted, (session_id, *agent_id))))
+        return "/".join((self._prefix, *map(quoted, (session_id, *agent_id)))) + ("" if agent_id else f"/{OWN}session")
 
     def create_session(self, session: Session, **kwargs: Any) -> Session:
         """Begin a session. Raises ``SessionException`` if it exists."""
@@ -77,10 +78,10 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         """Erase a session with its agents: tombstones stay. Raises ``SessionException`` if it does not exist."""
         if self.read_session(session_id) is None:
             raise SessionException(f"Session {session_id} does not exist")
-        start = self.conversation(session_id)
-        for row in below(self._sync, f"{start}/"):
-            self._sync.erase(row.id, reason="the session was deleted", detach_forks=True)
-        self._sync.erase(start, reason="the session was deleted", detach_forks=True)
+        own = self.conversation(session_id)
+        agents = [row.id for row in below(self._sync, own.removesuffix(f"{OWN}session")) if row.id != own]
+        for conversation in (*agents, own):
+            self._sync.erase(conversation, reason="the session was deleted", detach_forks=True)
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Begin an agent, or write its state again."""

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,9 @@ def killed(program: str, *arguments: str) -> list[str]:
 
 
 class Keeps:
+    runtime: str
+    """The first part of the ids of conversations."""
+
     def opened(self, url: str) -> AbstractAsyncContextManager[Any]:
         """Open what the SDK is given."""
         raise NotImplementedError
@@ -95,6 +99,19 @@ class Keeps:
                 assert not thread.is_alive()
         opened = [os.path.realpath(each) for each in Path("/proc/self/fd").glob("*")]
         assert not [path for path in opened if path.startswith(url.removeprefix("sqlite:///"))]
+
+    async def test_what_is_old_is_erased_and_begins_again(self, url):
+        async with self.opened(url) as store:
+            await self.add(store, "first", "second")
+            histories = store.histories.sync
+            row = next(row for row in histories.store.iter_conversations() if "/" in row.id)
+            assert row.id.partition("/")[0] == self.runtime
+            assert list(histories.maintenance.retain(timedelta(0), reason="retention", detach_forks=True))
+            again = self.opened(histories)
+            await self.add(again, "third")
+            assert await self.names(again) == ["third"]
+            left = list(histories.maintenance.retain(timedelta(hours=1), reason="retention"))
+            assert left == []
 
     @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
     async def test_two_processes_on_one_conversation_lose_nothing(self, url):

@@ -144,6 +144,19 @@ def test_a_list_has_the_titles_that_sources_give(foldlog, write, monkeypatch):
     assert foldlog("list", "--long", "--json").document["conversations"][1]["title"] is None
 
 
+def test_what_a_runtime_keeps_for_itself_is_listed_on_demand(foldlog, tmp_path):
+    named = ["adk/a/+state", "adk/a/u/+state", "adk/a/u/s", "+mine", "langgraph/t", "langgraph/t/+writes", "notes/%2B1"]
+    with open_store(f"sqlite:///{tmp_path / 'history.db'}") as store:
+        for name in named:
+            store.append(name, Message(source="user", content="hi"), expected_version=0)
+    hidden = {name for name in named if "/+" in name}
+    for options, there in (([], set(named) - hidden), (["--all"], set(named))):
+        listed = foldlog("list", "--json", "--db", "history.db", *options).document["conversations"]
+        assert {row["conversation"] for row in listed} == there
+    told = foldlog("list", "--db", "history.db")
+    assert "3 conversations that runtimes keep for themselves: --all shows them" in told.err
+
+
 def test_the_store_can_be_named_in_the_environment(foldlog, five_messages, monkeypatch, tmp_path):
     monkeypatch.setenv("FOLDLOG_DB", "sqlite:///elsewhere.db")
     foldlog("import", five_messages)

@@ -80,6 +80,14 @@ def test_a_history_is_told_and_goes_on_with_what_is_appended(client, store):
     assert client.get("/api/gists", params={"id": "usual", "start": version}).json()["gists"][0] == "more"
 
 
+def test_what_a_runtime_keeps_for_itself_is_not_listed(client, store):
+    for name in ("strands/s/a", "strands/s/+session"):
+        store.append(name, Message(source="user", content="hi"), expected_version=0)
+    listed = {one["conversation"] for one in client.get("/api/conversations").json()["conversations"]}
+    assert "strands/s/a" in listed
+    assert "strands/s/+session" not in listed
+
+
 def test_no_title_is_the_words_of_a_redacted_event_also_of_a_fork(client, store):
     store.append("c", Message(source="user", content="the secret word"), expected_version=0)
     store.fork("c", 1, "f")

@@ -22,7 +22,7 @@ from foldlog._cli.pager import paged
 from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import listed, open_existing
 from foldlog._cli.tables import Column, print_rows
-from foldlog._histories import Histories
+from foldlog._histories import Histories, is_own
 from foldlog._lease import to_resume
 from foldlog._words.gist import compact, cost_words, count
 from foldlog.eventstore import ConversationRow, Store
@@ -90,6 +90,9 @@ def run(
             "--to-resume", help="Only those that a worker left: open calls and no lease, or a lease that ended."
         ),
     ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="Also those that runtimes keep for themselves, such as shared states.")
+    ] = False,
     followers: Annotated[
         bool,
         typer.Option("--followers", help="Of a PostgreSQL store: how far its followers are behind, and why."),
@@ -118,8 +121,11 @@ def run(
         raise Refused(f"an option names the store: '{command('list', '--db', each)}'")
     after = given_moment("--since", since)
     locked: list[str] = []
+    own: list[str] = []
     with open_existing(db) as store:
         rows: Iterator[ConversationRow] = listed(store)
+        if not every:
+            rows = _without_own(rows, own)
         if attributes:
             with terminal.working("listing"):
                 found = _having(store, pairs(attributes))
@@ -148,6 +154,8 @@ def run(
                 print_rows(_LONG if in_full else _SHORT, map(cells, chain(page, lines)))
         else:
             _show_none(db, store, limit)
+    if own and not as_json:
+        terminal.note(f"{count(len(own), 'conversation')} that runtimes keep for themselves: --all shows them")
     if locked and not as_json:
         terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {locked[0]}")
 
@@ -160,6 +168,15 @@ def _having(store: Store, attributes: dict[str, Any]) -> set[str]:
         found |= {one.id for one in page.conversations}
         if (after := page.after) is None:
             return found
+
+
+def _without_own(rows: Iterator[ConversationRow], own: list[str]) -> Iterator[ConversationRow]:
+    """Yield the rows of conversations that no runtime keeps for itself. The ids of the others go to ``own``."""
+    for row in rows:
+        if is_own(row.id):
+            own.append(row.id)
+        else:
+            yield row
 
 
 def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Iterator[ConversationRow], bool]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from foldlog._histories import Histories
+from foldlog._histories import OWN, Histories
 from foldlog._history import History
 from foldlog.adapters._langgraph.branches import (
     CHECKPOINT,
@@ -47,7 +47,7 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import Decoder, Encoder
 
-_NOTES = "/+writes"
+_NOTES = f"/{OWN}writes"
 """What follows the id of a thread in that of the conversation with its notes."""
 
 _PLACE = frozenset(("checkpoint", "number"))

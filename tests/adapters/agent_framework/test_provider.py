@@ -130,6 +130,8 @@ async def test_a_session_of_the_sdk_is_copied_and_copied_on(provider, tmp_path):
 
 
 class TestKeeps(Keeps):
+    runtime = "agent-framework"
+
     def opened(self, url):
         return FoldlogHistoryProvider(url)
 

@@ -248,6 +248,8 @@ async def test_the_transcripts_of_a_folder_are_imported(histories, tmp_path, mon
 
 
 class TestKeeps(Keeps):
+    runtime = "claude"
+
     def opened(self, url):
         return FoldlogSessionStore(url)
 

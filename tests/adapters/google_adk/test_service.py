@@ -282,6 +282,8 @@ async def test_services_yaml_makes_one(tmp_path):
 
 
 class TestKeeps(Keeps):
+    runtime = "adk"
+
     def opened(self, url):
         return FoldlogSessionService(url)
 

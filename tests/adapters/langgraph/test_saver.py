@@ -423,6 +423,8 @@ def test_a_run_goes_on_when_its_thread_is_deleted_as_with_the_savers_of_langgrap
 
 
 class TestKeeps(Keeps):
+    runtime = "langgraph"
+
     def opened(self, url):
         return FoldlogSaver(url)
 

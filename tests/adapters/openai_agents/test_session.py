@@ -116,9 +116,9 @@ async def test_what_is_taken_back_stays_in_the_log(session, histories):
     assert await session.pop_item() == {"role": "user", "content": "2"}
     await session.clear_session()
     assert await session.pop_item() is None
-    kinds = [type(event).__name__ for event in histories["s"].events()]
+    kinds = [type(event).__name__ for event in histories["openai-agents/s"].events()]
     assert kinds == ["Message"] * 3 + ["Retraction"] * 2
-    histories["s"].retract(4)
+    histories["openai-agents/s"].retract(4)
     assert [item["content"] for item in await session.get_items()] == ["0", "1"]
 
 
@@ -128,7 +128,7 @@ async def test_clearing_can_erase(histories):
     await session.add_items([{"role": "user", "content": "secret"}])
     await session.clear_session()
     assert await session.get_items() == []
-    assert histories.store.conversation("s").erased_at is not None
+    assert histories.store.conversation("openai-agents/s").erased_at is not None
     await session.add_items([{"role": "user", "content": "again"}])
     assert await session.get_items() == [{"role": "user", "content": "again"}]
     other = FoldlogSession("s", histories)
@@ -139,7 +139,7 @@ async def test_clearing_can_erase(histories):
         await other.add_items([{"role": "user", "content": "late"}])  # it belongs to what was erased
     await FoldlogSession("s", histories).add_items([{"role": "user", "content": "a new process"}])
     assert [item["content"] for item in await session.get_items()] == ["a new process"]
-    assert "secret" not in str(list(histories["s"].events()))
+    assert "secret" not in str(list(histories["openai-agents/s"].events()))
 
 
 async def test_what_the_sdks_encrypted_session_writes_is_kept(session):
@@ -154,7 +154,7 @@ async def test_a_session_that_was_erased_is_empty(histories):
     one, other = FoldlogSession("s", histories), FoldlogSession("s", histories)
     await one.add_items([{"role": "user", "content": "secret"}])
     assert len(await other.get_items()) == 1
-    histories.erase("s", reason="asked for")
+    histories.erase("openai-agents/s", reason="asked for")
     for session in (one, other, FoldlogSession("s", histories), FoldlogSession("s", histories, clear="erase")):
         assert await session.get_items() == []
         assert await session.pop_item() is None
@@ -187,6 +187,8 @@ async def test_a_session_of_the_sdk_is_copied_and_copied_on(histories, tmp_path)
 
 
 class TestKeeps(Keeps):
+    runtime = "openai-agents"
+
     def opened(self, url):
         return FoldlogSession("s", url)
 
@@ -228,10 +230,10 @@ async def test_a_run_with_tools_parallel_calls_and_reasoning_goes_on_in_the_next
     await Runner.run(Agent(name="a", model=model, tools=[measure]), "and back?", session=session)
     kept = await session.get_items()
     assert model.prompts[0] == kept[: len(model.prompts[0])]
-    view = histories["s"].view()
+    view = histories["openai-agents/s"].view()
     assert view.to_messages()[-1] == {"role": "assistant", "content": "finished"}
     assert problem_of(kept) is None
-    assert not [finding for verdict in histories.maintenance.verify("s") for finding in verdict.findings]
+    assert not [finding for verdict in histories.maintenance.verify("openai-agents/s") for finding in verdict.findings]
 
 
 async def test_a_handoff_is_kept(session):
@@ -252,10 +254,10 @@ async def test_a_run_of_100_model_calls_fits_a_small_context(url):
         result = await Runner.run(agent, "go on", session=session, run_config=run, max_turns=200)
         assert result.final_output == "finished"
         assert len(model.prompts) == 101
-        assert sum(event.structural for event in histories["s"].events()) >= 5
+        assert sum(event.structural for event in histories["openai-agents/s"].events()) >= 5
         assert max(map(len, model.prompts)) <= 40
         assert problem_of(await session.get_items()) is None
-        kept = [event for event in histories["s"].events() if event.origin is not None]
+        kept = [event for event in histories["openai-agents/s"].events() if event.origin is not None]
         assert len(kept) == 1 + 50 * 3 + 50 * 5 + 1, "every item of the run is in the log"
 
 
@@ -268,7 +270,7 @@ def told(items):
 async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
     choice, compared, cleared = random.Random(9), [], 0
     with foldlog.open(url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}) as histories:
-        session, history = FoldlogSession("s", histories, condense=True), histories["s"]
+        session, history = FoldlogSession("s", histories, condense=True), histories["openai-agents/s"]
 
         def script(items, number):
             encoder = Encoder("openai-responses")
@@ -309,7 +311,7 @@ async def test_the_usage_of_each_call_is_recorded_on_its_day(session, histories,
     await Runner.run(agent, "how far?", session=session, hooks=session.hooks)
     items = await session.get_items()
     assert len(items) == 1 + 2 + 1 + 3 + 2 + 1
-    (figures,) = collect_stats(histories.store, ["s"], views=histories.views).models.values()
+    (figures,) = collect_stats(histories.store, ["openai-agents/s"], views=histories.views).models.values()
     assert (figures.model, figures.calls) == (named, 3)
     assert (figures.prompt_tokens, figures.cached_tokens, figures.completion_tokens) == (120, 21, 27)
     assert figures.day == datetime.now(UTC).date().isoformat()
@@ -323,7 +325,9 @@ async def test_the_filter_keeps_what_the_session_does_not_have_yet(histories):
     given = [{"role": "user", "content": str(n)} for n in range(6)]
     data = CallModelData(model_data=ModelInputData(input=given, instructions="i"), agent=None, context=None)
     assert await session.input_filter(data) is data.model_data, "nothing was condensed"
-    histories["s"].append(foldlog.CondensationAction(forgotten_event_ids=[0, 1], summary="before", summary_offset=0))
+    histories["openai-agents/s"].append(
+        foldlog.CondensationAction(forgotten_event_ids=[0, 1], summary="before", summary_offset=0)
+    )
     filtered = await session.input_filter(data)
     assert [item["content"] for item in filtered.input] == ["before", "2", "3", "4", "5"]
     assert filtered.instructions == "i"
@@ -378,8 +382,8 @@ async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledge
 async def test_why_and_view_work_while_the_session_runs(session, histories):
     await session.add_items([{"role": "user", "content": "a"}])
     await session.pop_item()
-    assert isinstance(histories["s"].tail(1)[0], Retraction)
-    assert not histories["s"].view()
+    assert isinstance(histories["openai-agents/s"].tail(1)[0], Retraction)
+    assert not histories["openai-agents/s"].view()
 
 
 async def test_the_example_runs(example, capsys):

@@ -119,7 +119,7 @@ def test_a_tree_of_random_events_is_what_the_sdks_own_store_keeps(url, tmp_path,
     again = EventLog(store)
     again.append(said("after", head))
     assert list(EventLog(store))[-1].parent_id == head
-    assert not [finding for one in store.histories.sync.maintenance.verify("c1") for finding in one.findings]
+    assert not [finding for one in store.histories.sync.maintenance.verify("openhands/c1") for finding in one.findings]
     store.close()
 
 
@@ -176,7 +176,7 @@ def test_the_usage_of_each_call_is_recorded_once(url):
             for text in states:
                 store.write("base_state.json", text)
         assert not store.history.view()
-        (figures,) = collect_stats(histories.store, ["c"], views=histories.views).models.values()
+        (figures,) = collect_stats(histories.store, ["openhands/c"], views=histories.views).models.values()
         assert (figures.calls, figures.cost) == (3, 6.0)
         assert (figures.prompt_tokens, figures.completion_tokens, figures.cached_tokens) == (24, 6, 3)
 
@@ -348,4 +348,4 @@ def test_histories_of_either_face_and_a_url_are_taken(tmp_path):
         store = FoldlogFileStore(histories, "c1")
         store.close()
         assert len(EventLog(store)) == 1
-        assert store.get_absolute_path("events") == "foldlog:c1/events"
+        assert store.get_absolute_path("events") == "foldlog:openhands/c1/events"

@@ -224,7 +224,7 @@ def test_the_sdk_passes_the_store_on_where_the_page_says_so(histories, workspace
     talk.run()
     fork = talk.fork()
     assert not isinstance(fork.state._fs, FoldlogFileStore)
-    assert list(histories) == [str(ID)]
+    assert list(histories) == [f"openhands/{ID}"]
     fork.close()
     talk.close()
 

@@ -267,6 +267,8 @@ async def test_a_copy_of_another_store_has_its_branches_and_forks(store, histori
 
 
 class TestKeeps(Keeps):
+    runtime = "pydantic-ai"
+
     def opened(self, url):
         return FoldlogConversationStore(url)
 

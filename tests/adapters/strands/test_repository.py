@@ -139,6 +139,8 @@ async def test_a_message_that_is_redacted_is_gone(repository, histories):
 
 
 class TestKeeps(Keeps):
+    runtime = "strands"
+
     def opened(self, url):
         return FoldlogSessionRepository(url)
 
