@@ -6,13 +6,14 @@ So the first list of a store into which a folder was imported reads no conversat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
 from foldlog._formats.registry import format_named
 from foldlog._reports.figures import FIGURES, figures_of
 from foldlog._reports.kept import KeptBeside
-from foldlog._reports.overview import OVERVIEW, overview_of
+from foldlog._reports.overview import OVERVIEW, Overview
 from foldlog._reports.spending import SPENDING, SPENT
 from foldlog._reports.stats import STATS, stats_of
 from foldlog.condensers import event_tokens
@@ -36,8 +37,8 @@ def made_ahead(events: Sequence[Event]) -> Ahead | None:
         return None
     held: Any = _Held(events)
     row: Any = SimpleNamespace(id="", version=len(events), erased_at=None)
-    overview = overview_of(held, held, row, held.count)
     figures, sizes = figures_of(held, held, row, {}, held.count)
+    overview = Overview(*(figures[name] for name in Overview._fields))
     stats = stats_of(held, held, row, lambda count: None, alone=False)
     if overview.problem or stats.findings:
         return None
@@ -78,8 +79,12 @@ class _Held:
             self._tokens[event.id] = event_tokens(event)
         return self._tokens[event.id]
 
-    def current(self, conversation: str) -> View:
+    @cached_property
+    def _view(self) -> View:
         return View.from_events(self._events)
+
+    def current(self, conversation: str) -> View:
+        return self._view
 
     def lifetimes(self, conversation: str, count: object) -> Lifetimes:
         fold = self.lifetimes_fold(conversation, self.version, count)
