@@ -135,7 +135,7 @@ def _schema_version(connection: psycopg.Connection[Any], schema: str, partitions
     if partitions and partitions != facts["partitions"]:
         raise DatabaseError(
             f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not {partitions}; leave "
-            f"it out of the URL, or 'foldlog copy' it to another schema (?schema=)"
+            f"it out of the URL, or copy the store to another schema, ?schema= (see 'foldlog copy --help')"
         )
     return min(version, newest)
 
