@@ -520,10 +520,12 @@ class History:
         )
         return receipt._replace(unconfirmed=holders(self._store, receipt.unconfirmed))
 
-    def why(self, event_id: int) -> Why:
-        """Return why the View now shows an event, or the summary with this id, or does not. Raises ``NoSuchEvent``."""
+    def why(self, event_id: int, at: int | None = None) -> Why:
+        """Return why the View, now or at a version, shows an event, or the summary with this id, or does not. Raises
+        ``NoSuchEvent``, and what ``at`` raises.
+        """
         try:
-            return self._views.why(self.id, event_id=whole("event_id", event_id))
+            return self._views.why(self.id, whole("event_id", event_id), at if at is None else whole("at", at, 0))
         except ConversationNotFound:
             raise NoSuchEvent(self.id, event_id, 0) from None
 

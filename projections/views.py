@@ -194,11 +194,11 @@ class Views:
         """
         return self._view(conversation, version)
 
-    def why(self, conversation: str, event_id: int) -> Why:
-        """Say why an event, or the summary with a synthetic id, is in the View now, or is not. Raises ``NoSuchEvent``,
-        and what ``current`` raises. Cost: the View; for a forgotten event also the structural events after it.
+    def why(self, conversation: str, event_id: int, at: int | None = None) -> Why:
+        """Say why an event, or the summary with a synthetic id, is in the View now, or at a version, or is not. Raises
+        ``NoSuchEvent``, and what ``at`` raises. Cost: the View; for a forgotten event also the structural events after it.
         """
-        view = self.current(conversation)
+        view = self.current(conversation) if at is None else self.at(conversation, at)
 
         def explained(reading: ReadTransaction) -> Why:
             event = _read_event(reading, event_id, view.version)

@@ -32,7 +32,7 @@ Made by `scripts/cli-reference` of what `foldlog COMMAND --help` prints, and of 
 lines, with … for what is longer, for hashes, and for what another run prints otherwise, such as the time. Exit status:
 0 done; 1 there are findings, or a part could not be done or written, and the rest was done; 2 bad input or usage, and
 nothing was done. An error is one line on stderr, `foldlog: …`, and so is each finding, `foldlog: found: …`. A command
-that prints a finding ends with 1. Only where nothing could be done it ends with 2, and an error after the findings says
+that prints a finding ends with 1; a record that `import` cannot read is a note where the rest was imported. Only where nothing could be done it ends with 2, and an error after the findings says
 so. With `--json`, stdout is one JSON document
 and nothing else, and each line on stderr is an object such as
 `{"level": "error", "message": "the store foldlog.db does not exist; …"}`: an `error`, a thing `found`, or a `note`.
@@ -67,7 +67,7 @@ _BEFORE = {
     "salvage": "cp foldlog.db damaged.db",
 }
 """What is run first, and not shown."""
-_LINES, _COLUMNS = 8, 100
+_LINES, _COLUMNS = 7, 100
 _OF_THE_RUN = re.compile(
     r"\b[0-9a-f]{64}\b|(?<=\"store\": \")[0-9a-f-]{36}"  # a hash, and what a store is called
     r"|(?<!\d)(?!2026-02-17)20\d\d-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+\+\d\d:\d\d)?)?)?"  # a time of now

@@ -38,6 +38,8 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 """Commands by the heading that the help puts them under, in its order."""
 _FOLDERS: Mapping[str, str] = {"Begin here": "", "The store": "maintenance."}
 """The folders of commands that are not named like their heading."""
+FIRST_DAY = ("demo", "import", "list", "view", "why", "search", "serve")
+"""The commands of the first day: the help begins with them, and ``foldlog`` alone shows them."""
 
 _ABOUT = (
     "The histories of agents: every event kept, and the View that the model is shown, now or at any earlier moment."
@@ -102,8 +104,8 @@ class _Commands(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _as_given(super().get_params(ctx))
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands under their headings."""
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands under their headings, then the options."""
         headings: dict[str, list[tuple[str, str]]] = {}
         for name, command in self.commands.items():
             headings.setdefault(getattr(command, "rich_help_panel", ""), []).append(
@@ -112,6 +114,10 @@ class _Commands(TyperGroup):
         for heading, rows in headings.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
+        super().format_options(ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write nothing: the commands come before the options."""
 
 
 def _tell_version(asked: bool) -> None:
@@ -127,17 +133,18 @@ def build(only: str | None = None) -> typer.Typer:
     have a name and a help, and no parameters: a list of commands needs no more, and their modules are not imported.
     """
     application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None)
-    application.callback(cls=_Commands, context_settings=dict(_SETTINGS))(_foldlog)
-    commands = [(name, heading) for heading, names in COMMANDS.items() for name in names]
-    is_known = only in [name for name, _ in commands]
-    for name, heading in commands:
+    application.callback(cls=_Commands, context_settings=dict(_SETTINGS), invoke_without_command=True)(_foldlog)
+    commands = dict.fromkeys(FIRST_DAY, "Begin here")
+    commands |= {name: heading for heading, names in COMMANDS.items() for name in names if name not in commands}
+    is_known = only in commands
+    for name, heading in commands.items():
         if only == name or not is_known:
             _add(application, name, heading, described=only not in (None, name))
     if not is_known:
         from importlib.metadata import entry_points
 
         for brought in entry_points(group="foldlog.commands"):
-            if brought.name not in dict(commands):
+            if brought.name not in commands:
                 _add_installed(application, brought, described=only not in (None, brought.name))
     return application
 
@@ -194,11 +201,16 @@ def _description_of(name: str) -> Callable[[], None]:
 
 
 def _foldlog(
+    ctx: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_tell_version)
     ] = False,
 ) -> None:
-    """Handle the options before a command."""
+    """Handle the options before a command; without a command, say how to begin."""
+    if ctx.invoked_subcommand is None:
+        from foldlog._cli.first_day import welcome
+
+        welcome({name: _description_of(name).__doc__ or "" for name in FIRST_DAY})
 
 
 def _unwrapped(text: str) -> str:
@@ -210,9 +222,7 @@ def main() -> None:
     """Run the command line and exit with its status."""
     # Events are many objects without cycles: the search for cycles took half of the time.
     gc.set_threshold(100_000, 20, 100)
-    arguments = sys.argv[1:]
-    status = _run(arguments or ["--help"])
-    sys.exit(status if arguments else REFUSED)
+    sys.exit(_run(sys.argv[1:]))
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -44,7 +44,6 @@ _OPTIONS = {
     "salvage": {"--db": "give the stores as two arguments, FROM and TO"},
     "search": {"--conversation": "--in ID", "--id": "--in ID"},
     "view": {"--version": "--at V", "-v": "--at V", "--limit": "--tail N", "--last": "--tail N"},
-    "why": {"--at": "it tells of all versions; 'foldlog view ID --at V' shows the View of one"},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -22,7 +23,7 @@ def completed(ctx: typer.Context, incomplete: str) -> list[str]:
 
     try:
         with open_existing(str(ctx.params.get("db") or DEFAULT_DB)) as store:
-            return list(ids_from(store, incomplete, limit=50))
+            return list(islice(ids_from(store, incomplete), 50))
     except EventStoreError:
         return []
 

@@ -110,13 +110,14 @@ def open_existing(db: str, remedy: str = _NO_STORE, *, only_read: bool = False) 
 
 
 def resolved(store: Store, given: str) -> str:
-    """Return the given id, or the only id that begins with it. For commands that only read.
+    """Return the given id, or the only id that begins with it: of a session and its sub-agents (``session/agent-1``) the
+    session. For commands that only read.
 
     Raises ``Refused`` if no id, or more than one, begins with it.
     """
     if _is_there(store, given):
         return given
-    begins_so = list(ids_from(store, given, limit=_FEW + 1)) if given else []
+    begins_so = list(islice(_uppermost(ids_from(store, given)), _FEW + 1)) if given else []
     if len(begins_so) == 1:
         return begins_so[0]
     if begins_so:
@@ -200,9 +201,18 @@ def listed(store: Store) -> Iterator[ConversationRow]:
             terminal.unread(f"{named}{problem}; run 'foldlog verify', then 'foldlog salvage'")
 
 
-def ids_from(store: Store, beginning: str, limit: int) -> Iterator[str]:
-    """Yield the ids that begin with ``beginning``, at most ``limit``."""
+def _uppermost(ids: Iterator[str]) -> Iterator[str]:
+    """Leave out the ids that continue an earlier one after a slash."""
+    above: str | None = None
+    for name in ids:
+        if above is None or not name.startswith(f"{above}/"):
+            above = name
+            yield name
+
+
+def ids_from(store: Store, beginning: str) -> Iterator[str]:
+    """Yield the ids that begin with ``beginning``."""
     if beginning and store.version(beginning):
         yield beginning
-    rows = islice(store.iter_conversations(after=beginning or None), limit)
+    rows = store.iter_conversations(after=beginning or None)
     yield from takewhile(lambda name: name.startswith(beginning), (row.id for row in rows))

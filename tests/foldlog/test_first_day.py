@@ -31,6 +31,25 @@ def test_the_help_of_each_command_has_an_example_that_it_takes():
         command.make_context(name, shlex.split(example[1]))  # an unknown option or a missing argument is an error
 
 
+@pytest.mark.parametrize(
+    "made, said",
+    [
+        ((), "There is no foldlog.db here: 'foldlog demo' makes a store to try"),
+        (("foldlog-demo.db",), "1 history in foldlog-demo.db: 'foldlog list --db foldlog-demo.db'"),
+        (("foldlog-demo.db", "foldlog.db"), "1 history in foldlog.db: 'foldlog list'"),
+    ],
+)
+def test_without_a_command_the_first_commands_and_what_is_here_are_shown(foldlog, five_messages, made, said):
+    for store in made:
+        foldlog("import", five_messages, "--db", store)
+    ran = foldlog()
+    assert (ran.status, ran.err, said in ran.out) == (0, "", True), ran.out
+    shown = re.findall("^  foldlog ([a-z]+) ", ran.out, re.MULTILINE)
+    assert shown == re.findall("^  ([a-z]+)  ", foldlog("--help").out, re.MULTILINE)[: len(shown)]
+    assert len(shown) == 7
+    assert max(map(len, ran.out.splitlines())) <= 100
+
+
 @pytest.fixture
 def stdin(monkeypatch):
     """``stdin(text)``: what the next command reads from its standard input."""
@@ -50,8 +69,8 @@ def test_a_history_is_imported_from_stdin(foldlog, stdin, tmp_path, monkeypatch)
     exported = foldlog("export", "c").out
     stdin(exported.encode() + b"{broken\n")
     ran = foldlog("import", "-")
-    assert ran.status == 1
-    assert ran.err.startswith("foldlog: found: stdin:287: not JSON")
+    assert ran.status == 0, "all that can be read was imported"
+    assert ran.err.startswith("foldlog: note: stdin:287: not JSON")
     stdin(b"no history")
     ran = foldlog("import", "-")
     assert (ran.status, ran.out) == (2, "")

@@ -104,7 +104,7 @@ def test_events_of_every_kind_are_shown(foldlog, tmp_path):
 def test_nothing_is_cut_where_stdout_is_no_terminal(foldlog, work):
     assert "x" * 500 in foldlog("log", "alpha-1").out
     assert "x" * 500 in foldlog("view", "alpha-1").out
-    assert "x" * 500 in foldlog("why", "alpha-1", 0).out
+    assert "x" * 500 not in foldlog("why", "alpha-1", 0).out, "why answers first, and shortens the event"
     assert "…" not in foldlog("log", "alpha-1").out
 
 
@@ -198,6 +198,40 @@ def test_a_reader_may_leave_the_pager(work, tmp_path):
     command = ("log", "long", "--full")
     ran = in_a_terminal(*command, environment=environment, cwd=tmp_path, stdin=None, stderr=subprocess.PIPE)
     assert (ran[0], ran[2]) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "arguments, status, out, err",
+    [
+        (["3"], 0, "shown at version 6", ""),
+        (["3", "--at", 4], 0, "shown at version 4", ""),
+        (["done."], 0, "forgotten at version 6", ""),
+        (["DIFF\n--git a/x.py"], 0, "shown at version 6", ""),
+        (["DIFF --git", "--at", 3], 0, "shown at version 3", ""),
+        (["e"], 0, " at version 6", "5 events have these words; this is the first of them, others are 1, 2, 3, 4"),
+        (["nothing such"], 2, "", "no event of 'alpha-1' has the words 'nothing such'"),
+        (["3", "--at", 3], 2, "", "has no event 3"),
+        (["3", "--at", 99], 2, "", "99"),
+        (["--frob"], 2, "", "'--frob' is neither an option nor an event"),
+    ],
+    ids=str,
+)
+def test_why_takes_an_id_or_words_and_a_version(foldlog, work, arguments, status, out, err):
+    ran = foldlog("why", "alpha-1", *arguments)
+    assert (ran.status, ran.out.startswith(out) or out in ran.out.splitlines()[0], err in ran.err) == (
+        status,
+        True,
+        True,
+    ), ran
+
+
+def test_an_id_that_begins_a_session_is_the_session_and_not_one_of_its_agents(foldlog, tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        for name in ("5e2-a", *(f"5e2-a/agent-{n}" for n in range(9)), "5e3/agent-1", "5e3/agent-2"):
+            store.append(name, Message(source="user", content="hi"), expected_version=0)
+    assert foldlog("log", "5e2", "--json").document["conversation"] == "5e2-a"
+    assert "more than one conversation begins with '5e3'" in foldlog("log", "5e3").err
+    assert "more than one conversation begins with '5e': '5e2-a', '5e3/agent-1'" in foldlog("log", "5e").err
 
 
 def test_commands_that_only_read_take_the_beginning_of_an_id(foldlog, work):

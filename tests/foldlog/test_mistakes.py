@@ -21,7 +21,6 @@ MISTAKES = {
     "view c my.db": "an option names the store: --db my.db",
     "demo my.db": "an option names the store: --db my.db",
     "verify other.db": "an option names the store: --db other.db",
-    "why c 3 --at 5": "it tells of all versions; 'foldlog view ID --at V' shows the View of one",
     "condense c --condenser digest": "did you mean --config FILE",
     "compare c --condenser digest": "did you mean --config FILE",
     "import x.jsonl --id c": "No such option: --id; did you mean --conversation ID?",

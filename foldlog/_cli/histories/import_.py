@@ -99,7 +99,8 @@ def run(
 ) -> None:
     """Import histories from files and folders. Importing the same source again adds only new events.
 
-    A file that has the size, the time and the inode of its last import is not opened again, unless that had findings.
+    A record that cannot be read is named, and all others are imported: the exit status is 0, unless --strict is given. A
+    file that has the size, the time and the inode of its last import is not opened again, unless that had findings.
 
     Example: foldlog import --from claude-code
     """
@@ -186,7 +187,8 @@ def _import_all(
             for source in read_ahead(sources, make=made_ahead):
                 one = _imported(store, source, conversation, named, seen, progress, task)
                 if told is None or not told.issuperset(one.findings):
-                    _warn(one.findings, one.findings_count, one.path)
+                    is_kept = bool(one.version) and not one.refused
+                    _warn(one.findings, one.findings_count, one.path, terminal.note if is_kept else terminal.warn)
                 if not as_json and (one.added or told is None):
                     _tell(one)
                 imported.append(one)
@@ -339,11 +341,13 @@ def _stays(imported: Sequence[ImportedDocument]) -> str:
     return f"the import ended after {count(sum(there), 'event')} of {count(len(there), 'conversation')}, which stay"
 
 
-def _warn(findings: Sequence[str], count: int, where: str) -> None:
+def _warn(
+    findings: Sequence[str], count: int, where: str, tell: Callable[[str], object] = terminal.warn
+) -> None:
     for finding in findings[:_FINDINGS_SHOWN]:
-        terminal.warn(finding)
+        tell(finding)
     if count > _FINDINGS_SHOWN:
-        terminal.warn(f"{count - _FINDINGS_SHOWN:,} more in {where}; --json has them")
+        tell(f"{count - _FINDINGS_SHOWN:,} more in {where}; --json has them")
 
 
 def _counted(events: Iterator[Event], progress: Progress, task: TaskID) -> Iterator[Event]:

@@ -2,42 +2,63 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.events import LABEL_COLUMNS, STYLES, summary_text
 from foldlog._cli.hints import command, completed
-from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
+from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
+from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import RequestDocument, SummaryDocument, WhyDocument
 from foldlog._kinds import label
-from foldlog._words.gist import gist
+from foldlog._words.gist import count, gist
 from foldlog._words.reasons import because, requests_before
-from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary
+from foldlog._words.texts import text_of
+from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, Store, is_structural
 from foldlog.projections import Views, Why
 
 _SUMMARY_LINES = 12
+_EVENT_LENGTH = 200
+_NAMED = 5
+
+_ID = re.compile(r"-?[0-9]+")
 
 SETTINGS = EVENT_SETTINGS
 
 
 def run(
     conversation: ConversationId,
-    event: EventId,
+    event: Annotated[
+        str,
+        typer.Argument(
+            metavar="EVENT", help="Its id; the id of a summary is below -1; or some words of it.", show_default=False
+        ),
+    ],
+    at: Annotated[
+        int | None, typer.Option("--at", metavar="V", min=0, help="At this version.", show_default="the newest")
+    ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """Explain why an event is shown to the model or not: what forgot it, when, and which summary stands for it.
 
+    With words, the first event that has them in this order. The id of a summary is minus (2 + the id of its
+    condensation): -262 is the summary of condensation 260.
+
     Example: foldlog why tidewatch 17
     """
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        answer = Views(store).why(conversation, event_id=event)
+        event_id = int(event) if _ID.fullmatch(event) else _with_words(store, conversation, event)
+        answer = Views(store).why(conversation, event_id, at)
         by = answer.by
         requests = requests_before(store, conversation, by.id) if isinstance(by, CondensationAction) else ()
     if as_json:
@@ -45,6 +66,21 @@ def run(
     else:
         with paged():
             _show(terminal.console(), conversation, answer, requests)
+
+
+def _with_words(store: Store, conversation: str, words: str) -> int:
+    """Return the id of the first event that has these words in this order; note the ids of others."""
+    wanted = " ".join(words.casefold().split())
+    if not wanted or words.startswith("-"):
+        raise Refused(f"{words!r} is neither an option nor an event; give the id of an event, or words of it")
+    texts = ((each, text_of(each)) for each in store.events(conversation) if not is_structural(each))
+    found = [each.id for each, text in texts if wanted in " ".join(text.casefold().split())]
+    if not found:
+        raise Refused(f"no event of {conversation!r} has the words {words!r}; 'foldlog log ID' shows all events")
+    if len(found) > 1:
+        others = f"{', '.join(map(str, found[1:_NAMED]))}{', …' if len(found) > _NAMED else ''}"
+        terminal.note(f"{count(len(found), 'event')} have these words; this is the first of them, others are {others}")
+    return found[0]
 
 
 def _document(conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> WhyDocument:
@@ -74,14 +110,14 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
 def _show(console: Console, conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> None:
     kind = label(answer.event)
     colour = {"shown": "bold green", "forgotten": "bold yellow", "never shown": "dim"}[answer.fate]
+    reason = terminal.printable(completed(_reason(answer, requests)), one_line=True)
+    console.print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
     line = Text.assemble(
         (f"{answer.event.id:>6}  ", "dim"),
         (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]),
-        gist(answer.event, terminal.PrintedLines().width),
+        gist(answer.event, min(terminal.PrintedLines().width, _EVENT_LENGTH)),
     )
     terminal.print_line(console, line)
-    reason = terminal.printable(completed(_reason(answer, requests)), one_line=True)
-    console.print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
     still = "" if answer.stands_in != answer.summary else ", which stands for it still"
     _show_summary(console, f"it was summarized as{{}}{still}:", answer.summary, conversation)
     if answer.stands_in != answer.summary:

@@ -1,0 +1,43 @@
+"""``foldlog`` without a command: the commands of the first day, and what is in this folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from itertools import islice
+
+from foldlog._cli import terminal
+from foldlog._cli.hints import DEFAULT_DB, command, store_name, use_store
+from foldlog._cli.stores import listed, open_existing
+from foldlog._words.gist import count
+from foldlog.eventstore import as_url
+from foldlog.eventstore.recorders.urls import parse
+
+_DEMO_DB = "foldlog-demo.db"
+_COUNTED = 10_000
+
+
+def welcome(commands: Mapping[str, str]) -> None:
+    """Print these commands, each with the beginning of its help, and the store that they use without ``--db``."""
+    console = terminal.console()
+    for name, described in commands.items():
+        console.print(f"  foldlog {name:<8}{re.split('[,:.]', described)[0]}", soft_wrap=True)
+    console.print("  foldlog --help  All commands\n", soft_wrap=True)
+    chosen = os.environ.get("FOLDLOG_DB") or DEFAULT_DB
+    db = next((one for one in (chosen, _DEMO_DB) if _is_there(one)), None)
+    if db is None:
+        named = terminal.printable(store_name(chosen))
+        console.print(f"There is no {named} here: '{command('demo')}' makes a store to try, 'foldlog import PATH' yours.")
+        return
+    use_store(db)
+    with open_existing(db) as store:
+        found = sum(row.erased_at is None for row in islice(listed(store), _COUNTED))
+    more = " or more" if found == _COUNTED else ""
+    kept = f"{count(found, 'history', 'histories')}{more} in {terminal.printable(store_name(db))}"
+    console.print(f"{kept}: '{command('list')}'", soft_wrap=True)
+
+
+def _is_there(db: str) -> bool:
+    location = parse(as_url(db))
+    return location.scheme != "memory" and (location.scheme != "sqlite" or os.path.exists(location.path))
