@@ -29,11 +29,10 @@ _HEAD = """\
 
 Made by `scripts/cli-reference` of what `foldlog COMMAND --help` prints, and of what an example prints in a folder where
 `foldlog import tidewatch.jsonl` imported the shipped history (a checkout has it in `foldlog/sample`): its first
-lines, with … for what is longer, for hashes, and for what another run prints otherwise, such as the time. Exit status:
+lines, with … for the rest, and for what each run prints otherwise. Exit status:
 0 done; 1 there are findings, or a part could not be done or written, and the rest was done; 2 bad input or usage, and
-nothing was done. An error is one line on stderr, `foldlog: …`, and so is each finding, `foldlog: found: …`. A command
-that prints a finding ends with 1; a record that `import` cannot read is a note where the rest was imported. Only where nothing could be done it ends with 2, and an error after the findings says
-so. With `--json`, stdout is one JSON document
+nothing was done. An error is one line on stderr, `foldlog: …`, and so is each finding, `foldlog: found: …`. A record
+that `import` cannot read is a note where the rest was imported. With `--json`, stdout is one JSON document
 and nothing else, and each line on stderr is an object such as
 `{"level": "error", "message": "the store foldlog.db does not exist; …"}`: an `error`, a thing `found`, or a `note`.
 

@@ -117,7 +117,7 @@ def test_the_format_of_the_documents_works_as_an_installed_package(tmp_path):
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     imported = foldlog("import", "talk.jsonl")
-    assert imported.returncode == 1
+    assert imported.returncode == 0
     assert "talk.jsonl:3: a record says something, calls a tool, or has what a tool put out" in imported.stderr
     exported = foldlog("export", "talk")
     assert [json.loads(line) for line in exported.stdout.splitlines()] == records[:2], exported.stderr

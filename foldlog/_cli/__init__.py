@@ -17,6 +17,7 @@ The rules of every command:
     text        text of a history goes through ``terminal.printable``, so that no history steers a terminal
 
     histories/ views/ forgetting/ trust/ maintenance/ demo.py    the commands, by their heading in the help
+    first_day.py                                            what ``foldlog`` alone shows
     options.py selection.py stores.py                       what commands take: options, files, filters, times, --db
     terminal.py tables.py events.py pager.py                how they print
     outcome.py hints.py mistakes.py                         how they end; the commands that their messages name

@@ -28,7 +28,9 @@ def welcome(commands: Mapping[str, str]) -> None:
     db = next((one for one in (chosen, _DEMO_DB) if _is_there(one)), None)
     if db is None:
         named = terminal.printable(store_name(chosen))
-        console.print(f"There is no {named} here: '{command('demo')}' makes a store to try, 'foldlog import PATH' yours.")
+        console.print(
+            f"There is no {named} here: '{command('demo')}' makes a store to try, 'foldlog import PATH' yours."
+        )
         return
     use_store(db)
     with open_existing(db) as store:

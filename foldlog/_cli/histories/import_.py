@@ -341,9 +341,7 @@ def _stays(imported: Sequence[ImportedDocument]) -> str:
     return f"the import ended after {count(sum(there), 'event')} of {count(len(there), 'conversation')}, which stay"
 
 
-def _warn(
-    findings: Sequence[str], count: int, where: str, tell: Callable[[str], object] = terminal.warn
-) -> None:
+def _warn(findings: Sequence[str], count: int, where: str, tell: Callable[[str], object] = terminal.warn) -> None:
     for finding in findings[:_FINDINGS_SHOWN]:
         tell(finding)
     if count > _FINDINGS_SHOWN:
