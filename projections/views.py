@@ -195,8 +195,10 @@ class Views:
         return self._view(conversation, version)
 
     def why(self, conversation: str, event_id: int, at: int | None = None) -> Why:
-        """Say why an event, or the summary with a synthetic id, is in the View now, or at a version, or is not. Raises
-        ``NoSuchEvent``, and what ``at`` raises. Cost: the View; for a forgotten event also the structural events after it.
+        """Say why an event, or the summary with a synthetic id, is in the View now, or at a version, or is not.
+
+        Raises ``NoSuchEvent``, and what ``at`` raises. Cost: the View; for a forgotten event also the structural
+        events after it.
         """
         view = self.current(conversation) if at is None else self.at(conversation, at)
 
