@@ -110,8 +110,8 @@ def open_existing(db: str, remedy: str = _NO_STORE, *, only_read: bool = False) 
 
 
 def resolved(store: Store, given: str) -> str:
-    """Return the given id, or the only id that begins with it: of a session and its sub-agents (``session/agent-1``) the
-    session. For commands that only read.
+    """Return the given id, or the only id that begins with it: of a session and its sub-agents, which are
+    ``session/agent-1``, the session. For commands that only read.
 
     Raises ``Refused`` if no id, or more than one, begins with it.
     """

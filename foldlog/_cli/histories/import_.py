@@ -99,8 +99,8 @@ def run(
 ) -> None:
     """Import histories from files and folders. Importing the same source again adds only new events.
 
-    A record that cannot be read is named, and all others are imported: the exit status is 0, unless --strict is given. A
-    file that has the size, the time and the inode of its last import is not opened again, unless that had findings.
+    A record that cannot be read is named, and all others are imported: the exit status is 0, unless --strict is given.
+    A file that has the size, the time and the inode of its last import is not opened again, unless that had findings.
 
     Example: foldlog import --from claude-code
     """
