@@ -41,6 +41,15 @@ def histories(url):
 
 
 @pytest.fixture
+def recall():
+    """The function of the recall tool of a history that has forgotten ``xyzzy``."""
+    with foldlog.open("memory:") as opened:
+        opened["c"].append([foldlog.Message(source="user", content=text) for text in ("it is xyzzy", "go on")])
+        opened["c"].append(foldlog.CondensationAction(forgotten_event_ids=[0], summary="a word", summary_offset=0))
+        yield opened["c"].recall_tool().recall
+
+
+@pytest.fixture
 def example(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The names of the adapter's example, which keeps its history in an empty folder."""
     monkeypatch.setenv("FOLDLOG_DB", f"sqlite:///{tmp_path / 'example.db'}")

@@ -265,6 +265,12 @@ async def test_what_is_left_out_within_a_run_is_forgotten(provider, histories):
     assert len(client.prompts[-1]) == 5
 
 
+async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(provider, recall):
+    client = ScriptedClient(lambda messages, n: [said("x")] if n else [call("recall", '{"query": "xyzzy"}')])
+    await asked(Agent(client, tools=[tool(recall)], context_providers=[provider]), "go")
+    assert "it is xyzzy" in str(parts(client.prompts[-1])[-1])
+
+
 async def test_usage_is_kept(provider, histories):
     client = ScriptedClient(lambda messages, number: [call("measure", '{"unit":"km"}')] if number < 2 else [said("x")])
     await asked(agent_of(client, provider), "go")

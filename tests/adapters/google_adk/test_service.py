@@ -347,6 +347,13 @@ async def test_a_run_with_tools_goes_on_in_the_next_run(service):
     assert [message["role"] for message in view.to_messages()][:4] == ["user", "assistant", "tool", "assistant"]
 
 
+async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(service, recall):
+    await service.create_session(**S)
+    asks = types.Content(role="model", parts=[call("recall", "c", query="xyzzy")])
+    model, _ = await run(service, lambda contents, n: said("x") if n else asks, "go", tools=[recall])
+    assert "it is xyzzy" in str(model.prompts[-1][-1].parts[0].function_response.response)
+
+
 def shown(view):
     """What a View shows, as ``sent``."""
     told = {"Action": lambda one: ("call", one.tool), "Observation": lambda one: ("result", one.tool)}

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
@@ -513,6 +513,13 @@ def test_a_run_of_100_model_calls_fits_a_small_context_where_it_condenses(url, c
         assert len(history.view()) < 40
         first = next(event for event in history.events() if isinstance(event, Action))
         assert history.why(first.id).fate == "forgotten"
+
+
+def test_the_model_reads_what_was_forgotten_with_the_recall_tool(saver, recall):
+    asks = call("recall", "c", query="xyzzy")
+    model = ScriptedModel(script=lambda messages, number: AIMessage("x") if number else asks, prompts=[])
+    agent(model, [StructuredTool.from_function(recall)], saver).invoke(said("go"), THREAD)
+    assert "it is xyzzy" in model.prompts[-1][-1].content
 
 
 def told(messages):

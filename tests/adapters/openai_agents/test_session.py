@@ -379,6 +379,13 @@ async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledge
         assert model.prompts[0][: len(kept)] == kept
 
 
+async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(session, recall):
+    asks = lambda items, number: [said("x", 1)] if number else [call("recall", '{"query": "xyzzy"}')]  # noqa: E731
+    model = ScriptedModel(asks)
+    await Runner.run(Agent(name="a", model=model, tools=[function_tool(recall)]), "go", session=session)
+    assert "it is xyzzy" in str(model.prompts[-1][-1])
+
+
 async def test_why_and_view_work_while_the_session_runs(session, histories):
     await session.add_items([{"role": "user", "content": "a"}])
     await session.pop_item()

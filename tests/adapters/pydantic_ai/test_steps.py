@@ -142,6 +142,14 @@ async def test_a_message_is_saved_before_the_model_and_before_the_tools(store):
     assert len((await store.load("c")).messages) == 4
 
 
+async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(store, recall):
+    prompts = []
+    asks = ModelResponse(parts=[ToolCallPart("recall", {"query": "xyzzy"}, "c")])
+    model = scripted(lambda messages, number: said("x") if number else asks, prompts)
+    await Agent(model, tools=[recall], capabilities=[FoldlogSteps(store)]).run("go", conversation_id="c")
+    assert "it is xyzzy" in prompts[-1][-1].parts[0].content
+
+
 async def test_streamed_runs_are_saved_too(store):
     agent = Agent("test", tools=[measure], capabilities=[FoldlogSteps(store)])
     async with agent.run_stream("go", conversation_id="c") as streamed:

@@ -225,6 +225,12 @@ async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
         assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
 
 
+async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(recall):
+    model = ScriptedModel(lambda messages, number: [said("x")] if number else [call("recall", {"query": "xyzzy"})])
+    await Agent(model=model, tools=[tool(recall)], callback_handler=None).invoke_async("go")
+    assert "it is xyzzy" in str(model.prompts[-1][-1])
+
+
 async def test_usage_is_kept(repository, histories):
     model = ScriptedModel(lambda messages, number: [call("measure", {"unit": "km"})] if number < 2 else [said("x")])
     await agent_of(repository, model).invoke_async("go")
