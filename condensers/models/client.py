@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from foldlog._observed import span
 from foldlog.condensers.base import Reply
+from foldlog.condensers.costs import Prices
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from foldlog.condensers.models.deadline import abandoned_after, seconds_left, within_s
 from foldlog.condensers.models.failures import (
@@ -213,14 +214,10 @@ class LLM:
         for text in received:
             try:
                 counts = counts_of(json.loads(text)["usage"])
-                tokens = {name: counts[name] for name in ("prompt_tokens", "completion_tokens")}
             except (TypeError, ValueError, LookupError, AttributeError):
                 continue
-            try:
-                cost = sum(_litellm().cost_per_token(model=self.model, **tokens))
-            except Exception:  # noqa: BLE001  litellm raises any kind for a model without a price
-                cost = None
-            return {"usage": counts, "cost": cost}
+            if counts:
+                return {"usage": counts, "cost": Prices().cost(self.model, counts)}
         return {}
 
     def _refuse_what_cannot_fit(self, request: Mapping[str, Any]) -> None:
