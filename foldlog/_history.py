@@ -36,11 +36,11 @@ from foldlog.eventstore import (
     Recorded,
     Retraction,
     VersionConflict,
+    from_microseconds,
     prepare_append,
     summary_id,
 )
 from foldlog.eventstore.arguments import whole
-from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
 from foldlog.projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
 

@@ -33,11 +33,11 @@ from foldlog.eventstore import (
     InvalidArgument,
     Store,
     StoreUnusable,
+    from_microseconds,
 )
 from foldlog.eventstore.arguments import NUMBER_MAX, text
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import PAGE, find_meant
-from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.changes import NewRecords

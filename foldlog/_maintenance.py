@@ -19,10 +19,10 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
     confirm,
+    from_microseconds,
     recent_conversations,
 )
 from foldlog.eventstore.log.database import behind
-from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.maintenance import backup, copy, erase, redact, rekey, verify
 
 _ALL = 2**63

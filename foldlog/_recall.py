@@ -9,12 +9,10 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
-from foldlog.eventstore import Action, ConversationNotFound, Event, Observation, Store, SystemMessage
+from foldlog.eventstore import Action, ConversationNotFound, Event, Observation, Store, SystemMessage, is_structural
 from foldlog.eventstore.arguments import whole
-from foldlog.eventstore.events import is_structural
-from foldlog.projections import Views
+from foldlog.projections import Dialect, Views
 from foldlog.projections.intervals import contains
-from foldlog.projections.messages import Dialect
 from foldlog.projections.retractions import intervals_kept
 
 TOKENS_LEAST, TOKENS = 300, 2_000
