@@ -81,7 +81,8 @@ class Spending:
         """Add the calls of other conversations."""
         sum_up(self.models, other.models)
         sum_up(self.unpriced, other.unpriced)
-        self.replies = {**other.replies, **self.replies}
+        for reply, call in other.replies.items():
+            self.replies.setdefault(reply, call)
 
     def summed(self) -> Spending:
         """Return the same with each reply among the others. Cost: the replies."""
