@@ -193,6 +193,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Append an event with its changes of state, all or none. Durability: on disk when it returns.
 
         Raises ``SessionNotFoundError``, and ``StaleSessionError`` where the stored session is newer than ``session``.
+        With ``condense`` also ``NoCondensationAvailable`` if one is required and impossible: the event is stored.
         """
         if event.partial:
             return event
