@@ -221,7 +221,7 @@ class Histories:
         ``"several words"`` in quotes follow one another; ``begin*`` finds words that begin so. ``kinds`` are ``user``,
         ``agent``, ``action``, ``observation`` and the other words of ``foldlog._kinds.KINDS``. The index is brought up
         to date first. Raises ``InvalidArgument`` where there is no word to search for, ``ConversationNotFound``, and
-        ``SearchRefused`` where the store is encrypted. Cost: the query, and the events since the last search.
+        ``SearchRefused`` for an encrypted store without its keys. Cost: the query, and the events since the last one.
         """
         if conversation is not None:
             self.store.conversation(text("conversation", conversation))

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
@@ -153,6 +154,7 @@ def _show(db: str, histories: Histories, *, added: bool) -> None:
         (("search", "flaky test"), "who mentioned it"),
         (("compare", _IMPORTED), "what a condenser would save"),
         (("stats", LIVE), "figures"),
+        *([(("serve",), "the page: open the link that it prints")] if find_spec("starlette") else []),
     )
     # the command as the shell that this was started from finds it
     program = "foldlog" if shutil.which("foldlog") else shlex.quote(os.path.relpath(sys.argv[0]))

@@ -38,8 +38,8 @@ _BATCH = 4_000
 _CODE = "3"
 """The version of an index's content. An index of another version is rebuilt."""
 _ENCRYPTED = (
-    "this store is encrypted, and a search index would hold its texts as plain text, so it has none; "
-    "'foldlog log ID' and 'foldlog view ID' read its conversations one by one"
+    "this store is encrypted, so an index of its texts is made in memory only, with its keys; open it with them, "
+    "for the command in FOLDLOG_KEY_FILE"
 )
 
 
@@ -52,11 +52,10 @@ class SearchIndex:
     """Full-text search over a store. Thread-safe. Any number of processes may use the index of one store.
 
     For a SQLite store the index is a file beside it, with mode 0600; for a PostgreSQL store it is tables in its schema;
-    otherwise, and where the folder cannot be written, it is in memory. It can be deleted at any time. With ``rebuild``
-    it begins empty, and a damaged file is replaced.
+    otherwise, for a store with keys, and where the folder cannot be written, it is in memory. It can be deleted at any
+    time. With ``rebuild`` it begins empty, and a damaged file is replaced.
 
-    Raises ``SearchRefused`` where the store is encrypted: an index that was made before is removed then; and
-    ``IndexDamaged`` where the file is damaged.
+    Raises ``IndexDamaged`` where the file is damaged. For a store with keys, an index that was made before is removed.
     """
 
     def __init__(self, store: Store, *, rebuild: bool = False) -> None:
@@ -157,7 +156,9 @@ class SearchIndex:
             match one.event:
                 case Erased():
                     removals.append(Removal(one.conversation, one.position))
-                case KeyChanged(key_id=str()) if self._store.database.recorder.value("key_ids"):
+                case KeyChanged(key_id=str()) if not _encrypts(self._store) and self._store.database.recorder.value(
+                    "key_ids"
+                ):
                     remove_index(self._store)
                     raise SearchRefused(_ENCRYPTED)
                 case StoreRestored(after=kept) if after > kept:  # it holds what the store lost
@@ -248,11 +249,11 @@ def indexed(recorded: Recorded) -> IndexedText:
 
 
 def _opened(store: Store) -> SearchTables:
-    if _encrypts(store):
+    path, in_memory = index_path(store), _encrypts(store)
+    if in_memory:
         remove_index(store)
-        raise SearchRefused(_ENCRYPTED)
-    path = index_path(store)
-    if store.database.recorder.on_server:
+        path = None
+    elif store.database.recorder.on_server:
         from foldlog._search.postgres_tables import PostgresTables
 
         return PostgresTables(cast("PostgresRecorder", store.database.recorder))

@@ -108,6 +108,8 @@ class SQLiteTables(SearchTables):
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = NORMAL")  # a power cut may cost the newest rows: they are added again
         execute("PRAGMA secure_delete = ON")
+        if self._path is None:
+            execute("PRAGMA temp_store = MEMORY")  # of an encrypted store no text comes to a disk
         try:
             connection.executescript(_SCHEMA)
         except sqlite3.OperationalError as error:

@@ -35,6 +35,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from tests.how_many import examples
 from tests.postgres.servers import Server
@@ -231,7 +232,7 @@ def test_a_batch_that_was_read_before_an_erasure_is_not_added_after_it(url: str)
         assert found(index, "secret") == []
 
 
-def test_an_encrypted_store_has_no_index_and_loses_the_one_it_had(tmp_path: Path):
+def test_an_encrypted_store_is_searched_in_memory_with_its_keys_and_loses_the_file_it_had(tmp_path: Path):
     pytest.importorskip("cryptography")
     path, keys = tmp_path / "history.db", KeyRing([SecretStr("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")])
     with open_store(f"sqlite:///{path}") as store:
@@ -240,10 +241,16 @@ def test_an_encrypted_store_has_no_index_and_loses_the_one_it_had(tmp_path: Path
             index.catch_up()
     assert b"secret" in bytes_beside(path)
     with open_store(f"sqlite:///{path}", keys=keys) as store:
-        with pytest.raises(SearchRefused, match="encrypted"):
-            SearchIndex(store)
+        say(store, "new", "another secret")
+        with SearchIndex(store) as index:
+            for _ in range(2):
+                assert [hit.conversation for hit in index.search("secret")] == ["new", "c"]
+                list(rekey(store))
+            store.fork("new", 1, "f")
+            erase(store, "c", reason="asked for")
+            redact(store, "new", 0, reason="asked for", by="me")
+            assert found(index, "secret") == found(index, "word") == []
         assert bytes_beside(path) == b""
-        list(rekey(store))
     refused = pytest.raises(SearchRefused, match="encrypted")
     with open_store(f"sqlite:///{path}") as store, SearchIndex(store) as index, refused:  # the key is not there
         index.search("secret")

@@ -51,8 +51,8 @@ def run(
     its page finds parts of words too, and so other events.
 
     The index lies beside the store (STORE.search, readable by its owner only). The first search reads all events to
-    build it; later ones first add the new events. It holds plain text, so encrypted stores have none. Erased
-    conversations are removed from it too.
+    build it; later ones first add the new events. It holds plain text, so that of an
+    encrypted store is in memory only. Erased conversations are removed from it too.
 
     Example: foldlog search "flaky test" --kind observation
     """
