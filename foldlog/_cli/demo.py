@@ -149,8 +149,8 @@ def _show(db: str, histories: Histories, *, added: bool) -> None:
     commands = (
         (("list",), "all conversations"),
         (("view", LIVE), "what the model is shown now"),
-        (("view", LIVE, "--at", condensations[-1][0].id), "what it was shown before"),
-        (("why", LIVE, answer.event.id), "what became of one event"),
+        (("view", LIVE, "--at", str(condensations[-1][0].id)), "what it was shown before"),
+        (("why", LIVE, str(answer.event.id)), "what became of one event"),
         (("search", "flaky test"), "who mentioned it"),
         (("compare", _IMPORTED), "what a condenser would save"),
         (("stats", LIVE), "figures"),
