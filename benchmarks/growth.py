@@ -31,7 +31,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.changes import NewRecords
-from foldlog.eventstore.recorders.postgres.columns import bigint, integer, packed, row_columns, smallint
+from foldlog.eventstore.recorders.postgres.wire import bigint, packed
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, Record, Row
 from foldlog.projections import Views
 from foldlog.projections.stored.revision_codec import PROJECTION
@@ -118,8 +118,14 @@ def _copy(connection: psycopg.Connection, schema: str, template: Template, group
     [(number,)] = connection.execute(asked.encode()).fetchall()
     key = position = number << 20
     events, conversations, records = list[bytes](), list[bytes](), list[bytes]()
-    first_rows = [row_columns(row, None) for row in template.rows("", b"", now)]
-    parts = [(_fields(*each[:5]), _fields(*each[6:8]), _fields(*each[9:11])) for each in first_rows]
+    parts = [
+        (
+            _fields(bigint(row.id), row.kind.encode(), _integer(row.schema), packed(row.shown), packed(row.structural)),
+            _fields(_smallint(row.encoding), row.body),
+            _fields(_integer(row.shown_before), _integer(row.structural_before)),
+        )
+        for row in template.rows("", b"", now)
+    ]
     end = struct.Struct("!iIiq").pack
     for place in group:
         name, salt = name_of(place), new_salt()
@@ -132,7 +138,7 @@ def _copy(connection: psycopg.Connection, schema: str, template: Template, group
             position += 1
         records += [
             _fields(bigint(key), PROJECTION.encode(), bigint(version), bigint(code), packed(base), body,
-                    smallint(encoding), integer(check))
+                    _smallint(encoding), _integer(check))
             for version, code, base, body, encoding, check, _ in template.records(name)
         ]  # fmt: skip
     for table, columns, rows in (
@@ -148,6 +154,14 @@ def _copy(connection: psycopg.Connection, schema: str, template: Template, group
             copy.write(b"".join([begin + row for row in rows]))
             copy.write(b"\xff\xff")
     connection.commit()
+
+
+_smallint: Final = struct.Struct("!h").pack
+
+
+def _integer(number: int) -> bytes:
+    """Return a number of 32 bits, with or without a sign."""
+    return (number & 0xFFFF_FFFF).to_bytes(4)
 
 
 def _fields(*values: bytes | None) -> bytes:
