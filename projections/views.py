@@ -62,7 +62,6 @@ _REMEMBERED = 64
 _FEW = 64
 """Up to this many new events are read completely, shown or not, because that takes one query instead of three."""
 
-
 _SHORT = 256
 """In a conversation of up to this many events, the whole View is read when it is asked for, not on first use."""
 
