@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
+from json import loads
 from math import prod
 from re import _parser  # type: ignore[attr-defined]  # the parser of the standard library
 from typing import Any
@@ -35,6 +36,7 @@ from foldlog.eventstore.log.redacted import can_be_redacted
 
 _WAYS_MAX, _WIDTH_MAX = 1_000, 1_000
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 16
+_ESCAPES = re.compile(r"""(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+""")
 _KEPT = ("id", "timestamp", "redacted")
 """Fields of an event in which no text is searched for."""
 
@@ -50,7 +52,7 @@ def text_or_pattern(text: str, *, is_pattern: bool) -> re.Pattern[str]:
     try:
         parsed, compiled = _parser.parse(text), re.compile(text)
         ways, width = _ways(parsed), parsed.getwidth()[1]
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise InvalidArgument(f"the pattern cannot be read: {error}") from error
     if ways > _WAYS_MAX:
         raise InvalidArgument(
@@ -64,12 +66,13 @@ def text_or_pattern(text: str, *, is_pattern: bool) -> re.Pattern[str]:
     return compiled
 
 
-_ENDLESS = float("inf")
+_ENDLESS, _COUNTED_MAX = float("inf"), 10**9
 
 
 def _ways(parsed: Any) -> float:
     """Return an upper limit of the ways in which a parsed pattern matches at one place."""
-    return prod(_ways_of(str(kind), value) for kind, value in parsed)
+    ways = prod(_ways_of(str(kind), value) for kind, value in parsed)
+    return ways if ways <= _COUNTED_MAX else _ENDLESS
 
 
 def _ways_of(kind: str, value: Any) -> float:
@@ -182,7 +185,6 @@ def files_with(
     """Yield the files that hold the bytes of a match: the store's own, its search index, and ``others``. What is
     compressed or encrypted is not found. Cost: these files.
     """
-    wanted = re.compile(pattern.pattern.encode(), re.DOTALL)
     own = [] if store.path is None else [store.path, f"{store.path}-wal"]
     for path in [*(own if with_store else ()), index_path(store) or "", *others]:
         if not os.path.isfile(path):
@@ -190,7 +192,7 @@ def files_with(
         with open(path, "rb") as file:
             before = b""
             while chunk := file.read(_CHUNK_BYTES):
-                if wanted.search(before + chunk):
+                if _has(pattern, before + chunk):
                     yield path
                     break
                 before = chunk[-_OVERLAP_BYTES:]
@@ -204,11 +206,21 @@ def _has(pattern: re.Pattern[str] | None, value: Any) -> bool:
     return pattern is not None and any(pattern.search(text) is not None for text in _texts(value))
 
 
+def _unescaped(escapes: re.Match[str]) -> str:
+    return str(loads(f'"{escapes[0]}"'))
+
+
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
+        if "\\" in value:  # JSON, whose strings may be JSON again
+            once = _ESCAPES.sub(_unescaped, value)
+            yield once
+            yield _ESCAPES.sub(_unescaped, once)
     elif isinstance(value, bytes):
-        yield value.decode("utf-8", "replace")
+        yield from _texts(value.decode("utf-8", "replace"))
+    elif type(value) is int:
+        yield str(value)
     elif isinstance(value, Struct):
         yield from _texts(asdict(value))
     elif isinstance(value, Mapping):

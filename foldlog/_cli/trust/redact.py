@@ -156,11 +156,12 @@ def _found(
     redacted: bool = False,
 ) -> dict[str, list[Event]]:
     """Return the events to redact. Of a fork, those that it shares are found in the conversation that they belong to,
-    unless it is the only one to search.
+    unless that one is not searched.
     """
     found = {}
+    searched = {row.id for row in rows}
     for row in sorted(rows, key=lambda row: row.created_at, reverse=True):  # a fork may build on a shared value
-        start = row.parent_version if len(rows) > 1 and row.parent_version is not None else 0
+        start = row.parent_version or 0 if row.parent in searched else 0
         try:
             found[row.id] = events_with(histories[row.id], histories.store, text, before, start, redacted=redacted)
         except EventStoreError as error:
