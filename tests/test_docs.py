@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from benchmarks import pictures
 from foldlog import Histories, History, Maintenance
 from foldlog._cli import main
 from foldlog._formats import registry
@@ -207,3 +208,13 @@ def test_the_readme_says_what_a_condensation_saves():
     readme = (ROOT / "README.md").read_text()
     assert "default costs least: $0.2044 instead of $0.2988 (32 % less than noop)." in cli_reference.PAGE.read_text()
     assert "the default costs 32 % less" in readme
+
+
+def test_the_picture_of_a_view_is_that_of_the_demo(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["foldlog", "demo", "--db", "d.db"])
+    with pytest.raises(SystemExit):
+        main()
+    with foldlog.open("d.db") as histories:
+        drawn = pictures.view_svg(histories[pictures.LIVE])
+    assert drawn == (pictures.PICTURES / "view.svg").read_text(), "python -m benchmarks.pictures"

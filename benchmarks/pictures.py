@@ -1,0 +1,111 @@
+"""Two pictures of the demo, for light and for dark: what a View is, and a terminal. ``python -m benchmarks.pictures``.
+
+``view.svg`` draws the View of the demo's history at three versions; ``terminal.svg`` shows three commands and what they
+print, in 20 seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+
+import foldlog
+from foldlog._cli.demo import LIVE
+
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+_DB = "foldlog-demo.db"
+_SECONDS = 20
+_SCREENS = (
+    (f"foldlog demo --db {_DB}", 17, 8),
+    (f"foldlog why {LIVE} 4 --db {_DB}", 12, 7),
+    (f"foldlog view {LIVE} --at 85 --tail 6 --db {_DB}", 8, 5),
+)
+"""Commands, the most lines that are shown of each, and for how many seconds."""
+_STYLE = """
+  .back { fill: #ffffff } text { fill: #1f2933 } .soft { fill: #5f6b7a }
+  .shown { fill: #00796b } .gone { fill: #dfe3e8 } .summary { fill: #b7791f }
+  @media (prefers-color-scheme: dark) {
+    .back { fill: #14181d } text { fill: #e6e9ed } .soft { fill: #a3adb9 }
+    .shown { fill: #2dd4bf } .gone { fill: #2c343d } .summary { fill: #ecc94b }
+  }
+  text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif }
+"""
+
+
+def _svg(width: int, height: int, about: str, style: str, body: Iterable[str]) -> str:
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
+    back = f'<rect class="back" width="{width}" height="{height}" rx="8"/>'
+    lines = [f'{head} aria-label="{escape(about)}">', f"<style>{style}</style>", back, *body, "</svg>"]
+    return "\n".join(lines) + "\n"
+
+
+def view_svg(history: foldlog.History) -> str:
+    """Return the View before the first condensation, after it, and now: a stroke for each event of the log."""
+    first = min(event.id for event in history.events() if isinstance(event, foldlog.CondensationAction))
+    width, left, step = 860, 16, 828 / len(history)
+    body, told = [], []
+    for row, (version, words) in enumerate(
+        ((first, "before it forgets"), (first + 1, "after it forgot"), (len(history), "now"))
+    ):
+        top, view = 20 + 84 * row, history.at(version)
+        ids = {event.id for event in view}
+        told.append(f"At version {version} the log has {version} events and the View shows {len(view)}")
+        body.append(f'<text x="{left}" y="{top + 12}">{told[-1]}, {words}</text>')
+        for kind, wanted in (("shown", ids), ("gone", {*range(version)} - ids)):
+            strokes = "".join(
+                f"M{left + step * n:.1f} {top + 22}h{step * 0.8:.1f}v26h-{step * 0.8:.1f}z" for n in wanted
+            )
+            body.append(f'<path class="{kind}" d="{strokes}"/>')
+        for at, summary in ((n, event) for n, event in enumerate(view) if event.id < 0):
+            before, after = (view[place].id for place in (at - 1, at + 1))
+            x, y = left + step * (before + 1), top + 52
+            body.append(
+                f'<rect class="summary" x="{x:.1f}" y="{y}" width="{step * (after - before - 1):.1f}" height="5"/>'
+            )
+            body.append(f'<text class="soft" x="{x:.1f}" y="{y + 18}">summary {summary.id} stands for these</text>')
+    return _svg(width, 276, "; ".join(told), _STYLE, body)
+
+
+def terminal_svg(folder: str) -> str:
+    """Return a terminal in which three commands are run, one after the other, again and again."""
+    style = f"{_STYLE}  text {{ font: 12px ui-monospace, Menlo, Consolas, monospace; white-space: pre }}\n"
+    body, starts = [], [0]
+    for command, lines, seconds in _SCREENS:
+        printed = _run(command, folder).splitlines()
+        typed = [f"$ {command}", *printed[:lines], *(["…"] if len(printed) > lines else [])]
+        number, end = len(starts), starts[-1] + seconds
+        from_, to = (100 * at / _SECONDS for at in (starts[-1], end))
+        style += (
+            f"  #s{number} {{ animation: k{number} {_SECONDS}s step-end infinite; opacity: {int(end == _SECONDS)} }}\n"
+        )
+        steps = f"0% {{ opacity: 0 }} {from_}% {{ opacity: 1 }} {to}% {{ opacity: {int(to == 100)} }}"
+        style += f"  @keyframes k{number} {{ {steps} }}\n"
+        rows = "".join(f'<text x="16" y="{30 + 18 * n}">{escape(line)}</text>' for n, line in enumerate(typed))
+        body.append(f'<g id="s{number}">{rows}</g>')
+        starts.append(end)
+    style += "  @media (prefers-reduced-motion: reduce) { g { animation: none !important } }\n"
+    return _svg(860, 380, "A terminal: " + "; ".join(command for command, *_ in _SCREENS), style, body)
+
+
+def _run(command: str, folder: str) -> str:
+    environment = {**os.environ, "COLUMNS": "112", "PAGER": ""}
+    words = [sys.executable, "-m", *command.split()]
+    ran = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    return "\n".join(line if len(line) <= 112 else f"{line[:111]}…" for line in ran.stdout.strip().splitlines())
+
+
+def main() -> None:
+    """Draw both pictures."""
+    with tempfile.TemporaryDirectory() as folder:
+        (PICTURES / "terminal.svg").write_text(terminal_svg(folder))
+        with foldlog.open(f"{folder}/{_DB}") as histories:
+            (PICTURES / "view.svg").write_text(view_svg(histories[LIVE]))
+
+
+if __name__ == "__main__":
+    main()
