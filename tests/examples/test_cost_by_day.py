@@ -83,6 +83,6 @@ def counted(table: Path) -> int:
     if not table.exists():
         return 0
     with closing(sqlite3.connect(table, timeout=PATIENCE_S)) as connection:
-        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'costs'").fetchone():
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
             return 0
-        return connection.execute("SELECT coalesce(sum(calls), 0) FROM costs").fetchone()[0]
+        return connection.execute("SELECT count(*) FROM calls").fetchone()[0]
