@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 
 from foldlog import _histories as sync
 from foldlog._appends import PendingAppend, append_all
-from foldlog._history import History
+from foldlog._history import History as SyncHistory
 from foldlog._recall import RecallTool
 from foldlog._threads import ThreadPool, awaiting_here, pause
 from foldlog.eventstore import Action, Event, Outcome, Recorded, Store, can_append_all
@@ -108,7 +108,7 @@ async def _stepped(pool: ThreadPool, work: Callable[[], _T]) -> _T:
 
 
 def _append(
-    method: Callable[Concatenate[History, _P], _T],
+    method: Callable[Concatenate[SyncHistory, _P], _T],
 ) -> Callable[Concatenate[AsyncHistory, _P], Coroutine[Any, Any, _T]]:
     """Return the async form of ``History.append``, in which appends that wait at the same time share a commit."""
 
@@ -220,7 +220,7 @@ class _Following:
 class _AsyncView(Coroutine[Any, Any, View]):
     """The View that the model is shown now: await it, or await its ``tail``."""
 
-    def __init__(self, pool: ThreadPool, history: History) -> None:
+    def __init__(self, pool: ThreadPool, history: SyncHistory) -> None:
         self._pool, self._history = pool, history
         self._reading: Coroutine[Any, Any, View] | None = None
 
@@ -263,7 +263,7 @@ def face_of(histories: sync.Histories) -> AsyncHistories:
 
 
 _created = _method(sync.Histories.create, writes=True)
-_forked = _method(History.fork, writes=True)
+_forked = _method(SyncHistory.fork, writes=True)
 
 
 class AsyncHistories:
@@ -407,31 +407,31 @@ class AsyncHistory:
     def __bool__(self) -> bool:
         return True
 
-    append = _append(History.append)
-    append_records = _method(History.append_records, writes=True)
-    append_reply = _method(History.append_reply, writes=True)
-    append_tool_result = _method(History.append_tool_result, writes=True)
-    interrupt = _method(History.interrupt, writes=True)
-    request_condensation = _method(History.request_condensation, writes=True)
-    retract = _method(History.retract, writes=True)
-    redact = _method(History.redact, writes=True)
-    pop = _method(History.pop, writes=True)
-    step = _method(History.step, writes=True, steps=True)
-    prepare = _method(History.prepare, writes=True, steps=True)
-    condense = _method(History.condense, writes=True, steps=True)
-    lease = _method(History.lease)
-    at = _method(History.at)
-    version = _method(History.version)
-    attributes = _method(History.attributes)
-    open_calls = _method(History.open_calls)
-    tail = _method(History.tail)
-    set_attributes = _method(History.set_attributes, writes=True)
-    document = _method(History.document)
-    documents = _method(History.documents)
-    why = _method(History.why)
-    difference = _method(History.difference)
-    stats = _method(History.stats)
-    lifetimes = _method(History.lifetimes)
+    append = _append(SyncHistory.append)
+    append_records = _method(SyncHistory.append_records, writes=True)
+    append_reply = _method(SyncHistory.append_reply, writes=True)
+    append_tool_result = _method(SyncHistory.append_tool_result, writes=True)
+    interrupt = _method(SyncHistory.interrupt, writes=True)
+    request_condensation = _method(SyncHistory.request_condensation, writes=True)
+    retract = _method(SyncHistory.retract, writes=True)
+    redact = _method(SyncHistory.redact, writes=True)
+    pop = _method(SyncHistory.pop, writes=True)
+    step = _method(SyncHistory.step, writes=True, steps=True)
+    prepare = _method(SyncHistory.prepare, writes=True, steps=True)
+    condense = _method(SyncHistory.condense, writes=True, steps=True)
+    lease = _method(SyncHistory.lease)
+    at = _method(SyncHistory.at)
+    version = _method(SyncHistory.version)
+    attributes = _method(SyncHistory.attributes)
+    open_calls = _method(SyncHistory.open_calls)
+    tail = _method(SyncHistory.tail)
+    set_attributes = _method(SyncHistory.set_attributes, writes=True)
+    document = _method(SyncHistory.document)
+    documents = _method(SyncHistory.documents)
+    why = _method(SyncHistory.why)
+    difference = _method(SyncHistory.difference)
+    stats = _method(SyncHistory.stats)
+    lifetimes = _method(SyncHistory.lifetimes)
 
     def working(
         self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
@@ -439,17 +439,17 @@ class AsyncHistory:
         block = self.sync.working(ttl_s=ttl_s, wait_s=wait_s, worker=worker)
         return _AsyncWorking(self._histories.pool, cast("Working", block))
 
-    working.__doc__ = History.working.__doc__
+    working.__doc__ = SyncHistory.working.__doc__
 
     def recall_tool(self, *, max_tokens: int = 2_000) -> AsyncRecallTool:
         return AsyncRecallTool(self._histories.pool, self.sync.recall_tool(max_tokens=max_tokens))
 
-    recall_tool.__doc__ = History.recall_tool.__doc__
+    recall_tool.__doc__ = SyncHistory.recall_tool.__doc__
 
     def view(self) -> _AsyncView:
         return _AsyncView(self._histories.pool, self.sync)
 
-    view.__doc__ = History.view.__doc__
+    view.__doc__ = SyncHistory.view.__doc__
 
     def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> AsyncIterator[Event]:
         """Yield the events with ``start <= id < stop`` in order, forgotten ones too. See ``foldlog.History.events``."""
@@ -458,7 +458,7 @@ class AsyncHistory:
     def export(self, format: str | None = None, *, notes: Callable[[str], None] | None = None) -> AsyncIterator[Any]:
         return _Pages(self._histories.pool, partial(self.sync.export, format, notes=notes))
 
-    export.__doc__ = History.export.__doc__
+    export.__doc__ = SyncHistory.export.__doc__
 
     async def fork(
         self, at: int | None = None, id: str | None = None, *, at_source: str | int | None = None
@@ -466,7 +466,10 @@ class AsyncHistory:
         forked = await _forked(self, at, id, at_source=at_source)
         return self._histories[forked.id]
 
-    fork.__doc__ = History.fork.__doc__
+    fork.__doc__ = SyncHistory.fork.__doc__
 
     def __repr__(self) -> str:
         return f"<AsyncHistory {self.id!r}>"
+
+
+History, Histories = AsyncHistory, AsyncHistories  # so that "aio." before a name of the face is its async form

@@ -520,3 +520,7 @@ async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
     async with history.working(wait_s=0):
         await history.append(said("the next one"))
     assert await history.version() == 2
+
+
+def test_a_name_of_the_face_is_its_async_form_in_aio():
+    assert (foldlog.aio.History, foldlog.aio.Histories) == (foldlog.aio.AsyncHistory, foldlog.aio.AsyncHistories)
