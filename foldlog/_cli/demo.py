@@ -103,6 +103,11 @@ def _is_done(store: Store, history: History) -> bool:
     )
 
 
+def _rounded(estimate: int) -> str:
+    """Return an estimated number with as many digits as it is worth."""
+    return f"{float(f'{estimate:.2g}'):,.0f}"
+
+
 def _show(db: str, histories: Histories, *, added: bool) -> None:
     history, store, console = histories[LIVE], histories.store, terminal.console()
     view, events, imported = history.view(), list(history.events()), list(store.events(_IMPORTED))
@@ -127,10 +132,10 @@ def _show(db: str, histories: Histories, *, added: bool) -> None:
     print_rows(
         (Column(""), Column("events", "right"), Column("≈ tokens", "right")),
         [
-            ("the log, where nothing is lost", f"{len(events):,}", f"{sums[-1]:,}"),
-            ("the View: what the model is shown now", f"{len(view):,}", f"{lifetimes.sizes[-1]:,}"),
-            (f"sent in {len(calls):,} calls without condensing", "", f"{sent_whole:,}"),
-            (f"sent in {len(calls):,} calls with it", "", f"{sent:,}"),
+            ("the log, where nothing is lost", f"{len(events):,}", _rounded(sums[-1])),
+            ("the View: what the model is shown now", f"{len(view):,}", _rounded(lifetimes.sizes[-1])),
+            (f"sent in {len(calls):,} calls without condensing", "", _rounded(sent_whole)),
+            (f"sent in {len(calls):,} calls with it", "", _rounded(sent)),
         ],
     )
     terminal.print_heading("What was forgotten, and why")
