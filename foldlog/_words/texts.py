@@ -23,7 +23,7 @@ def text_of(event: Event) -> str:
             called = arguments if isinstance(arguments, str) else as_json(arguments)
             return f"{_words(thought)}\n{tool} {called}".strip()
         case events.Annotation(name=name, data=data):
-            return f"{name} {as_json(data)}"
+            return f"{name} {as_json([*map(_readable, data)] if isinstance(data, list) else _readable(data))}"
         case events.DocumentChanges(changed=changed):
             return as_json(changed)
         case (
@@ -39,6 +39,13 @@ def text_of(event: Event) -> str:
             return summary or ""
         case events.UnknownEvent(body=body):
             return body.decode("utf-8", "replace")
+
+
+def _readable(block: Any) -> Any:
+    """Return a block of a model's thinking without its signature, which has no words."""
+    if not isinstance(block, dict):
+        return block
+    return {name: value for name, value in block.items() if name not in ("signature", "encrypted_content")}
 
 
 def as_json(value: Any) -> str:

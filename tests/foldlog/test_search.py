@@ -232,6 +232,14 @@ def test_a_batch_that_was_read_before_an_erasure_is_not_added_after_it(url: str)
         assert found(index, "secret") == []
 
 
+def test_the_signature_of_a_thought_is_not_searched():
+    thought = {"type": "thinking", "thinking": "tides", "signature": "c2lnbmVk"}
+    with open_store("memory:") as store, SearchIndex(store) as index:
+        for data in (thought, [thought]):
+            store.append("c", Annotation(name="thinking", data=data), expected_version=ANY_VERSION)
+        assert (len(index.search("tides")), index.search("c2lnbmVk")) == (2, ())
+
+
 def test_an_encrypted_store_is_searched_in_memory_with_its_keys_and_loses_the_file_it_had(tmp_path: Path):
     pytest.importorskip("cryptography")
     path, keys = tmp_path / "history.db", KeyRing([SecretStr("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")])
