@@ -37,7 +37,7 @@ and nothing else, and each line on stderr is an object such as
 `{"level": "error", "message": "…"}`: an `error`, a thing `found`, or a `note`.
 
 `list` never cuts an id: on a terminal, one that does not fit has a line of its own; piped, each row is one
-line, as wide as its id. An id with a tab, a line break or another character that steers a terminal is shown as bash and
+line, as wide as its id. An id with a character that steers a terminal is shown as bash and
 zsh take it, `$'tab\\tx'`; `--json` has it as it is. An id that begins with a dash comes last, after `--`:
 `foldlog log -- -x`.
 
