@@ -127,8 +127,8 @@ class Steps:
             return None
         if error == "Refused":
             return None
-        if self.earlier is not None and not process.seam.commits:
-            # It wrote nothing, so its answer may be that of the moment before the other process's step.
+        if self.earlier is not None and self._version(site, name) == _version_of(site.model, name):
+            # It appended nothing, so its answer may be that of the moment before the other process's step.
             now, site.model = site.model, self.earlier
             try:
                 self._agree(label, got, error, told, compare)
