@@ -121,11 +121,12 @@ class Maintenance:
             raise InvalidArgument(f"age is a timedelta that is not negative, such as timedelta(days=90), not {age!r}")
         before = from_microseconds(self._store.database.now()) - age
         rows = conversations_with(self._store, attributes, before)
-        if dry_run:
-            yield from rows
-            return
         stays: EventStoreError | None = None
-        for row, error in erased(self._store, rows, reason=reason, detach_forks=detach_forks, unchanged=True):
+        if dry_run:
+            work = would_erase(self._store, rows, detach_forks=detach_forks)
+        else:
+            work = erased(self._store, rows, reason=reason, detach_forks=detach_forks, unchanged=True)
+        for row, error in work:
             if error is None:
                 yield row
             elif findings is not None:
@@ -161,6 +162,25 @@ def conversations_with(
         for row in store.iter_conversations()
         if row.erased_at is None and (named is None or row.id in named) and (before is None or row.updated_at < before)
     ]
+
+
+def would_erase(
+    store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = False, detach_forks: bool = False
+) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
+    """Yield what ``erased`` would, with rows in the place of tombstones. Cost: the list of conversations."""
+    stay: dict[str, tuple[str, ...]] = {}
+    if not with_forks and not detach_forks:
+        goes, living = {row.id for row in rows}, [row for row in store.iter_conversations() if row.erased_at is None]
+        while True:
+            found: dict[str, tuple[str, ...]] = {}
+            for row in living:
+                if row.parent in goes and (row.id not in goes or row.id in stay):
+                    found[row.parent] = (*found.get(row.parent, ()), row.id)
+            if found == stay:
+                break
+            stay = found  # a fork that stays keeps its own parent, too
+    for row in rows:
+        yield row, ConversationHasForks(row.id, stay[row.id]) if row.id in stay else None
 
 
 def erased(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import cache, partial
@@ -34,6 +35,7 @@ from foldlog.eventstore import (
     ReadTransaction,
     Store,
     StoreUnavailable,
+    StoreUnusable,
     UnknownEventType,
 )
 
@@ -47,6 +49,7 @@ _STATUS: dict[type[EventStoreError], int] = {
     CorruptEvent: 500,
     UnknownEventType: 501,
     StoreUnavailable: 503,
+    StoreUnusable: 503,
     InvalidArgument: 400,
     SearchRefused: 409,
 }
@@ -99,21 +102,23 @@ def application(
     def measured(request: Request) -> Response:
         return Response(metrics(store, conversations.fleet("")), media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    check = _standing(store)
+    api = partial(_path, check)
     routes = [
         Route("/", _page),
         Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
         Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
-        Route("/healthz", partial(_healthz, store)),
-        _api("metrics", measured, "/metrics"),
-        _api("conversations", listed),
-        _api("fleet", lambda request: conversations.fleet(completed(_IMPORT)[1:-1])),
-        _api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
-        _api("gists", lambda request: _gists(pages, request)),
-        _api("runs", lambda request: compared_runs(store, _id(request), _other(request), prices or Prices())),
-        _api("event", lambda request: _event(pages, request)),
-        _api("find", lambda request: documents.FindDocument(hits=tuple(pages.find(_id(request), _words(request))))),
-        _api("search", searched),
-        _api("follow", lambda request: _follow(store, request, is_ending)),
+        Route("/healthz", partial(_healthz, check)),
+        api("metrics", measured, "/metrics"),
+        api("conversations", listed),
+        api("fleet", lambda request: conversations.fleet(completed(_IMPORT)[1:-1])),
+        api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
+        api("gists", lambda request: _gists(pages, request)),
+        api("runs", lambda request: compared_runs(store, _id(request), _other(request), prices or Prices())),
+        api("event", lambda request: _event(pages, request)),
+        api("find", lambda request: documents.FindDocument(hits=tuple(pages.find(_id(request), _words(request))))),
+        api("search", searched),
+        api("follow", lambda request: _follow(store, request, is_ending)),
     ]
     guard = Middleware(Access, token=token, names=names, port=port)
     app = Starlette(
@@ -132,13 +137,35 @@ def _failed(request: Request, error: Exception) -> Response:
     return _refused(f"the server failed: {type(error).__name__}", 500)
 
 
-async def _healthz(store: Store, request: Request) -> Response:
+async def _healthz(check: Callable[[], object], request: Request) -> Response:
     """Say whether the store can be read."""
     try:
-        await to_thread.run_sync(lambda: store.database.last_position)
+        await to_thread.run_sync(check)
     except EventStoreError as error:
         return Response(f"{type(error).__name__}\n", 503, media_type="text/plain")
     return Response("ok\n", media_type="text/plain")
+
+
+def _standing(store: Store) -> Callable[[], object]:
+    """Return a check that raises ``StoreUnusable`` where the store is closed, or its file is not the one that was there
+    at first: a restore put another in its place, and reads would go on in the former.
+    """
+
+    def identity() -> tuple[int, int] | None:
+        try:
+            found = os.stat(store.path) if store.path is not None else None
+        except OSError:
+            return 0, 0
+        return None if found is None else (found.st_dev, found.st_ino)
+
+    first = identity()
+
+    def check() -> None:
+        _ = store.database.last_position
+        if identity() != first:
+            raise StoreUnusable(f"another file took the place of {store.path}, or it was moved; start the server again")
+
+    return check
 
 
 def _page(request: Request) -> Response:
@@ -148,12 +175,21 @@ def _page(request: Request) -> Response:
     return Response(text, media_type="text/html")
 
 
-def _api(name: str, document: Callable[[Request], documents.Document | Response], path: str | None = None) -> Route:
+def _path(
+    check: Callable[[], object],
+    name: str,
+    document: Callable[[Request], documents.Document | Response],
+    path: str | None = None,
+) -> Route:
     """Return a path that gives the document as JSON, made in a thread, or says what is wrong."""
+
+    def made(request: Request) -> documents.Document | Response:
+        check()
+        return document(request)
 
     async def answered(request: Request) -> Response:
         try:
-            found = await to_thread.run_sync(document, request)
+            found = await to_thread.run_sync(made, request)
         except EventStoreError as error:
             return _refused(str(error), _status(error))
         except ValueError as error:

@@ -57,7 +57,11 @@ def living(histories):
 
 def test_retention_erases_what_is_older_and_leaves_what_a_younger_fork_shares(opened):
     retain = opened.maintenance.retain
-    assert [row.id for row in retain(90 * DAYS, reason="policy", dry_run=True)] == ["ann/1", "old"]
+    stay: list[str] = []
+    assert [row.id for row in retain(90 * DAYS, reason="policy", dry_run=True, findings=stay.append)] == ["ann/1"]
+    assert "'young'" in stay[0]
+    both = retain(90 * DAYS, reason="policy", dry_run=True, detach_forks=True)
+    assert [row.id for row in both] == ["ann/1", "old"]
     assert living(opened) == ["ann/1", "ann/2", "old", "young"]
     with pytest.raises(ConversationHasForks, match="young"):
         list(retain(90 * DAYS, reason="policy"))

@@ -494,3 +494,16 @@ def test_health_needs_no_token_and_metrics_do(guarded, store):
     assert guarded.get("/healthz", headers={"host": "evil.example"}).status == 400
     store.close()
     assert guarded.get("/healthz").status == 503
+
+
+def test_a_server_whose_file_was_replaced_tells_nothing_of_the_former_one(tmp_path):
+    path = tmp_path / "history.db"
+    with open_store(path) as store, asking(application(store, token=None)) as client:
+        store.append("c", Message(source="user", content="hi"), expected_version=0)
+        asked = {"id": "c", "event": "0"}
+        assert (client.get("/healthz").status, client.get("/api/event", params=asked).status) == (200, 200)
+        path.rename(tmp_path / "former.db")
+        assert client.get("/healthz").status == 503
+        answer = client.get("/api/event", params=asked)
+        assert answer.status == 503
+        assert "start the server again" in answer.text

@@ -17,7 +17,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
-from foldlog._maintenance import conversations_with, erased, is_a_copy
+from foldlog._maintenance import conversations_with, erased, is_a_copy, would_erase
 from foldlog._reports.overview import overview_of
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationRow, EventStoreError, Store
@@ -74,7 +74,9 @@ def run(
     with open_existing(db) as store:
         rows = selected(store, conversations, where, before)
         if dry_run:
-            _report(rows, [], as_json=as_json)
+            planned = list(would_erase(store, rows, with_forks=with_forks, detach_forks=detach))
+            remain = [(row, error) for row, error in planned if error is not None]
+            _told([row for row, error in planned if error is None], remain, as_json=as_json)
             return
         if not yes:
             _ask(store, rows)
@@ -123,17 +125,24 @@ def _finish(
     no_vacuum: bool,
     as_json: bool,
 ) -> None:
-    if not tombstones and stay:
-        raise Refused("; ".join(str(error) for _, error in stay))
     done = f"conversation {tombstones[0].id!r} is erased" if len(tombstones) == 1 else f"{len(tombstones)} are erased"
     is_pending = bool(tombstones) and bytes_stay_pending(store, tombstones[-1].bytes_pending, done, no_vacuum=no_vacuum)
     pending = bytes_pending_words(store, "it")
-    _report([row._replace(bytes_pending=is_pending) for row in tombstones], stay, as_json=as_json)
-    for _, error in stay:
-        terminal.warn(str(error))
+    _told([row._replace(bytes_pending=is_pending) for row in tombstones], stay, as_json=as_json)
     if is_pending:
         terminal.note(f"bytes pending: {pending}")
     warn_of_unconfirmed([name for row in tombstones for name in row.unconfirmed], "erasure")
+
+
+def _told(
+    rows: Sequence[ConversationRow], stay: Sequence[tuple[ConversationRow, EventStoreError]], *, as_json: bool
+) -> None:
+    """Report them, and why others stay. Raises ``Refused`` where all of them do."""
+    if not rows and stay:
+        raise Refused("; ".join(str(error) for _, error in stay))
+    _report(rows, stay, as_json=as_json)
+    for _, error in stay:
+        terminal.warn(str(error))
 
 
 def _report(
