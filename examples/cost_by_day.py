@@ -91,7 +91,8 @@ def calls_in(event: Event) -> list[tuple[str, Mapping[str, Any]]]:
     if reports := on_a_model(reports_of(event)):
         return [(model_of(report), report["metrics"]) for report in reports]
     told = event.metadata if isinstance(event, CondensationAction) else event.meta
-    return [(str(told.get("model", "(not named)")), told)] if told.get("model") or told.get("usage") else []
+    is_call = told.get("model") or told.get("usage") or told.get("cost") is not None
+    return [(str(told.get("model", "(not named)")), told)] if is_call else []
 
 
 def tokens_of(told: Mapping[str, Any]) -> int | None:

@@ -18,8 +18,10 @@ from foldlog.eventstore import (
     InvalidArgument,
     Store,
     VersionConflict,
+    as_url,
     confirm,
     from_microseconds,
+    open_store,
     recent_conversations,
 )
 from foldlog.eventstore.log.database import behind
@@ -82,13 +84,13 @@ class Maintenance:
         As long as the file is there, receipts of later erasures name it in ``unconfirmed``.
         """
         store, position = self._store, self._store.database.last_position
-        made = backup.back_up(store, path, on_progress)
-        with suppress(EventStoreError):  # the store cannot be written any more: its backup is made all the same
-            for name in store.database.recorder.query(lambda reader: behind(reader, _ALL)):
-                if is_gone(name):
-                    confirm(store, name, None)
-            confirm(store, f"{_BACKUP}{os.path.abspath(path)}", position)
-        return made
+        if not os.path.exists(path):  # else it is refused, and that file is noted already
+            with suppress(EventStoreError):  # a store that cannot be written any more is backed up all the same
+                for name in store.database.recorder.query(lambda reader: behind(reader, _ALL)):
+                    if is_gone(name):
+                        confirm(store, name, None)
+                confirm(store, f"{_BACKUP}{os.path.abspath(path)}", position)  # first: the backup has the note, too
+        return backup.back_up(store, path, on_progress)
 
     def vacuum(self, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
         """Reclaim disk space, and remove the remains of interrupted operations, in the search index too. See
@@ -234,6 +236,19 @@ def holders(store: Store, unconfirmed: Iterable[str]) -> tuple[str, ...]:
     there = [name for name in unconfirmed if not is_gone(name)]
     former = [] if store.path is None else sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
     return (*there, *still_in_index(store), *(f"{_COPIES[1]}{path}" for path in former))
+
+
+def note_backups(store: Store, restored_from: str, former: str | None) -> None:
+    """Note in a restored store the backup that it is, and those that the former file knew: they may hold what is erased
+    from now on.
+    """
+    names = {f"{_BACKUP}{os.path.abspath(restored_from)}"}
+    if former is not None:
+        with suppress(EventStoreError), open_store(f"{as_url(former)}?mode=ro") as earlier:  # else it is damaged
+            names |= set(earlier.database.recorder.query(lambda reader: behind(reader, _ALL)))
+    for name in names:
+        if name.startswith(_BACKUP) and not is_gone(name):
+            confirm(store, name, 0)
 
 
 def path_in(name: str) -> str:

@@ -42,7 +42,8 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
         attempts = metrics.get("attempts")
         yield _call(at, model_of(report), metrics, attempts if type(attempts) is int and attempts > 0 else 1)
     told = event.metadata if isinstance(event, CondensationAction) else event.meta
-    if not reports and told and (told.get("model") or isinstance(told.get("usage"), dict)):
+    is_told = told and (told.get("model") or isinstance(told.get("usage"), dict) or _cost(told.get("cost")) is not None)
+    if is_told and not reports:
         yield _call(at, told.get("model"), told)
 
 

@@ -31,7 +31,12 @@ def _families(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, st
     yield "conversations", "gauge", "Conversations that are not erased.", [({}, fleet.conversations)]
     yield "conversations_counted", "gauge", "Conversations whose figures are known.", [({}, fleet.counted)]
     yield "events", "gauge", "Events of these conversations.", [({}, fleet.events)]
-    yield "view_tokens", "gauge", "Tokens of all Views, estimated unless --agent-model is given.", [({}, fleet.view_tokens)]
+    yield (
+        "view_tokens",
+        "gauge",
+        "Tokens of all Views; estimated without --agent-model.",
+        [({}, fleet.view_tokens)],
+    )
     if store.path is not None:
         sizes = [({"file": end[1:] or "db"}, _size(f"{store.path}{end}")) for end in ("", "-wal", ".search")]
         yield "file_bytes", "gauge", "Bytes of the store's files.", [(labels, float(size)) for labels, size in sizes]

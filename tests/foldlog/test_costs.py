@@ -94,6 +94,12 @@ def test_a_reply_has_a_cost_meta_and_a_time():
         assert len(histories["c"]) == 3
 
 
+def test_a_cost_that_is_told_counts_also_where_no_model_is_named():
+    with foldlog.open("memory:") as histories:
+        histories["c"].append_reply({"role": "assistant", "content": "yo"}, cost=0.5)
+        assert [(one.model, one.cost) for one in histories["c"].stats().models.values()] == [("(not named)", 0.5)]
+
+
 def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_known():
     with foldlog.open("memory:", condenser={"type": "amortized", "max_size": 10}) as histories:
         histories["ours"].append([Message(source="user", content=f"{n}") for n in range(20)])

@@ -254,11 +254,11 @@ FIND = [
     *("bench --rounds 1", "verify", "verify --print-heads"),
     *(
         "salvage foldlog.db new.db",
-        "import torn.jsonl --db new.db",
         "redact c01 1 --reason x --yes",
     ),
 ]
 DO_NOT = [
+    "import torn.jsonl --db new.db",
     "rekey",
     "search x*",
     "list app=x",

@@ -12,7 +12,9 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import command, use_store
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db
 from foldlog._cli.outcome import Refused
+from foldlog._cli.stores import open_existing
 from foldlog._documents import RestoredDocument
+from foldlog._maintenance import note_backups
 from foldlog._words.gist import count
 from foldlog.eventstore import StoreUnusable, as_url, restore_store
 from foldlog.eventstore.recorders.urls import parse
@@ -46,6 +48,8 @@ def run(
     except StoreUnusable as error:  # of the backup: nothing was replaced
         use_store(str(backup))  # the commands that it names
         raise Refused(str(error)) from error
+    with open_existing(db) as store:
+        note_backups(store, str(backup), done.kept)
     if as_json:
         terminal.emit(RestoredDocument.of(done, file=done.path))
     else:
