@@ -49,6 +49,7 @@ async def answer(history: foldlog.aio.AsyncHistory, text: str, model: Model, run
         try:
             await history.interrupt("the server was stopped")  # what an earlier process left open
             await history.append(Message(source="user", content=text))
+            await history.set_attributes(user=history.id.partition("/")[0])  # to list, keep or erase what is Ann's
             while calls:
                 calls = []
                 async with aclosing(model((await history.prepare()).to_messages())) as parts:

@@ -97,7 +97,9 @@ def recorded(url, id="ann/first"):
     with foldlog.open(url) as histories:
         history = histories[id]
         assert history.open_calls() == ()
-        return list(history.events()), history.view().to_messages()
+        assert history.attributes() == {"user": id.partition("/")[0]}
+        said = [event for event in history.events() if event.shown]
+        return said, history.view().to_messages()
 
 
 def test_many_users_are_answered_from_their_own_histories(chat, url):
@@ -140,7 +142,7 @@ def test_what_was_said_is_kept_when_the_user_goes_away(chat, url, spec_version):
             await leave(app, lambda text: text.endswith("a time"), spec_version=spec_version)
         # closed when the request ends, and not when the garbage is collected: the chat is free, the text recorded
         history = app.state.histories["ann/first"]
-        return [(event.source, event.content) async for event in history.events()]
+        return [(event.source, event.content) async for event in history.events() if event.shown]
 
     assert served(app, work) == [("user", "hello"), ("agent", "Once upon a time")]
     assert [message["role"] for message in recorded(url)[1]] == ["user", "assistant"]

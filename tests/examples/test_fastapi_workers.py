@@ -86,7 +86,9 @@ def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(served: str
     assert all(text.startswith("Let me look. It is ") for status, text in replies if status == 200)
     with foldlog.open(db) as histories:
         history = histories["ann/first"]
-        assert [type(event) for event in history.events()] == [Message, Action, Observation, Message] * answered
+        so_far = [type(event) for event in history.events() if event.shown]
+        assert so_far == [Message, Action, Observation, Message] * answered
+        version = len(history)
         assert history.lease() is None
 
         async def killed() -> None:
@@ -105,7 +107,7 @@ def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(served: str
                 assert (status, text.split(" It is ")[0]) == (200, "Let me look.")
 
         asyncio.run(killed())
-        later = history.events(4 * answered)
+        later = history.events(version)
         events = [event for event in later if not isinstance(event, CondensationAction)]  # its View is long by then
         assert [type(event) for event in events] == [*[Message, Action, Observation] * 2, Message]
         assert events[2].content == "interrupted: the server was stopped"
