@@ -84,13 +84,13 @@ class Maintenance:
         As long as the file is there, receipts of later erasures name it in ``unconfirmed``.
         """
         store, position = self._store, self._store.database.last_position
-        if not os.path.exists(path):  # else it is refused, and that file is noted already
-            with suppress(EventStoreError):  # a store that cannot be written any more is backed up all the same
-                for name in store.database.recorder.query(lambda reader: behind(reader, _ALL)):
-                    if is_gone(name):
-                        confirm(store, name, None)
-                confirm(store, f"{_BACKUP}{os.path.abspath(path)}", position)  # first: the backup has the note, too
-        return backup.back_up(store, path, on_progress)
+        made = backup.back_up(store, path, on_progress)
+        with suppress(EventStoreError):  # the store cannot be written any more: its backup is made all the same
+            for name in store.database.recorder.query(lambda reader: behind(reader, _ALL)):
+                if is_gone(name):
+                    confirm(store, name, None)
+            confirm(store, f"{_BACKUP}{os.path.abspath(path)}", position)
+        return made
 
     def vacuum(self, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
         """Reclaim disk space, and remove the remains of interrupted operations, in the search index too. See

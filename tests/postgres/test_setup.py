@@ -480,7 +480,7 @@ def test_the_number_of_partitions_is_chosen_when_a_store_is_made(url: str, made:
     open_store(f"{url}&partitions={made}").close()
     for options in ("", f"&partitions={made}"):
         open_store(url + options).close()
-    with pytest.raises(StoreUnusable, match=rf"made with partitions={made}, not {given}.*'foldlog copy'"):
+    with pytest.raises(StoreUnusable, match=rf"made with partitions={made}, not {given}.*'foldlog copy --help'"):
         open_store(f"{url}&partitions={given}")
 
 
