@@ -167,5 +167,5 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         page.open(address)
         page.click("input[type=search]")
         page.type("secret")
-        page.wait("document.querySelector('.hits')?.innerText.includes('encrypted')")
+        page.wait("document.querySelector('.hits')?.innerText.includes('a secret')")
         yield "encrypted"
