@@ -168,9 +168,13 @@ def test_home_says_that_it_still_counts(chromium, stored, size):
         )
         assert "Still counting: 1 of 2 conversations." in page.text(".counting")
         assert page.ask("document.querySelector('progress').position") == 0.5
-        tiles = page.ask("Array.from(document.querySelectorAll('.tile.partial'), (each) => each.innerText)")
-        assert len(tiles) == 4
-        assert all("so far" in tile for tile in tiles)
+        tiles = page.ask(
+            "Array.from(document.querySelectorAll('.partial'), (tile) => Array.from(tile.children, (one) => one.innerText))"
+        )
+        values, names = zip(*tiles, strict=True)
+        assert names == ("tokens sent now", "condensations", "tokens saved", "cost of all calls", "cost of condensing")
+        assert all(value.endswith("so far") for value in values)
+        assert values[-1] == "$0.0123+ so far"  # one of two condensations recorded what it cost
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -163,7 +163,7 @@ export class Overview {
       soFar(condensations === 1 ? "condensation" : "condensations", short(condensations)),
       soFar("tokens saved", this.saved(fleet), `Tokens saved: ${means}`),
       soFar("cost of all calls", costWords(fleet.spent), "What all calls of models cost: ≈ at the prices of a table, + where some are not known"),
-      soFar(priced && priced < condensations ? `cost, ${short(priced)} of ${short(condensations)} recorded` : "cost of condensing", !condensations ? "–" : fleet.cost === null ? unpriced : money(fleet.cost), "What the models of condensations cost, as they recorded it"),
+      soFar("cost of condensing", !condensations ? "–" : fleet.cost === null ? unpriced : `${money(fleet.cost)}${priced < condensations ? "+" : ""}`, `What the models of condensations cost: ${short(priced)} of ${short(condensations)} recorded it`),
     );
     refill(
       this.panels,
