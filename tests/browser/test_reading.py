@@ -169,7 +169,7 @@ def test_home_says_that_it_still_counts(chromium, stored, size):
         assert "Still counting: 1 of 2 conversations." in page.text(".counting")
         assert page.ask("document.querySelector('progress').position") == 0.5
         tiles = page.ask(
-            "Array.from(document.querySelectorAll('.partial'), (tile) => Array.from(tile.children, (one) => one.innerText))"
+            "[...document.querySelectorAll('.partial')].map((tile) => [...tile.children].map((one) => one.textContent))"
         )
         values, names = zip(*tiles, strict=True)
         assert names == ("tokens sent now", "condensations", "tokens saved", "cost of all calls", "cost of condensing")
