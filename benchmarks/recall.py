@@ -22,8 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 import foldlog
-from foldlog.condensers import ESTIMATE, Replay, condenser_from_config, replay
+from foldlog.condensers import ESTIMATE, condenser_from_config
 from foldlog.eventstore import Action, Event, Message, Observation
+from foldlog.replays import Replay, replay
 
 CONDENSERS: Mapping[str, Mapping[str, Any]] = {
     "noop": {"type": "noop"},

@@ -10,8 +10,7 @@
     base.py rolling.py selection.py    what a condenser is, when it is due, what it may forget
     handler.py                         one step over a stored conversation, also under contention
     unseen.py                          what no model was shown yet stays
-    reports.py costs.py                what a step reports; the tokens of a call, and what they cost
-    replays.py needed.py               another condenser over a recorded history, and what the agent needed again
+    reports.py                         what a step reports, and the tokens of a call
     strategies/ models/ config/ prompts/    the strategies; the model; configuration; texts of prompts
     errors.py tables.py                what can go wrong; tables of configurations
     compat.py                          names and habits of OpenHands' condensers, for code that comes from there
@@ -37,7 +36,6 @@ _NAMES = {
     "models.estimate": "CountedTokens CountsTokens ESTIMATE event_tokens view_tokens",
     "models.failures": "is_context_window_error",
     "models.llm_config": "LLMConfig",
-    "replays": "Replay Replaying replay",
     "reports": "CONDENSER_METADATA_KEY Report Usage model_of on_a_model reports_of",
     "rolling": "RollingCondenser",
     "strategies.digest": "DigestCondenser default_condenser",

@@ -33,9 +33,6 @@ from foldlog.condensers.models.estimate import event_tokens as event_tokens
 from foldlog.condensers.models.estimate import view_tokens as view_tokens
 from foldlog.condensers.models.failures import is_context_window_error as is_context_window_error
 from foldlog.condensers.models.llm_config import LLMConfig as LLMConfig
-from foldlog.condensers.replays import Replay as Replay
-from foldlog.condensers.replays import Replaying as Replaying
-from foldlog.condensers.replays import replay as replay
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY as CONDENSER_METADATA_KEY
 from foldlog.condensers.reports import Report as Report
 from foldlog.condensers.reports import Usage as Usage

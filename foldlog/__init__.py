@@ -31,8 +31,8 @@ Errors         EventStoreError is the base of all. Of the store: VersionConflict
                Of condensers: InvalidCondenser, NoCondensationAvailable, ModelCallFailed. Of imports and searches:
                UnknownFormat, NotLive, SearchRefused
 More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export), foldlog.otel
-               (traces and metrics); the packages below: foldlog.eventstore, foldlog.projections, foldlog.condensers.
-               help(foldlog.History) lists the methods.
+               (traces and metrics), foldlog.replays (another condenser over a history); the packages below:
+               foldlog.eventstore, foldlog.projections, foldlog.condensers. help(foldlog.History) lists the methods.
 
     _histories.py _history.py aio.py the face: _appends.py, _maintenance.py, _threads.py
     _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON

@@ -536,8 +536,8 @@ class History:
         A call that does not tell its cost is counted at the prices of a file, else of litellm's table where that is
         installed: ``docs/COMMAND.md`` says how the file looks. Raises ``InvalidArgument`` for one that cannot be read.
         """
+        from foldlog._reports.prices import Prices
         from foldlog._reports.stats import Stats, collect_stats
-        from foldlog.condensers.costs import Prices
 
         priced = Prices(None if prices is None else Path(prices))
         collected = partial(collect_stats, self._store, [self.id], views=self._views, prices=priced)

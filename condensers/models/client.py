@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 from foldlog._observed import span
 from foldlog.condensers.base import Reply
-from foldlog.condensers.costs import Prices
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from foldlog.condensers.models.deadline import abandoned_after, seconds_left, within_s
 from foldlog.condensers.models.failures import (
@@ -217,7 +216,7 @@ class LLM:
             except (TypeError, ValueError, LookupError, AttributeError):
                 continue
             if counts:
-                return {"usage": counts, "cost": Prices().cost(self.model, counts)}
+                return {"usage": counts, "cost": _price_of(self.model, counts)}
         return {}
 
     def _refuse_what_cannot_fit(self, request: Mapping[str, Any]) -> None:
@@ -336,6 +335,14 @@ def _known(model: str) -> Mapping[str, Any] | None:
     except Exception:  # noqa: BLE001  litellm raises any kind, a bare one too, for a model that it does not know
         return None
     return known
+
+
+def _price_of(model: str, counts: Mapping[str, int]) -> float | None:
+    """Return what these tokens cost; None for a model without a price."""
+    cached, written = counts.get("cached_tokens", 0), counts.get("cache_write_tokens", 0)
+    told = {"cache_read_input_tokens": cached, "cache_creation_input_tokens": written}
+    told |= {name: counts.get(name, 0) for name in ("prompt_tokens", "completion_tokens")}
+    return sum(_litellm().cost_per_token(model=model, **told)) if _known(model) is not None else None
 
 
 def _bare_name(model: str) -> str:

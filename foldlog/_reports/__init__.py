@@ -3,7 +3,8 @@
 audit_database.py   a SQLite database of events, Views and condensations, for SQL and Datasette
 audit_file.py       the file of that database: its tables, how it is made and opened
 comparison.py       tables of several condensers over the same histories; comparison_page.py: as a page
-stats.py            figures of conversations; usage.py spending.py: calls of models, and their cost
+replays.py          another condenser over a recorded history; needed.py: what the agent needed again
+stats.py            figures of conversations; usage.py spending.py prices.py: calls of models, and their cost
 unreadable.py       read on past events that cannot be read
 kept.py             what lists, figures and the page keep beside conversations, to read only those that have changed
 ahead.py            the same of a history that an import reads, before it is in the store

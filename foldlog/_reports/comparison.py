@@ -9,8 +9,8 @@ from foldlog._documents import CallDocument, MissingDocument, StrategyFiguresDoc
 from foldlog._words.gist import cost_words
 
 if TYPE_CHECKING:
-    from foldlog.condensers import Replay
-    from foldlog.condensers.costs import Price
+    from foldlog._reports.prices import Price
+    from foldlog._reports.replays import Replay
 
 
 def comparison(replays: Mapping[str, Replay], asks: Collection[int], price: Price) -> list[StrategyFiguresDocument]:
@@ -32,7 +32,7 @@ def comparison(replays: Mapping[str, Replay], asks: Collection[int], price: Pric
             events_summarized=len(replay.summarized),
             events_lost=len(replay.lost),
             events_masked=len(replay.masked),
-            cost=_sum(replay.prompts_cost(price), replay.condenser_cost),
+            cost=replay.cost(price),
             user_messages_lost=tuple(sorted(set(asks).intersection(replay.lost))),
             lost=tuple(replay.lost),
             condensations_per_100_calls=100 * len(replay.condensations) / max(1, len(replay.turns)),
@@ -43,10 +43,6 @@ def comparison(replays: Mapping[str, Replay], asks: Collection[int], price: Pric
         )
         for name, replay in replays.items()
     ]
-
-
-def _sum(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
 
 
 def verdict_of(rows: Sequence[StrategyFiguresDocument], price: Price, priced: str, about: str = "") -> list[str]:

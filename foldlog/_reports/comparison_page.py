@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from foldlog._whole_file import whole_file
 
 if TYPE_CHECKING:
-    from foldlog.condensers import Replay
+    from foldlog._reports.replays import Replay
 
 _WIDTH, _HEIGHT, _LEFT = 900, 220, 70
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#777777")

@@ -13,10 +13,10 @@ from msgspec.structs import asdict, replace
 
 from foldlog._documents import ModelDocument, SpentDocument
 from foldlog._reports.kept import KeptBeside
+from foldlog._reports.prices import Prices
 from foldlog._reports.unreadable import sound
 from foldlog._reports.usage import ModelCall, calls_of_event, calls_of_imported, counts_on
 from foldlog._words.times import happened_at
-from foldlog.condensers.costs import Prices
 from foldlog.eventstore import ConversationRow, Event, Logged, Store
 
 SPENDING, SPENT = ("spending", 1), ("spent", 1)

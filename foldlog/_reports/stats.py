@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from foldlog._documents import CondensationsDocument, Document, ModelDocument, StatsDocument, ToolDocument
 from foldlog._kinds import label
 from foldlog._reports.kept import KeptBeside
+from foldlog._reports.prices import Prices
 from foldlog._reports.savings import is_declined, recorded_cost, saving_of
 from foldlog._reports.spending import NO_DAY, Spending, own_spending, spent, sum_up
 from foldlog._reports.unreadable import sound
 from foldlog._words.times import happened_at
 from foldlog.condensers import event_tokens
-from foldlog.condensers.costs import Prices
 from foldlog.eventstore import (
     Action,
     CondensationAction,

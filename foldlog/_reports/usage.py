@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from foldlog._words.times import time_in
 from foldlog.condensers import model_of, on_a_model, reports_of
-from foldlog.condensers.costs import usage_of
+from foldlog.condensers.reports import usage_of
 from foldlog.eventstore import Annotation, CondensationAction, Event, SystemMessage
 
 UNNAMED = "(not named)"

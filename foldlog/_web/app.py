@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from foldlog import _documents as documents
 from foldlog._page import assets
+from foldlog._reports.prices import Prices
 from foldlog._reports.runs import compared_runs
 from foldlog._search import SearchIndex, SearchRefused, hits_document
 from foldlog._web.access import Access
@@ -25,7 +26,6 @@ from foldlog._web.metrics import metrics
 from foldlog._web.pages import Pages
 from foldlog._words.safe_text import json_text
 from foldlog.condensers import CountsTokens
-from foldlog.condensers.costs import Prices
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from foldlog.condensers import Condensation, NoCondensationAvailable, replay
+from foldlog.condensers import Condensation, NoCondensationAvailable
 from foldlog.condensers.base import Reason
 from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated
@@ -20,6 +20,7 @@ from foldlog.condensers.strategies.summarizing import limit_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import open_sources
 from foldlog.projections import View
+from foldlog.replays import replay
 from tests.condensers.made import messages, viewed
 from tests.condensers.scripted import Characters
 from tests.projections.test_dialects import SIGNED, call, image, result, text

@@ -12,9 +12,10 @@ import foldlog
 from foldlog import CondensationAction, InvalidArgument, Message
 from foldlog import open as open_histories
 from foldlog._cli.stores import open_existing
+from foldlog._reports.prices import Prices
 from foldlog._reports.spending import Spendings
 from foldlog._web.conversations import ServedConversations
-from foldlog.condensers.costs import Prices, usage_of
+from foldlog.condensers.reports import usage_of
 
 PRICES = {
     "m": {"input_cost_per_token": 1.0, "output_cost_per_token": 10.0, "cache_read_input_token_cost": 0.1},

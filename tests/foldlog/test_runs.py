@@ -8,8 +8,8 @@ import pytest
 
 import foldlog
 from foldlog import History, Message, Observation, SystemMessage
+from foldlog._reports.prices import Prices
 from foldlog._reports.runs import compared_runs
-from foldlog.condensers.costs import Prices
 from foldlog.eventstore import KeyRing
 from foldlog.eventstore.maintenance.erase import erase
 

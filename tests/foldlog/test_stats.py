@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from foldlog._cli.views.stats import bar, curve
 from foldlog._documents import CondensationsDocument, ModelDocument, ToolDocument
 from foldlog._reports.stats import collect_stats
 from foldlog._reports.usage import calls_of_imported
-from foldlog.condensers.costs import added
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -194,7 +194,9 @@ def test_the_usage_of_imported_records_is_counted_once(format, records, calls, p
     )
     found = [call for call in calls_of_imported(events, format) if call.model != "(not named)"]
     assert sum(call.calls for call in found) == calls
-    tokens = added(call.usage for call in found)
+    tokens = Counter()
+    for call in found:
+        tokens.update(call.usage)
     assert [tokens.get(f"{name}_tokens") for name in ("prompt", "cached", "completion")] == [prompt, cached, completion]
     costs = [call.cost for call in found if call.cost is not None]
     assert (sum(costs) if costs else None) == (None if cost is None else pytest.approx(cost))

@@ -29,8 +29,9 @@ from foldlog.projections.intervals import contains, normalize
 from foldlog.projections.retractions import intervals_kept
 
 if TYPE_CHECKING:
-    from foldlog.condensers import LLM, AgentModel, Condenser, Replay
-    from foldlog.condensers.costs import Price
+    from foldlog._reports.prices import Price
+    from foldlog._reports.replays import Replay
+    from foldlog.condensers import LLM, AgentModel, Condenser
 
 _PAGE = 500
 """Events between two updates of the progress bar."""
@@ -100,7 +101,7 @@ def _price(agent: str | None, prices: Path | None) -> tuple[Price, str]:
     """Return the price of the agent's model, and its name; where that is not known, the price of a model that has the
     proportions of most.
     """
-    from foldlog.condensers.costs import Price, Prices
+    from foldlog._reports.prices import Price, Prices
 
     table = Prices(prices)
     known = None if agent is None else table.of(agent)
@@ -126,7 +127,8 @@ def _replays(
     store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
 ) -> tuple[dict[str, Replay], list[int]]:
     """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
-    from foldlog.condensers import ESTIMATE, Replaying
+    from foldlog._reports.replays import Replaying
+    from foldlog.condensers import ESTIMATE
 
     replaying = {name: Replaying(condenser, model or ESTIMATE) for name, condenser in condensers.items()}
     asks: list[int] = []

@@ -205,8 +205,8 @@ def _described(
 
 
 def _costs(store: Store, rows: Sequence[ConversationRow], prices: Path | None) -> dict[str, SpentDocument | None]:
+    from foldlog._reports.prices import Prices
     from foldlog._reports.spending import Spendings
-    from foldlog.condensers.costs import Prices
 
     return {row.id: spent for row, spent in zip(rows, Spendings(store, Prices(prices)).of(rows), strict=True)}
 

@@ -71,8 +71,8 @@ def _version(given: str) -> int:
 
 
 def _conversations(conversation: str, other: str, prices: Path | None, db: str, *, as_json: bool) -> None:
+    from foldlog._reports.prices import Prices
     from foldlog._reports.runs import compared_runs
-    from foldlog.condensers.costs import Prices
 
     with open_existing(db) as store:
         conversation = resolved(store, conversation)

@@ -14,10 +14,10 @@ from foldlog._cli.pager import paged
 from foldlog._cli.stores import chosen, events_total, open_existing
 from foldlog._cli.tables import Column, print_rows
 from foldlog._documents import CondensationsDocument, ModelDocument, SpentDocument
+from foldlog._reports.prices import Prices
 from foldlog._reports.spending import spent
 from foldlog._reports.stats import Stats, collect_stats
 from foldlog._words.gist import cost_words, count
-from foldlog.condensers.costs import Prices
 from foldlog.projections import Views
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

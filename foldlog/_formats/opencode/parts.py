@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.record import count_in, dicts_in, text_or_empty, usage_told
-from foldlog.condensers.costs import added
 from foldlog.eventstore import Content
 
 CLEARED = "[Old tool result content cleared]"
@@ -84,12 +83,10 @@ def thinking_of(part: _Part) -> _Part:
 def usage_of(info: _Part, parts: list[_Part]) -> dict[str, Any]:
     """Return the usage of a response: that of its steps, or if none tells it that of the message."""
     steps = [part["tokens"] for part in parts if part.get("type") == "step-finish" and type(part.get("tokens")) is dict]
-    told = []
-    for tokens in steps or dicts_in([info.get("tokens")]):
-        cache = tokens.get("cache")
-        flat = {**tokens, **(cache if type(cache) is dict else {})}
-        told.append({ours: count_in(flat, *theirs) or 0 for ours, theirs in _USAGE.items()})
-    return usage_told(added(told), model=info.get("modelID"), reply=info.get("id"), cost=info.get("cost"))
+    told = steps or dicts_in([info.get("tokens")])
+    flat = [{**tokens, **(cache if type(cache := tokens.get("cache")) is dict else {})} for tokens in told]
+    counts = {ours: sum(count_in(each, *theirs) or 0 for each in flat) for ours, theirs in _USAGE.items()}
+    return usage_told(counts, model=info.get("modelID"), reply=info.get("id"), cost=info.get("cost"))
 
 
 _USAGE = {

@@ -13,7 +13,7 @@ from foldlog._formats.openhands_v0.recalled import Recollection
 from foldlog._formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING
 from foldlog._formats.recent import Recent
 from foldlog._formats.record import NotAnEvent, described, read_time, text_or_empty
-from foldlog.condensers.costs import usage_of
+from foldlog.condensers.reports import usage_of
 from foldlog.eventstore import (
     Action,
     Annotation,

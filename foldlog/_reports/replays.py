@@ -11,22 +11,24 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from foldlog._reports.needed import Missing, Needs
+from foldlog._reports.prices import Price
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report
-from foldlog.condensers.costs import Price
 from foldlog.condensers.errors import OUT_OF_REACH, CondenserError, ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.estimate import counting, token_sums_of
-from foldlog.condensers.needed import Missing, Needs
 from foldlog.condensers.reports import Usage, reports_of
 from foldlog.condensers.strategies.showing import is_masked
 from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
 from foldlog.projections import View, begins_reply
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
+
+_Number = TypeVar("_Number", int, float)
 
 _CONDENSATIONS_MAX_A_TURN = 10
 CACHED_LEAST = 1_024
@@ -145,8 +147,12 @@ class Replay:
         """The cost of the condenser's own model in US dollars; None if its price is unknown."""
         return Usage.of(self.reports).cost
 
+    def cost(self, price: Price) -> float | None:
+        """Return what the prompts and the condenser's own model cost; None if one of the two is not known."""
+        return _sum((self.prompts_cost(price), self.condenser_cost))
 
-def _sum(counts: Iterable[int | None]) -> int | None:
+
+def _sum(counts: Iterable[_Number | None]) -> _Number | None:
     given = list(counts)
     return None if None in given else sum(filter(None, given))
 

@@ -1,65 +1,15 @@
-"""The tokens of a call of a model in one shape, whatever its server calls them, and what they cost."""
+"""What calls of models cost, by a table of prices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from foldlog.eventstore import InvalidArgument
-
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "prompt_tokens": ("prompt_tokens", "input_tokens"),
-    "cached_tokens": (
-        *("cached_tokens", "cached_input_tokens", "cache_read_tokens", "cache_read_input_tokens", "cache_read"),
-        "prompt_cache_hit_tokens",
-    ),
-    "cache_write_tokens": (
-        "cache_write_tokens",
-        "cache_creation_tokens",
-        "cache_creation_input_tokens",
-        "cache_creation",
-    ),
-    "completion_tokens": ("completion_tokens", "output_tokens"),
-    "reasoning_tokens": ("reasoning_tokens", "reasoning_output_tokens", "reasoning"),
-}
-_BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
-"""Anthropic's names: its ``input_tokens`` are those that neither come from the cache nor go there."""
-
-
-def usage_of(told: Any) -> dict[str, int]:
-    """Return the tokens of a call as every report has them, from what a server, an SDK or a log tells of it.
-
-    ``prompt_tokens`` are all of the prompt: ``cached_tokens`` of them came from the provider's cache, and
-    ``cache_write_tokens`` went there. ``reasoning_tokens`` are part of ``completion_tokens``. A count that is not told
-    is left out, never 0. Empty where no token was counted, and where one count is below zero, which no server counts.
-    """
-    if not isinstance(told, Mapping):
-        return {}
-    details = [value for name, value in told.items() if str(name).endswith("_details") and isinstance(value, Mapping)]
-    counts: dict[Any, int] = {}
-    for each in (*details, told):
-        counts |= {name: count for name, count in each.items() if type(count) is int}
-    usage = {ours: next((counts[each] for each in names if each in counts), None) for ours, names in _NAMES.items()}
-    found = {name: count for name, count in usage.items() if count is not None}
-    if "prompt_tokens" not in counts and "input_tokens" in counts:
-        found["prompt_tokens"] += sum(told.get(name) or 0 for name in _BESIDE_THE_INPUT if name in counts)
-    if not found.get("prompt_tokens") and not found.get("completion_tokens") and counts.get("total_tokens"):
-        found["prompt_tokens"] = counts["total_tokens"]
-    return found if any(found.values()) and min(found.values()) >= 0 else {}
-
-
-def added(usages: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the sums of tokens; of a kind that no usage tells, none."""
-    total: dict[str, int] = {}
-    for usage in usages:
-        for name, count in usage.items():
-            total[name] = total.get(name, 0) + count
-    return total
 
 
 class Price(msgspec.Struct, frozen=True):

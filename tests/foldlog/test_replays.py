@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog._reports.comparison import comparison
+from foldlog._reports.prices import Price
+from foldlog._reports.replays import Turn, replay
 from foldlog.condensers.base import Condensation, Condenser, ReportingCondenser
 from foldlog.condensers.config.registry import condenser_from_config
-from foldlog.condensers.costs import Price
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
-from foldlog.condensers.replays import Turn, replay
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.eventstore import (
     Action,

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 
 from benchmarks.recall import generated, spread
+from foldlog._reports.needed import Missing, event_terms, terms_of
+from foldlog._reports.replays import replay
 from foldlog.condensers.config.registry import condenser_from_config
-from foldlog.condensers.needed import Missing, event_terms, terms_of
-from foldlog.condensers.replays import replay
 from foldlog.eventstore import Action, Annotation, CondensationSummary, Message, Observation
-from tests.condensers.test_compare import Counted
+from tests.foldlog.test_replays import Counted
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories
 
