@@ -38,6 +38,7 @@ _NAMES = {
     "models.llm_config": "LLMConfig",
     "reports": "CONDENSER_METADATA_KEY Report Usage model_of on_a_model reports_of",
     "rolling": "RollingCondenser",
+    "strategies.clearing": "ClearThinkingCondenser ClearToolUsesCondenser",
     "strategies.digest": "DigestCondenser default_condenser",
     "strategies.forgetting": "AmortizedForgettingCondenser ConversationWindowCondenser",
     "strategies.llm_attention": "LLMAttentionCondenser",

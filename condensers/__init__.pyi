@@ -40,6 +40,8 @@ from foldlog.condensers.reports import model_of as model_of
 from foldlog.condensers.reports import on_a_model as on_a_model
 from foldlog.condensers.reports import reports_of as reports_of
 from foldlog.condensers.rolling import RollingCondenser as RollingCondenser
+from foldlog.condensers.strategies.clearing import ClearThinkingCondenser as ClearThinkingCondenser
+from foldlog.condensers.strategies.clearing import ClearToolUsesCondenser as ClearToolUsesCondenser
 from foldlog.condensers.strategies.digest import DigestCondenser as DigestCondenser
 from foldlog.condensers.strategies.digest import default_condenser as default_condenser
 from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser as AmortizedForgettingCondenser

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import operator
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -174,9 +175,13 @@ class Overrun:
 def setting(default: Any, description: str, **bounds: float) -> Any:
     """Return the field of a condenser that is a dataclass: a parameter of its constructor and of its configuration.
 
-    ``bounds`` are those of ``pydantic.Field``: ``ge``, ``gt``, ``lt``. Configurations are held to them.
+    ``bounds`` are those of ``pydantic.Field``: ``ge``, ``gt``, ``lt``. Configurations are held to them, and so is a
+    constructor that has no ``__post_init__`` of its own or calls that of ``Condenser``.
     """
     return field(default=default, metadata={"description": description, **bounds})
+
+
+_BOUNDS = {"ge": (operator.ge, "at least"), "gt": (operator.gt, "more than"), "lt": (operator.lt, "less than")}
 
 
 class Condenser(ABC):
@@ -194,6 +199,14 @@ class Condenser(ABC):
 
     config_type: ClassVar[Any] = None
     """The class of this strategy's configurations, a ``CondenserConfig``. ``register_config`` sets it."""
+
+    def __post_init__(self) -> None:
+        """Raise ``InvalidCondenser`` where a setting is out of its bounds."""
+        for name, each in getattr(self, "__dataclass_fields__", {}).items():
+            value = getattr(self, name)
+            for bound, (holds, words) in _BOUNDS.items():
+                if value is not None and bound in each.metadata and not holds(value, each.metadata[bound]):
+                    raise InvalidCondenser(f"{name} ({value}) must be {words} {each.metadata[bound]}")
 
     @property
     def config(self) -> BaseModel:

@@ -19,13 +19,13 @@ class Items(Sequence[Event]):
 
     __slots__ = ("_count", "_events", "_found", "_token", "masks")
 
-    def __init__(self, events: list[Event]) -> None:
+    def __init__(self, events: list[Event], masks: dict[tuple[str, int], tuple[Event, Event]] | None = None) -> None:
         """Take over ``events``: do not change the list afterwards."""
         self._events = events
         self._count = len(events)
         self._token = [True]
-        self.masks: dict[tuple[str, str, int], tuple[Event, Event]] = {}
-        """Events of the list and their masks, by condenser, content and id: the next step shows the same masks."""
+        self.masks = {} if masks is None else masks
+        """Events and their masks, by condenser and id: the next step shows the same masks."""
         self._found: list[UnitsSoFar] = []
         """The units of the beginning of the list, as far as they were found. A caller removes them here while it uses
         them.

@@ -61,7 +61,7 @@ class View:
         """Return a View with other events, for example with some of them masked or left out. The rest of the View is
         the same.
         """
-        items = Items(list(events))
+        items = Items(list(events), self.state.items.masks)
         left_behind = self.left_behind.intersection(event.id for event in items)
         state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind)
         return View(state, self.condensations, self.dialect, self.kept_from)
@@ -71,8 +71,7 @@ class View:
         events = list(self.events)
         for index, event in masks.items():
             events[index] = event
-        state = ViewState(self.version, Items(events), self.unhandled_condensation_request, self.left_behind)
-        view = View(state, self.condensations, self.dialect, self.kept_from)
+        view = self.with_events(events)
         vars(view)["_units"] = self._units
         return view
 

@@ -16,6 +16,7 @@ from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.agents_model import AgentsModel
 from foldlog.condensers.models.client import LLM
 from foldlog.condensers.models.llm_config import Model, Models
+from foldlog.condensers.strategies.clearing import ClearThinkingCondenser, ClearToolUsesCondenser
 from foldlog.condensers.strategies.digest import DigestCondenser
 from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser, ConversationWindowCondenser
 from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
@@ -101,6 +102,8 @@ _register(NoOpCondenser, "no_op", "NoOpCondenser")
 _register(ObservationMaskingCondenser)
 _register(BrowserOutputCondenser, "browser_output")
 _register(RecentEventsCondenser, "recent_events")
+_register(ClearToolUsesCondenser)
+_register(ClearThinkingCondenser)
 _register(AmortizedForgettingCondenser, "amortized_forgetting")
 _register(ConversationWindowCondenser)
 _register(DigestCondenser)

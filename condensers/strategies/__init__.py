@@ -1,6 +1,7 @@
 """The strategies, named by the type in a configuration. Importing this package loads nothing.
 
 showing            show everything (noop), or less at every step (recent, two masks); forget nothing
+clearing           show old tool results as a line, many at once, and no old thinking; forget nothing
 forgetting         forget without a summary: amortized, conversation_window; llm_attention is beside it
 summarizing        the common part of strategies that leave a summary: digest, and those of model_summaries (llm,
                    structured); digest_facts and digest_words are what a digest takes from the events

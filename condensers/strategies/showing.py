@@ -6,7 +6,7 @@ and is not taken for a summary. It is marked in ``meta`` under ``MASKED``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -89,8 +89,8 @@ class ObservationMaskingCondenser(ReportingCondenser):
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         older = view[: max(0, len(view) - self.attention_window)]
-        masks = {index: "<MASKED>" for index, event in enumerate(older) if isinstance(event, Observation)}
-        return _masked(view, masks, self.type, self.attention_window)
+        masks = {index: {"content": "<MASKED>"} for index, event in enumerate(older) if isinstance(event, Observation)}
+        return masked(view, masks, self.type, {"attention_window": self.attention_window})
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +108,8 @@ class BrowserOutputCondenser(ReportingCondenser):
         outputs = [(index, event) for index, event in enumerate(view.events) if is_browser_output(event)]
         older = outputs[: max(0, len(outputs) - self.attention_window)]
         urls = _called_urls(view) if older else {}
-        masks = {index: f"{_where(event, urls)}\nContent omitted" for index, event in older}
-        return _masked(view, masks, self.type, self.attention_window)
+        masks = {index: {"content": f"{_where(event, urls)}\nContent omitted"} for index, event in older}
+        return masked(view, masks, self.type, {"attention_window": self.attention_window})
 
 
 def is_browser_output(event: Event) -> TypeGuard[Observation]:
@@ -138,25 +138,35 @@ def _check_window(attention_window: int) -> None:
         raise InvalidCondenser(f"attention_window ({attention_window}) cannot be negative; 0 masks everything")
 
 
-def _masked(view: View, masks: Mapping[int, str], by: str, attention_window: int) -> Step:
-    """Return ``view`` with the contents at these indices replaced, and a report on these events."""
+def masked(view: View, masks: Mapping[int, Mapping[str, Any]], by: str, rule: Mapping[str, Any]) -> Step:
+    """Return ``view`` with these fields of the events at these indices replaced, and a report on these events."""
     kept_from, made = view.kept_from, view.state.items.masks
     shown: dict[int, Event] = {}
-    for index, content in masks.items():
+    for index, fields in masks.items():
         event = view.events[index]
         if kept_from is not None and event.id >= kept_from:
             continue
-        before = made.get((by, content, event.id))
-        if before is None or before[0] is not event:
-            mask = replace(event, content=content, meta={**event.meta, MASKED: by})
-            before = made[by, content, event.id] = event, mask
+        before = made.get((by, event.id))
+        if before is None or before[0] is not event or any(getattr(before[1], name) != fields[name] for name in fields):
+            mask = replace(event, **fields, meta={**event.meta, MASKED: by})
+            before = made[by, event.id] = event, mask
         shown[index] = before[1]
     if not shown:
         return Step(view)
     report = {
         "condenser": by,
-        "rule": {"attention_window": attention_window},
+        "rule": rule,
         "masked": len(shown),
         "newest_masked": view[max(shown)].id,
     }
     return Step(view.with_masks(shown), (report,))
+
+
+def unmasked(view: View, events: Iterable[Event]) -> tuple[Event, ...]:
+    """Return events of ``view`` as the log has them, without their masks."""
+    behind = {id(mask): event for event, mask in view.state.items.masks.values()}
+
+    def whole(event: Event) -> Event:
+        return whole(behind[id(event)]) if id(event) in behind else event
+
+    return tuple(map(whole, events))

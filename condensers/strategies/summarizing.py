@@ -16,7 +16,6 @@ from typing import Any, Literal
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
 from foldlog.condensers.errors import (
     OUT_OF_REACH,
-    InvalidCondenser,
     ModelCallFailed,
     NoCondensationAvailable,
     TokensUnknown,
@@ -26,6 +25,7 @@ from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from foldlog.condensers.selection import IndexSpan, after_system_prompt, forget, last_cut, middle, next_cut, real
+from foldlog.condensers.strategies.showing import unmasked
 from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
 
@@ -88,13 +88,7 @@ class SummarizingCondenser(RollingCondenser):
 
     def __post_init__(self) -> None:
         self.check_sizes()
-        for name in ("minimum_progress", "hard_context_reset_context_scaling"):
-            if not 0 < getattr(self, name) < 1:
-                raise InvalidCondenser(f"{name} ({getattr(self, name)}) must lie between 0 and 1, both excluded")
-        if self.hard_context_reset_max_retries < 1:
-            raise InvalidCondenser(
-                f"hard_context_reset_max_retries ({self.hard_context_reset_max_retries}) must be at least 1"
-            )
+        super().__post_init__()
 
     def check_sizes(self) -> None:
         """Raise ``InvalidCondenser`` unless half of ``max_size`` has room for the head, the summary and one event."""
@@ -116,7 +110,7 @@ class SummarizingCondenser(RollingCondenser):
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         span = self._middle(view, agent_llm)
         try:
-            summary = self._in_pieces(view[span.start : span.stop], self.max_event_length)
+            summary = self._in_pieces(self._read(view, span), self.max_event_length)
         except ModelCallFailed as error:
             raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", error.reports) from error
         return self._condensation(view, span, summary, agent_llm, "condensed")
@@ -133,7 +127,7 @@ class SummarizingCondenser(RollingCondenser):
         failures: list[ModelCallFailed] = []
         for limit in self._reset_limits(view[span.start : span.stop]):
             try:
-                summary = self._in_pieces(view[span.start : span.stop], limit)
+                summary = self._in_pieces(self._read(view, span), limit)
             except ModelCallFailed as error:
                 failures.append(error)
                 if error.failure in OUT_OF_REACH:
@@ -146,6 +140,11 @@ class SummarizingCondenser(RollingCondenser):
             f"{failures[-1].problem}",
             _reports(failures),
         ) from failures[-1]
+
+    def _read(self, view: View, span: IndexSpan) -> Sequence[Event]:
+        """Return the events to summarize: without masks, unless a model is sent them."""
+        events = view[span.start : span.stop]
+        return events if self.asks_a_model else unmasked(view, events)
 
     def _in_pieces(self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX) -> Summary:
         """Summarize ``events``. If they exceed the model's context, summarize the first half, then that summary with

@@ -1,0 +1,136 @@
+"""Clearing of old tool results and of old thinking: what stays, when it happens, and what it leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from foldlog.condensers import condenser_from_config
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.handler import CondenseHandler
+from foldlog.condensers.models.estimate import event_tokens
+from foldlog.condensers.reports import reports_of
+from foldlog.condensers.strategies.clearing import ClearThinkingCondenser, ClearToolUsesCondenser
+from foldlog.condensers.strategies.showing import is_masked
+from foldlog.eventstore import ANY_VERSION, Action, Annotation, Message, open_store
+from foldlog.projections import Views, begins_reply
+from tests.condensers.made import SYSTEM, answer, call, message, pair, plan, shown, viewed
+
+BIG = "word " * 400
+BLOCK = ({"type": "thinking", "thinking": "so it is", "signature": "s"},)
+
+
+def cleared(view, **settings):
+    result = shown(ClearToolUsesCondenser(**settings).condense(view))
+    return [event.id for event in result if is_masked(event)]
+
+
+def work(count, tool="run"):
+    """A task, and calls with their results: events 1 and 2, 3 and 4, and so on."""
+    return viewed(message("do it"), *(pair(n, tool, BIG, path=BIG) for n in range(count)))
+
+
+ONE = event_tokens(pair(0, content=BIG)[1])
+"""The tokens of one result, and nearly those of its call."""
+
+
+@pytest.mark.parametrize(
+    "settings, ids",
+    [
+        ({"trigger": 100 * ONE}, []),
+        ({"trigger": 9 * ONE, "keep": 3}, [2, 4]),
+        ({"trigger": 9 * ONE, "keep": 0}, [2, 4, 6, 8, 10]),
+        ({"trigger": 9 * ONE, "keep": 99}, []),
+        ({"trigger": 9 * ONE, "clear_at_least": 3 * ONE}, []),
+        ({"trigger": 9 * ONE, "exclude_tools": ("look", "run")}, []),
+        ({"trigger": 9 * ONE, "clear_tool_inputs": True}, [1, 2, 3, 4]),
+    ],
+)
+def test_from_a_prompt_over_its_trigger_all_but_the_newest_results_are_cleared(settings, ids):
+    assert cleared(work(5), **settings) == ids
+
+
+def test_what_is_left_names_the_event_and_a_short_result_stays():
+    view = viewed(message(), pair(0, content=BIG, text=BIG), pair(1, content="short"), pair(2, content=BIG))
+    result = shown(ClearToolUsesCondenser(trigger=1, keep=1, clear_tool_inputs=True).condense(view))
+    assert (result[1].arguments, result[2].content) == ({"cleared": "[1]"}, "Old tool result cleared [2]")
+    assert result[4].content == "short"
+
+
+@pytest.mark.parametrize("at_least", [0, 4 * ONE])
+def test_a_prompt_begins_with_the_one_before_except_where_enough_was_cleared_at_once(at_least):
+    condenser = ClearToolUsesCondenser(trigger=6 * ONE, keep=2, clear_at_least=at_least)
+    view, before, batches = viewed(message("do it")), viewed(), []
+    for n in range(60):
+        view = view.then(viewed(view, pair(n, content=BIG))[-2:])
+        now = shown(condenser.condense(view))
+        changed = [event for event, other in zip(now, before, strict=False) if event is not other]
+        assert all(map(is_masked, changed)), "what was cleared stays cleared"
+        batches += [len(changed)] if changed else []
+        before = now
+    assert 40 <= len(batches) if at_least == 0 else 10 <= len(batches) <= 15
+    assert min(batches) * ONE >= at_least
+
+
+def test_parallel_results_that_no_model_has_seen_stay(tmp_path):
+    with open_store("memory:") as store:
+        handler = CondenseHandler(store, Views(store), condenser_from_config(CONFIG | {"keep": 0}))
+        for n in range(6):
+            store.append("c", [message(), *pair(n, content=BIG)], expected_version=ANY_VERSION)
+            view = handler.handle("c")
+            calls = [event for event in view if begins_reply(event)]
+            assert not is_masked(view[view.events.index(calls[-1]) + 1])
+        (note,) = (event for event in store.events("c") if isinstance(event, Annotation))
+        assert reports_of(note)[0]["rule"]["exclude_tools"] == ["look"], "the rule is recorded, once"
+
+
+CONFIG = {"type": "clear_tool_uses", "trigger": 2 * ONE, "exclude_tools": ["look"]}
+
+
+def test_a_digest_behind_it_reads_the_results_themselves():
+    failed = "Traceback (most recent call last):\n" + BIG + "\nValueError: month 13"
+    view = viewed(message("do it"), *([call("run", f"{n}", command="make"), answer(failed, f"{n}", is_error=True)] for n in range(12)))
+    digest = {"type": "digest", "max_size": 20}
+    both = condenser_from_config({"type": "pipeline", "condensers": [CONFIG | {"keep": 1}, digest]})
+    alone = condenser_from_config(digest)
+    assert "month 13" in plan(both.condense(view)).summary
+    assert plan(both.condense(view)).summary == plan(alone.condense(view)).summary
+
+
+@pytest.mark.parametrize(
+    "settings, says",
+    [({"trigger": 0}, r"trigger \(0\) must be at least 1"), ({"keep": -1}, r"keep \(-1\) must be at least 0")],
+)
+def test_numbers_that_make_no_sense_are_refused(settings, says):
+    with pytest.raises(InvalidCondenser, match=says):
+        ClearToolUsesCondenser(**settings)
+
+
+# --- thinking ---
+
+
+def thought(number):
+    call, result = pair(number)
+    return [Action(tool=call.tool, arguments={}, call_id=call.call_id, thinking=BLOCK, response_id=f"r{number}"), result]
+
+
+ITEM = {"id": "rs", "summary": [], "encrypted_content": "e"}
+REASONED = Annotation(name="reasoning", data=ITEM, shown=True, stays_with_next=True)
+TURNS = viewed(
+    *(SYSTEM, message("1"), thought(1), thought(2), Message(source="agent", content="done", thinking=BLOCK)),
+    *(message("2"), message("and"), REASONED, pair(3), message("3"), pair(4), message("4"), thought(5)),
+)
+
+
+@pytest.mark.parametrize("keep, ids", [(1, [2, 4, 6, 9]), (2, [2, 4, 6]), (3, []), (9, [])])
+def test_turns_older_than_the_newest_that_have_thinking_lose_it(keep, ids):
+    result = shown(ClearThinkingCondenser(keep).condense(TURNS))
+    assert [event.id for event in result if is_masked(event)] == ids
+    assert result.fit_positions == TURNS.fit_positions
+    sent = str(result.to_messages("anthropic")) + str(result.to_messages("responses"))
+    assert sent.count("so it is") == (4 - len([each for each in ids if each != 9]))
+    assert ("encrypted_content" in sent) == (9 not in ids)
+
+
+def test_the_turn_that_goes_on_keeps_its_thinking():
+    with pytest.raises(InvalidCondenser, match=r"keep \(0\) must be at least 1"):
+        ClearThinkingCondenser(0)
