@@ -10,6 +10,7 @@ from typing import Any
 from foldlog.condensers import Condensation
 from foldlog.eventstore.events import Annotation, CondensationAction, Event
 from foldlog.projections import View
+from foldlog.projections.messages import DIALECTS
 from tests.attack.choices import (
     Piece,
     Spec,
@@ -24,10 +25,12 @@ from tests.attack.choices import (
 )
 from tests.attack.law import Shown, condensed, cut_points, named, observations_of_calls, sent, unseen, waiting, without
 from tests.attack.replies import Given
+from tests.projections.chat_rules import PROBLEMS
 
 MARK = re.compile(r"<<\d+>>")
 ASKING = ("llm", "structured", "llm_attention", "pipeline")
 SUMMARIZING = ("llm", "structured", "digest")
+SHOWING = ("recent", "observation_masking", "clear_tool_uses", "clear_thinking")
 WITHOUT_SUMMARY = ("amortized", "conversation_window", "llm_attention")
 
 
@@ -51,6 +54,8 @@ def condensation_problems(
         yield f"condensation {action.id} forgets {sorted(gone - set(at.ids()))}, which are not shown"
     if not any(event_id >= 0 for event_id in gone):
         yield f"condensation {action.id} forgets no event of the log: {sorted(gone)}"
+    if early := gone & {item.id for item in planned.items[unseen(planned) :]}:
+        yield f"condensation {action.id} forgets {sorted(early)}, which no model was shown"
     after = condensed(at, action)
     if lost := sent(at) - gone - sent(after):
         yield f"condensation {action.id} of {sorted(gone)} loses {sorted(lost)}, which it does not name"
@@ -146,11 +151,11 @@ def turn_problems(
     declined = [action for action in made if action.metadata.get("outcome") == "declined"]
     if result is None and len(declined) > 1:
         yield f"{len(declined)} condensations decline one request"
-    if isinstance(result, View) and before.requested and spec["type"] not in ("recent", "observation_masking"):
+    if isinstance(result, View) and before.requested and spec["type"] not in SHOWING:
         yield "a request is passed over"
     if spec["type"] == "pipeline":
         return
-    if spec["type"] in ("recent", "observation_masking"):
+    if spec["type"] in SHOWING:
         if made or result is None:
             yield "a condenser that only shows less condensed"
         return
@@ -216,6 +221,19 @@ def attempts_reported(events: Sequence[Event]) -> int:
 # --- what is shown ---
 
 
+def shown_problems(view: Shown, result: View) -> Iterator[str]:
+    """What no model was shown yet is in the prompt, whole or shortened, and a server takes the prompt."""
+    shown = {event.id: event for event in result}
+    for item in view.items[unseen(view) :]:
+        if item.id not in shown:
+            yield f"event {item.id} was never shown to a model, and is hidden"
+        elif shown[item.id].meta.get("masked_by", "length") != "length":
+            yield f"event {item.id} was never shown to a model, and is masked"
+    dialect = DIALECTS[result.version % len(DIALECTS)]
+    for problem in PROBLEMS[dialect](result.to_messages(dialect)):
+        yield f"{dialect}: {problem}"
+
+
 def masked_by_law(spec: Spec, view: Shown, result: View) -> Iterator[str]:
     """What a condenser that only shows less shows."""
     if spec["type"] == "recent":
@@ -227,6 +245,10 @@ def masked_by_law(spec: Spec, view: Shown, result: View) -> Iterator[str]:
             elif not set(view.ids()) - gone <= set(shown):
                 yield f"recent hides {sorted(set(view.ids()) - gone - set(shown))}, which its own rule keeps"
         return
+    if spec["type"] == "clear_tool_uses":
+        yield from _cleared_by_law(spec, view, result)
+    if spec["type"] != "observation_masking":
+        return
     older = view.items[: min(unseen(view), max(0, len(view.items) - spec["attention_window"]))]
     masked = {item.id for item in older if item.kind == "observation"}
     for event in result:
@@ -235,6 +257,18 @@ def masked_by_law(spec: Spec, view: Shown, result: View) -> Iterator[str]:
         by_law = event.id in masked
         if (getattr(event, "content", None) == "<MASKED>") != by_law:
             yield f"event {event.id} is {'not ' if by_law else ''}masked"
+
+
+def _cleared_by_law(spec: Spec, view: Shown, result: View) -> Iterator[str]:
+    cleared = [event for event in result if "masked_by" in event.meta]
+    kinds = ("Observation", "Action") if spec["clear_tool_inputs"] else ("Observation",)
+    results = [item.id for item in view.items if item.kind == "observation"]
+    kept = results[max(0, len(results) - spec["keep"]) :]
+    for event in cleared:
+        if type(event).__name__ not in kinds or event.id in kept:
+            yield f"event {event.id} is cleared"
+        if str(event.id) not in str(getattr(event, "content", getattr(event, "arguments", ""))):
+            yield f"what is left of event {event.id} does not name it"
 
 
 def chat_problems(messages: Sequence[dict[str, Any]], view: Shown, sent_ids: set[int]) -> Iterator[str]:

@@ -76,7 +76,9 @@ def amortized(spec: Spec, view: Shown) -> list[set[int]]:
 
 
 def window(spec: Spec, view: Shown) -> list[set[int]]:
-    """V0's window; if it shows observations alone, their calls stay, and may only go where nothing else can."""
+    """V0's window; if it shows observations alone, their calls stay, and may only go where nothing else can. To forget
+    only what no model is sent would fulfil no request.
+    """
     items = view.items
     users = [place for place, item in enumerate(items) if item.kind == "message" and item.by_user]
     if not users:
@@ -93,11 +95,12 @@ def window(spec: Spec, view: Shown) -> list[set[int]]:
     kept = list(newest)
     while kept and items[kept[0]].kind in ("observation", "summary"):
         kept.pop(0)
-    if kept:
-        return [forgotten_beside(view, essential | set(kept), summaries=False)]
-    calls = {place for place in newest if items[place].id in sent(view)}
-    looping = {place for unit in loops(view) for place in unit.members}
-    return [forgotten_beside(view, essential | calls & each, summaries=False) for each in (calls, looping)]
+    choices = [set(kept)]
+    if not kept:
+        calls = {place for place in newest if items[place].id in sent(view)}
+        choices = [calls, calls & {place for unit in loops(view) for place in unit.members}]
+    gone = [forgotten_beside(view, essential | each, summaries=False) for each in choices]
+    return [each for each in gone if each & sent(view)]
 
 
 def attention(spec: Spec, view: Shown, ids: Sequence[object]) -> list[set[int]]:

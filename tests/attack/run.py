@@ -18,10 +18,12 @@ from foldlog.eventstore.events import CondensationAction, Event
 from foldlog.projections import View
 from tests.attack import choices
 from tests.attack.checks import (
+    SHOWING,
     attempts_reported,
     chat_problems,
     condensation_problems,
     masked_by_law,
+    shown_problems,
     turn_problems,
 )
 from tests.attack.law import Item, Shown, cut_points, folded, item_of, sent
@@ -34,6 +36,7 @@ MARK = re.compile(r"<<\d+>>")
 
 KINDS = (
     *("recent", "amortized", "conversation_window", "observation_masking", "digest", "structured", "pipeline"),
+    *("clear_tool_uses", "clear_thinking"),
     *("llm", "llm", "llm", "llm_attention", "llm_attention", "llm_attention"),
 )
 
@@ -110,11 +113,16 @@ def spec_of(draw: Random, url: str, *, slow: bool) -> dict[str, Any]:
         case "observation_masking":
             config |= {"attention_window": draw.randrange(1, 6)}
             law |= {"counts": [], "attention_window": config["attention_window"]}
+        case "clear_tool_uses":
+            config |= {"trigger": draw.choice([50, 200]), "keep": draw.randrange(4), "clear_tool_inputs": head % 2 == 0}
+            law |= {"counts": [], **config}
+        case "clear_thinking":
+            law["counts"] = []
         case "conversation_window":
             law["counts"] = []
         case "pipeline":
             parts = draw.choice([["digest"], ["conversation_window", "digest"], ["conversation_window", "llm"]])
-            masks = draw.choice([[], ["observation_masking"], ["recent"]])
+            masks = draw.choice([[], ["observation_masking"], ["recent"], ["clear_thinking", "clear_tool_uses"]])
             config["condensers"] = [_part(part, size, head, model) for part in (*masks, *parts)]
         case _:
             config |= {"max_size": size, "keep_first": head}
@@ -134,8 +142,10 @@ def _part(kind: str, size: int, head: int, model: dict[str, Any]) -> dict[str, A
             return {"type": kind, "attention_window": 3}
         case "recent":
             return {"type": kind, "max_events": size, "keep_first": head}
-        case "conversation_window":
+        case "conversation_window" | "clear_thinking":
             return {"type": kind}
+        case "clear_tool_uses":
+            return {"type": kind, "trigger": 100, "clear_at_least": 50}
         case "llm":
             return {"type": kind, "max_size": size, "keep_first": head, "llm_config": model}
     return {"type": kind, "max_size": size, "keep_first": head}
@@ -278,8 +288,10 @@ class Conversation:
         if list(view.cut_points) != cut_points(self.law):
             yield f"the cut points are {view.cut_points}, by the law {cut_points(self.law)}"
         yield from chat_problems(view.to_messages(), self.law, sent(self.law))
-        if isinstance(result, View) and self.spec["type"] in ("recent", "observation_masking"):
-            yield from masked_by_law(self.spec, self.law, result)
+        if isinstance(result, View):
+            yield from shown_problems(self.law, result)
+            if self.spec["type"] in SHOWING:
+                yield from masked_by_law(self.spec, self.law, result)
         if self.draw.random() < 0.02:
             with foldlog.open(self.url) as cold:
                 ids = [event.id for event in cold[self.history.id].view()]

@@ -13,6 +13,7 @@ from foldlog.condensers.base import Condensation, Condenser
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import is_standing, reports_of
 from foldlog.condensers.rolling import RollingCondenser
+from foldlog.condensers.strategies.clearing import ClearThinkingCondenser, ClearToolUsesCondenser
 from foldlog.condensers.strategies.digest import DigestCondenser
 from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser, ConversationWindowCondenser
 from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
@@ -100,6 +101,8 @@ showing = st.one_of(
     st.builds(ObservationMaskingCondenser, windows),
     st.builds(BrowserOutputCondenser, windows),
     st.builds(RecentEventsCondenser, windows, windows),
+    st.builds(ClearToolUsesCondenser, st.integers(1, 400), windows, windows, clear_tool_inputs=st.booleans()),
+    st.builds(ClearThinkingCondenser, st.integers(1, 3)),
 )
 pipelines = st.builds(PipelineCondenser, st.lists(st.one_of(showing, rolling), max_size=3))
 condensers = st.one_of(rolling, showing, pipelines)

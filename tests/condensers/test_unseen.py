@@ -33,6 +33,7 @@ CONDENSERS = (
     {"type": "amortized", "max_size": 6},
     {"type": "recent", "max_events": 3},
     {"type": "observation_masking", "attention_window": 1},
+    {"type": "clear_tool_uses", "trigger": LIMIT, "keep": 0, "clear_tool_inputs": True},
     {"type": "pipeline", "condensers": [{"type": "observation_masking"}, {"type": "digest", "max_tokens": LIMIT}]},
     LLMSummarizingCondenser(
         Scripted("a summary of all that the agent did, its results and what is left to be done"), max_tokens=LIMIT
