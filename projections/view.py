@@ -62,7 +62,7 @@ class View:
         the same.
         """
         items = Items(list(events), self.state.items.masks)
-        left_behind = self.left_behind.intersection(event.id for event in items)
+        left_behind = self.left_behind and self.left_behind.intersection(event.id for event in items)
         state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind)
         return View(state, self.condensations, self.dialect, self.kept_from)
 

@@ -36,20 +36,20 @@ class ClearToolUsesCondenser(ReportingCondenser):
     clear_tool_inputs: bool = setting(False, "whether the arguments of their calls are cleared, too")
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        cleared = ((place, view[place]) for place in self._cleared(view))
-        masks: dict[int, dict[str, Any]] = {
-            place: {"arguments": {"cleared": f"[{event.id}]"}}
-            if isinstance(event, Action)
-            else {"content": f"Old tool result cleared [{event.id}]"}
-            for place, event in cleared
-        }
+        masks: dict[int, tuple[str, Any]] = {}
+        for place in self._cleared(view):
+            event = view[place]
+            cleared = ("arguments", {"cleared": f"[{event.id}]"})
+            masks[place] = (
+                cleared if isinstance(event, Action) else ("content", f"Old tool result cleared [{event.id}]")
+            )
         return masked(view, masks, self.type, asdict(self))
 
     def _cleared(self, view: View) -> Iterator[int]:
         """Yield the index of each result to clear, and that of its call if this is cleared, too."""
         answers = units(view.events, view.left_behind).answers if self.clear_tool_inputs else {}
         calls = {result: call for call, result in answers.items()}
-        sizes = [event_tokens(event) for event in view.events]
+        sizes = [_size(event) for event in view.events]
         whole: list[list[int]] = []
         tokens = 0
         said: Event | None = None
@@ -71,6 +71,20 @@ class ClearToolUsesCondenser(ReportingCondenser):
                 whole += [large] if large else []
 
 
+_sizes: dict[int, tuple[Event, int]] = {}
+_SIZES_KEPT = 20_000
+
+
+def _size(event: Event) -> int:
+    """Return the tokens of an event, which are counted once: each step asks for those of the whole View."""
+    known = _sizes.get(id(event))
+    if known is None or known[0] is not event:
+        if len(_sizes) >= _SIZES_KEPT:
+            _sizes.clear()
+        known = _sizes[id(event)] = event, event_tokens(event)
+    return known[1]
+
+
 @dataclass(frozen=True, eq=False)
 class ClearThinkingCondenser(ReportingCondenser):
     """Clears the model's thinking, but for that of the newest turns. A turn is all that the agent says and does between
@@ -82,15 +96,15 @@ class ClearThinkingCondenser(ReportingCondenser):
     keep: int = setting(1, "how many of the newest turns with thinking keep it", ge=1)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        turns: list[dict[int, dict[str, Any]]] = [{}]
+        turns: list[dict[int, tuple[str, Any]]] = [{}]
         for place, event in enumerate(view.events):
             match event:
                 case Message(source="user") if turns[-1]:
                     turns.append({})
                 case Action(thinking=blocks) | Message(thinking=blocks) if blocks:
-                    turns[-1][place] = {"thinking": ()}
+                    turns[-1][place] = ("thinking", ())
                 case Annotation(name="reasoning", stays_with_next=True):
-                    turns[-1][place] = {"data": None}
+                    turns[-1][place] = ("data", None)
         with_thinking = [turn for turn in turns if turn]
         masks = {place: mask for turn in with_thinking[: -self.keep] for place, mask in turn.items()}
         return masked(view, masks, self.type, asdict(self))

@@ -62,6 +62,7 @@ class RecentEventsCondenser(ReportingCondenser):
 
 # --- masks ---
 
+_MASK = ("content", "<MASKED>")
 _BROWSER_TOOLS = ("browse", "browser")
 
 MASKED = "masked_by"
@@ -89,7 +90,7 @@ class ObservationMaskingCondenser(ReportingCondenser):
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         older = view[: max(0, len(view) - self.attention_window)]
-        masks = {index: {"content": "<MASKED>"} for index, event in enumerate(older) if isinstance(event, Observation)}
+        masks = {index: _MASK for index, event in enumerate(older) if isinstance(event, Observation)}
         return masked(view, masks, self.type, {"attention_window": self.attention_window})
 
 
@@ -108,7 +109,7 @@ class BrowserOutputCondenser(ReportingCondenser):
         outputs = [(index, event) for index, event in enumerate(view.events) if is_browser_output(event)]
         older = outputs[: max(0, len(outputs) - self.attention_window)]
         urls = _called_urls(view) if older else {}
-        masks = {index: {"content": f"{_where(event, urls)}\nContent omitted"} for index, event in older}
+        masks = {index: ("content", f"{_where(event, urls)}\nContent omitted") for index, event in older}
         return masked(view, masks, self.type, {"attention_window": self.attention_window})
 
 
@@ -138,17 +139,17 @@ def _check_window(attention_window: int) -> None:
         raise InvalidCondenser(f"attention_window ({attention_window}) cannot be negative; 0 masks everything")
 
 
-def masked(view: View, masks: Mapping[int, Mapping[str, Any]], by: str, rule: Mapping[str, Any]) -> Step:
-    """Return ``view`` with these fields of the events at these indices replaced, and a report on these events."""
+def masked(view: View, masks: Mapping[int, tuple[str, Any]], by: str, rule: Mapping[str, Any]) -> Step:
+    """Return ``view`` with another value in one field of the events at these indices, and a report on these events."""
     kept_from, made = view.kept_from, view.state.items.masks
     shown: dict[int, Event] = {}
-    for index, fields in masks.items():
+    for index, (field, value) in masks.items():
         event = view.events[index]
         if kept_from is not None and event.id >= kept_from:
             continue
         before = made.get((by, event.id))
-        if before is None or before[0] is not event or any(getattr(before[1], name) != fields[name] for name in fields):
-            mask = replace(event, **fields, meta={**event.meta, MASKED: by})
+        if before is None or before[0] is not event or getattr(before[1], field) != value:
+            mask = replace(event, **{field: value}, meta={**event.meta, MASKED: by})
             before = made[by, event.id] = event, mask
         shown[index] = before[1]
     if not shown:
