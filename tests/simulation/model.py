@@ -496,7 +496,8 @@ class Store:
         """Copy every conversation of another store into this one; return the names of those that cannot be copied."""
         return {name for name in source.names() if not self.copy(name, source)}
 
-    def copy(self, name: str, source: "Store") -> bool:
+    def copy(self, name: str, source: "Store", until: int | None = None) -> bool:
+        """Copy one; of a tail only what is before ``until``, which no keys are written for yet."""
         theirs, ours = source.living.get(name), self.living.get(name)
         their_tombs = source.tombs.get(name, [])
         our_tombs = self.tombs.get(name, [])
@@ -521,8 +522,8 @@ class Store:
             if other["redacted"] and not mine["redacted"]:
                 mine.clear()
                 mine.update(other)
-        ours.events += [dict(event) for event in theirs.events[ours.version :]]
-        ours.keys = dict(theirs.keys)
+        ours.events += [dict(event) for event in theirs.events[ours.version : until]]
+        ours.keys = dict(theirs.keys) if until is None else ours.keys
         return True
 
 

@@ -868,10 +868,13 @@ class Steps:
         def settle() -> None:
             """Take over what is copied by now, where another process is about to change the source."""
             for name in source.model.names() if self.nested else ():
-                trial = target.model.snapshot()
-                trial.copy(name, source.model)
-                if self._state(target, name) == _state_of(trial, name):
-                    target.model = trial
+                partly = [writing.store.version(name)] if name in target.model.living else []
+                for until in (None, *partly):
+                    trial = target.model.snapshot()
+                    trial.copy(name, source.model, until)
+                    if self._state(target, name) == _state_of(trial, name):
+                        target.model = trial
+                        break
 
         moved, error = self.through(process, copied, settle)
         self.calm(target)
