@@ -82,7 +82,7 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     ``reason``  why
     ``hash``    the commitment to what was there, in hexadecimal: SHA-256 of 16 random bytes, which were erased too, and
                 the stored body
-    ``bytes``   how many bytes the event took, those beside its body included
+    ``bytes``   how many bytes the event took without a trace context, those beside its body included
     ``record``  that only the record of its source was erased, because it repeated the content of a redacted event
     """
 

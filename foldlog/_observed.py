@@ -17,6 +17,9 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
+TRACEPARENT: Final = "traceparent"
+"""The key in the ``meta`` of an event of the trace context of its append, as W3C writes it."""
+
 _INFO, _WARNING = logging.INFO, logging.WARNING
 MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
     "foldlog.condensation.made": (

@@ -19,11 +19,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog import _observed
+from foldlog._observed import TRACEPARENT
 from foldlog.eventstore import (
     EVENT_BYTES_MAX,
     Event,
-    EventStoreError,
-    IdempotencyConflict,
     Recorded,
     Store,
     VersionConflict,
@@ -39,10 +38,6 @@ except ImportError as error:
 
 __all__ = ["instrument", "uninstrument"]
 
-TRACEPARENT = "traceparent"
-"""The key in the ``meta`` of an event under which the trace context of its append is kept, as W3C writes it."""
-
-_OF_ONE_LENGTH = f"00-{0:032x}-{0:016x}-00"
 _REASONS = {"request", "tokens", "events", "asked for"}
 _COUNTERS = {
     "foldlog.appends": "Appends.",
@@ -188,11 +183,9 @@ def _prefixed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Append:
-    """An append that is being made: how many bytes its events take, and whether they get the trace context."""
+    """An append that is being made: how many bytes its events take."""
 
-    def __init__(self) -> None:
-        self.bytes = 0
-        self.marks = True
+    bytes = 0
 
 
 class _ObservedStore(Store):
@@ -204,12 +197,11 @@ class _ObservedStore(Store):
 
     def append(self, conversation: str, events: Event | Iterable[Event], **how: Any) -> tuple[Recorded, ...]:
         """Append events as ``Store.append`` does, in a span."""
-        batch: Event | list[Event] = events if isinstance(events, Event) else list(events)
         telemetry, append, begun = self._telemetry, _Append(), time.perf_counter()
         with telemetry.span("foldlog.append", {"conversation": conversation}) as more:
             noted = _appended.set(append)
             try:
-                recorded = self._append(conversation, batch, append, how)
+                recorded = super().append(conversation, events, **how)
             except VersionConflict:
                 telemetry.add("foldlog.conflicts", 1, {"foldlog.of": "append"})
                 raise
@@ -223,43 +215,14 @@ class _ObservedStore(Store):
             telemetry.record("foldlog.append.duration", time.perf_counter() - begun)
         return recorded
 
-    def _append(
-        self, conversation: str, batch: Event | list[Event], append: _Append, how: dict[str, Any]
-    ) -> tuple[Recorded, ...]:
-        """Append events. A repeated append is compared as it was made: with the trace contexts that are stored."""
-        try:
-            return super().append(conversation, batch, **how)
-        except IdempotencyConflict as conflict:
-            given = [batch] if isinstance(batch, Event) else batch
-            first = conflict.first_id
-            try:
-                stored = list(self.events(conversation, first, first + len(given)))
-            except EventStoreError:
-                raise conflict from None
-            if len(stored) != len(given):
-                raise
-            append.marks, append.bytes = False, 0
-            return super().append(conversation, list(map(self._traced_as, given, stored)), **how)
-
     def _encode(self, event: Event, where: str = "", *, finite: bool = True) -> Encoded:
         append = _appended.get()
         if append is None or not finite:  # an import, which stays as it is
             return super()._encode(event, where, finite=finite)
         context = trace.get_current_span().get_span_context()
-        if append.marks and context.is_valid and event.origin is None and TRACEPARENT not in event.meta:
+        if context.is_valid and event.origin is None and TRACEPARENT not in event.meta:
             parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
             event = replace(event, meta={**event.meta, TRACEPARENT: parent})
         encoded = super()._encode(event, where)
         append.bytes += size_of(encoded.body)
         return encoded
-
-    def _traced_as(self, event: Event, stored: Event) -> Event:
-        """Return an event with the trace context of a stored one, if it has none of its own. Of a redacted one only the
-        size is left: it says whether there was a trace context, which always has the same length.
-        """
-        parent = stored.meta.get(TRACEPARENT)
-        if stored.redacted is not None and size_of(self._encode(event).body) != stored.redacted.bytes:
-            parent = _OF_ONE_LENGTH
-        if TRACEPARENT in event.meta or parent is None:
-            return event
-        return replace(event, meta={**event.meta, TRACEPARENT: parent})

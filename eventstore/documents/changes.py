@@ -119,8 +119,7 @@ class Documents:
     ) -> None:
         """Raise the errors of an append to this conversation, for a call that has nothing to append."""
         database = self._store.database
-        with database.recorder.read() as reader:
-            found, _ = find_meant(database, reader, conversation, generation)
+        found, _ = database.recorder.query(lambda reader: find_meant(database, reader, conversation, generation))
         check_version(State(conversation, 0 if found is None else found.version), expected)
         generation.key = generation.key or (None if found is None else found.key)
 

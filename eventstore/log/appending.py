@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from foldlog.eventstore.arguments import whole
-from foldlog.eventstore.codec import Encoded
+from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.conversation import (
     AnyVersion,
@@ -35,7 +35,7 @@ from foldlog.eventstore.log.finding import Generation, find_begun, find_meant
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import ancestor, past_of
 from foldlog.eventstore.log.reading import ReadTransaction, stored_key
-from foldlog.eventstore.log.redacted import can_be_redacted, without_content
+from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import (
     dense_events,
@@ -148,7 +148,7 @@ class Appending(Struct, eq=False):
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
         given = numbered([encoded.event for encoded in self.batch], first_id)
         stored = [stored_event_of(conversation, row) for row in rows]
-        if stored != list(given) and not _are_what_was_given(stored, given, self.batch):
+        if stored != list(given) and not _are_what_was_given(stored, given):
             raise IdempotencyConflict(conversation, idempotency_key, first_id)
         if position is None:
             raise CorruptEvent(conversation, first_id, "its position cannot be found")
@@ -158,17 +158,17 @@ class Appending(Struct, eq=False):
         )
 
 
-def _are_what_was_given(stored: Sequence[Event], given: Sequence[Event], batch: Sequence[Encoded]) -> bool:
-    """Return whether stored events, some of them redacted, equal the given events. For a redacted event only its size,
-    its kind and the other fields that stay are compared.
+def _are_what_was_given(stored: Sequence[Event], given: Sequence[Event]) -> bool:
+    """Return whether stored events, some of them redacted, equal the given events, whatever their trace contexts. For a
+    redacted event only its size, its kind and the other fields that stay are compared.
     """
     return len(stored) == len(given) and all(
         one == other
         if one.redacted is None
-        else one.redacted.bytes == size_of(encoded.body)
+        else one.redacted.bytes == size_of(encode(other, ours=True).body)
         and can_be_redacted(other)
         and without_content(other, one.redacted) == one
-        for one, other, encoded in zip(stored, given, batch, strict=True)
+        for one, other in zip(map(untraced, stored), map(untraced, given), strict=True)
     )
 
 

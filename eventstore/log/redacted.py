@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from foldlog._observed import TRACEPARENT
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     Action,
@@ -39,6 +40,13 @@ _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)
 signature.
 """
 _DECLINED: Final = "declined"
+
+
+def untraced(event: Event) -> Event:
+    """Return the event without the trace context of its append, which is not what was appended."""
+    if TRACEPARENT not in event.meta:
+        return event
+    return replace(event, meta={name: value for name, value in event.meta.items() if name != TRACEPARENT})
 
 
 def can_be_redacted(event: Event) -> bool:

@@ -82,13 +82,12 @@ class WriteTransaction(ReadTransaction):
         follow = known if found.visible else None
         return self._reader.insert(found.key, stored, staged=not found.visible, follow=follow)
 
-    def publish(self, size: int) -> int:
-        """Make the staged conversation visible. Return its first position."""
+    def publish(self, size: int) -> None:
+        """Make the staged conversation visible."""
         self._codec_to_write()
-        position = self._reader.publish(self.found.key, size)
+        self._reader.change(self.found.key, changes.Published(size))
         self.found = self.found._replace(visible=True)
         self._changed = True
-        return position
 
     def remember(self, name: str, recalled: RecalledKey) -> None:
         """Store what a new idempotency key stands for, by its name in the store."""

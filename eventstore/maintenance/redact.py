@@ -30,7 +30,7 @@ from foldlog.eventstore.log.database import Database, behind
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.redacted import can_be_redacted, without_content
+from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
 from foldlog.eventstore.log.row import (
     PLAIN,
     checksum_seed,
@@ -198,7 +198,7 @@ def _erase_content(
                     f"because it is a receipt or of a later version of foldlog; redact another event, or erase the "
                     f"conversation"
                 )
-            its_hash, size = commitment_of(row.proof, row.body), size_of(row.body)
+            its_hash, size = commitment_of(row.proof, row.body), size_of(encode(untraced(event), ours=True).body)
             receipt = Redacted(
                 at=from_microseconds(now), by=by, reason=reason, hash=its_hash.hex(), bytes=size, record=is_record
             )

@@ -119,8 +119,9 @@ def _salvaged(source: Database, target: Database, found: Conversation, end: tupl
 def _links(source: Database, found: Conversation) -> tuple[Link, ...]:
     """Return the names and salts of the events before a fork's own, as far as known: an ancestor may be damaged."""
     try:
-        with source.recorder.read() as reader:
-            return links_of(source, reader, source.find_key(reader, found.key) or found)
+        return source.recorder.query(
+            lambda reader: links_of(source, reader, source.find_key(reader, found.key) or found)
+        )
     except (CorruptEvent, KeyUnavailable):
         return ()
 

@@ -137,8 +137,7 @@ def _generations(
     """
     kept = heads.get(found.id, ())
     try:
-        with database.recorder.read() as reader:
-            tombstones = tombstones_before(reader, found)
+        tombstones = database.recorder.query(lambda reader: tombstones_before(reader, found))
     except RecorderError as error:
         raise_unless_damage(error)
         tombstones = ()  # the check of the database names what is damaged

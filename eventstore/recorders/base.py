@@ -307,8 +307,8 @@ class Transaction(Reader):
             )
 
     @abstractmethod
-    def _place_first(self, key: int, size: int) -> int:
-        """Give the first events of a conversation the next positions. Return the first of these."""
+    def _place_first(self, key: int, size: int) -> None:
+        """Give the first events of a conversation the next positions."""
 
     @abstractmethod
     def begin(self, new: Beginning) -> Conversation:
@@ -327,15 +327,6 @@ class Transaction(Reader):
         ``IntegrityError`` where it is not staged any more.
         """
 
-    def publish(self, key: int, size: int) -> int:
-        """Make a staged conversation of ``size`` events visible, in constant time; return its first position.
-        ``IntegrityError`` where it is not staged any more, or its id is taken.
-        """
-        self._check_staged(key)
-        for statement in ("hide_replaced_tombstone", "publish", "finish"):
-            self._write(statement, key)
-        return self._place_first(key, size)
-
     @abstractmethod
     def delete(self, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows of a staged or an erased conversation, or the past that a fork holds copies of
@@ -344,7 +335,9 @@ class Transaction(Reader):
         """
 
     def change(self, key: int, change: changes.Change) -> None:
-        """Change a conversation that exists. ``IntegrityError``, here or at the commit: a ``RememberedKey`` exists."""
+        """Change a conversation that exists. ``IntegrityError``, here or at the commit: a ``RememberedKey`` exists, or
+        what is to be ``Published`` is not staged any more, or its id is taken.
+        """
         match change:
             case changes.NewKey():  # a process that has the new key lists it again
                 self._write("leave_listed", key)
@@ -353,6 +346,11 @@ class Transaction(Reader):
                 self._write("leave_listed", key)
                 self._write("put_listing", key, at, version, None if digests is None else b"".join(digests))
                 self._write("put_listed", key)
+            case changes.Published(events):
+                self._check_staged(key)
+                for statement in ("hide_replaced_tombstone", "publish", "finish"):
+                    self._write(statement, key)
+                self._place_first(key, events)
             case changes.PlacedPast(events):
                 self._place_first(key, events)
             case changes.NewForm(rows):

@@ -98,24 +98,42 @@ def test_an_event_leads_to_its_trace_and_back(seen, tmp_path, keys):
     assert SECRET not in seen.everything()
 
 
-def test_a_repeated_append_is_the_same_one_whatever_its_trace(seen, tmp_path):
+@pytest.mark.parametrize("then_traced", [False, True])
+@pytest.mark.parametrize("first_traced", [False, True])
+@pytest.mark.parametrize("database", ["sqlite", "encrypted", "postgresql"])
+def test_a_repeated_append_is_the_same_one_whoever_traces(request, tmp_path, database, first_traced, then_traced):
+    keys = KeyRing(b64encode(bytes(32)).decode()) if database == "encrypted" else None
+    url = request.getfixturevalue("postgres_url")() if database == "postgresql" else tmp_path / "s.db"
+
+    def opened(traced):
+        otel.uninstrument()
+        if traced:
+            Seen()
+        return foldlog.open(url, keys=keys)
+
     def append(histories, *events):
         return histories["c1"].append(events, idempotency_key="k", documents={"d": 1})
 
-    with foldlog.open(tmp_path / "s.db") as histories:
-        first = append(histories, said(), said("more"))
-        assert [one.event for one in append(histories, said(), said("more"))] == [one.event for one in first]
-        histories["c1"].redact(1, reason="asked to")
-        assert append(histories, said(), said("more"))[0] == first[0]
-        with pytest.raises(IdempotencyConflict):
-            append(histories, said(), said("other"))
+    own = Message(source="agent", content="with a meta", meta={"mine": 1})
+    with opened(first_traced) as histories:
+        first = append(histories, said(), said("more"), own)
+        assert [("traceparent" in each.event.meta) for each in first] == [first_traced] * 4
+    try:
+        with opened(then_traced) as histories:
+            assert append(histories, said(), said("more"), own) == first
+            with pytest.raises(IdempotencyConflict):
+                append(histories, said(), said("more"), said("other"))
+            for event_id in (0, 2):
+                histories["c1"].redact(event_id, reason="asked to")
+            again = append(histories, said(), said("more"), own)
+            assert again[1] == first[1]
+            assert [each.position for each in again] == [each.position for each in first]
+            assert [each.event.redacted is None for each in again] == [False, True, False, True]
+            for other in ((said("longer than it"), own), (said("more"), said("other"))):
+                with pytest.raises(IdempotencyConflict):
+                    append(histories, said(), *other)
+    finally:
         otel.uninstrument()
-        with foldlog.open(tmp_path / "s.db") as plain:
-            plain["c2"].append([said()], idempotency_key="k")
-        Seen()
-        with foldlog.open(tmp_path / "s.db") as traced:
-            traced["c2"].append([said()], idempotency_key="k")
-            assert traced["c2"].version() == 1
 
 
 def test_records_of_imports_stay_as_they_are(seen, tmp_path):

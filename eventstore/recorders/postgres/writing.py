@@ -107,15 +107,13 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._insert(key, rows, range(first, first + len(rows)))
         return lambda: self._positions.of(first)
 
-    def _place_first(self, key: int, size: int) -> int:
-        """Give the first events of a conversation the next positions. Return the first of these."""
+    def _place_first(self, key: int, size: int) -> None:
         first_id, firsts = 0, []
         for first, count in self._numbered().take_ranges(size, self._reserve):
             self._write("insert_publication", first, key, first_id, count)
             first_id += count
             firsts.append(first)
         self._seen_by("stands_publication", firsts[0], key)
-        return firsts[0]
 
     def delete(self, key: int, limit: int) -> bool:
         if self.ask("is_erased", key):

@@ -90,21 +90,16 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         self._next_position = position + len(rows)
         return partial(int, position)
 
-    def publish(self, key: int, size: int) -> int:
-        self.forget()
-        return super().publish(key, size)
-
-    def _place_first(self, key: int, size: int) -> int:
-        """Give the first events of a conversation the next positions. Return the first of these."""
+    def _place_first(self, key: int, size: int) -> None:
         first = self._last_position() + 1
         self._execute(SQL["reserve_positions"], (first + size - 1,))
         self._write("place_first", first, size, key)
-        return first
 
     def change(self, key: int, change: changes.Change) -> None:
         if not isinstance(change, _ADDITIONS):
             self.forget()
-            self._write("leave_bytes")
+            if not isinstance(change, changes.Published):
+                self._write("leave_bytes")
         if isinstance(change, changes.NewMark):
             self.newest_era = next(_eras)
         elif isinstance(change, changes.PastRows):
