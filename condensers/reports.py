@@ -143,6 +143,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "completion_tokens": ("completion_tokens", "output_tokens"),
     "reasoning_tokens": ("reasoning_tokens", "reasoning_output_tokens", "reasoning"),
 }
+_OURS = [(theirs, ours) for ours, names in _NAMES.items() for theirs in reversed(names)]
+"""Ours for each name, the one that counts if several are told behind the others."""
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names: its ``input_tokens`` are those that neither come from the cache nor go there."""
 
@@ -154,14 +156,14 @@ def usage_of(told: Any) -> dict[str, int]:
     ``cache_write_tokens`` went there. ``reasoning_tokens`` are part of ``completion_tokens``. A count that is not told
     is left out, never 0. Empty where no token was counted, and where one count is below zero, which no server counts.
     """
-    if not isinstance(told, Mapping):
+    if not told or not isinstance(told, Mapping):
         return {}
-    details = [value for name, value in told.items() if str(name).endswith("_details") and isinstance(value, Mapping)]
+    others = [value for name, value in told.items() if type(value) is not int and str(name).endswith("_details")]
     counts: dict[Any, int] = {}
-    for each in (*details, told):
-        counts |= {name: count for name, count in each.items() if type(count) is int}
-    usage = {ours: next((counts[each] for each in names if each in counts), None) for ours, names in _NAMES.items()}
-    found = {name: count for name, count in usage.items() if count is not None}
+    for each in (*others, told):
+        if isinstance(each, Mapping):
+            counts |= {name: count for name, count in each.items() if type(count) is int}
+    found = {ours: counts[theirs] for theirs, ours in _OURS if theirs in counts}
     if "prompt_tokens" not in counts and "input_tokens" in counts:
         found["prompt_tokens"] += sum(told.get(name) or 0 for name in _BESIDE_THE_INPUT if name in counts)
     if not found.get("prompt_tokens") and not found.get("completion_tokens") and counts.get("total_tokens"):

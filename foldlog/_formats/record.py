@@ -80,7 +80,7 @@ def read_time(text: Any) -> tuple[datetime | None, str | None]:
         time = datetime.fromisoformat(text)
         if time.tzinfo is None:
             return None, text
-        return time.astimezone(UTC), None
+        return time if time.tzinfo is UTC else time.astimezone(UTC), None
     except (ValueError, OverflowError):
         return None, None
 

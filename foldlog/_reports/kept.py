@@ -42,7 +42,8 @@ class KeptBeside:
             and record.code == self._code
             and (of_any_version or record.version == row.version)
         }
-        held = ((row, *self._new[row.id]) for row in rows if row.id in self._new)
+        new = self._new  # another thread may flush
+        held = ((row, *new[row.id]) for row in rows if row.id in new)
         return there | {
             row.id: value
             for row, then, value in held

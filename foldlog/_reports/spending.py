@@ -167,20 +167,26 @@ class Spendings:
         Cost: a record of each, and the events since it was kept; all of them for formats in which usage adds up over
         events. Raises ``KeyUnavailable``.
         """
-        sums = self._sums.load(rows)
-        others = [row for row in rows if row.id not in sums and row.erased_at is None]
+        known = self.kept(rows)
+        others = [row for row in rows if row.id not in known and row.erased_at is None]
         there = self._kept.load(others, of_any_version=True)
         read = {row.id: self._read(row, there.get(row.id)) for row in others}
-        read |= {name: Spending.of_kept(kept) for name, kept in sums.items()}
         self._kept.flush()
         self._sums.flush()
-        priced = {name: spent(one.priced(self._prices).values()) for name, one in read.items() if one is not None}
-        return [priced.get(row.id) for row in rows]
+        known |= {name: self._priced(one) for name, one in read.items() if one is not None}
+        return [known.get(row.id) for row in rows]
+
+    def kept(self, rows: Sequence[ConversationRow]) -> dict[str, SpentDocument]:
+        """Return what those of these conversations spent that were read, by their ids. Cost: a record of each."""
+        return {name: self._priced(Spending.of_kept(kept)) for name, kept in self._sums.load(rows).items()}
+
+    def _priced(self, one: Spending) -> SpentDocument:
+        return spent(one.priced(self._prices).values())
 
     def own(self, row: ConversationRow, beside: Container[str]) -> SpentDocument | None:
         """Return what a fork spent by itself: see ``own_spending``."""
         own = own_spending(self._store, row, beside)
-        return None if own is None else spent(own.priced(self._prices).values())
+        return None if own is None else self._priced(own)
 
     def _read(self, row: ConversationRow, before: dict[str, Any] | None) -> Spending | None:
         one = Spending() if before is None else Spending.of_kept(before)

@@ -122,11 +122,13 @@ class ServedConversations:
         rows_there = (row for row in self._store.iter_conversations() if row.erased_at is None)
         rows = {row.id: row for row in rows_there if not is_own(row.id)}
         there = self._kept.load([*rows.values()]) if self._seen == -1 and self._model is None else {}
+        costs = self._spendings.kept([rows[name] for name in there if rows[name].parent is None])
         with self._lock:
             self._seen, self._rows = version, rows
             for name, (figures, sizes) in there.items():
                 condensed = [(reason, Saving(*saving)) for reason, saving in figures["condensed"]]
-                self._figures[name] = rows[name], figures | {"condensed": condensed}
+                spent = {"spent": costs[name], "spent_own": costs[name]} if name in costs else {}
+                self._figures[name] = rows[name], {**figures, "condensed": condensed, **spent}
                 self._sizes[name] = {int(size): tokens for size, tokens in sizes.items()}
             for row, _ in [*self._figures.values()]:
                 if not self._has_content_of(row):

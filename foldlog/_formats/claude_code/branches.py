@@ -76,8 +76,7 @@ def calls_of(record: dict[str, Any]) -> frozenset[Any]:
     """Return the ids of the calls in a line."""
     if record.get("type") != "assistant":
         return frozenset()
-    ids = (block.get("id") for block in _blocks(record) if kind_of(block) == "tool_use")
-    return frozenset(str(call_id) for call_id in ids)
+    return frozenset(str(block.get("id")) for block in _blocks(record) if kind_of(block) == "tool_use")
 
 
 def is_result(record: dict[str, Any]) -> bool:
@@ -183,8 +182,8 @@ class Switches:
 
     def is_copy(self, record: dict[str, Any]) -> bool:
         """Return whether a line repeats the calls of an earlier line with its id."""
-        calls = calls_of(record)
-        return bool(calls) and self._calls.get(str(record.get("uuid"))) == calls
+        calls = self._calls.get(str(record.get("uuid")))
+        return calls is not None and calls_of(record) == calls
 
     def _grow(self, version: int, shown: Shown) -> None:
         if self._newest is not None:

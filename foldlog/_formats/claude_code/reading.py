@@ -216,11 +216,12 @@ def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
 
     The id is that of the message with that of its ``request``: some servers give the same one to many messages.
     """
-    told = message if type(message) is dict else {}
-    reply = told.get("id")
+    if type(message) is not dict or "usage" not in message:
+        return {}
+    reply = message.get("id")
     if type(reply) is str and type(request) is str:
         reply = f"{reply} {request}"
-    return usage_told(told.get("usage"), model=told.get("model"), reply=reply)
+    return usage_told(message["usage"], model=message.get("model"), reply=reply)
 
 
 def _text_in(content: Any) -> str:

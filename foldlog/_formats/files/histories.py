@@ -28,7 +28,7 @@ from foldlog._formats.files.readers import Array, Files, Held, JsonLines, elemen
 from foldlog._formats.files.scanner import Broken, Scanner
 from foldlog._formats.format import LOOK_AT, Format, Recognize
 from foldlog._formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
-from foldlog._formats.lookalikes import lookalike_of_document, lookalike_of_tables, lookalike_of_text
+from foldlog._formats.lookalikes import Lookalike, lookalike_of_document, lookalike_of_tables, lookalike_of_text
 from foldlog._formats.record import ImportFinding, Located, RecordReader
 
 _NOTHING = "holds no event of a format that is known here"
@@ -204,8 +204,8 @@ class _File:
     def _in_lines(self) -> Iterator[Found | ImportFinding]:
         lines = JsonLines(self._path)
         first = list(islice((located for located in lines if located.problem is None), LOOK_AT))
-        if self._recognize.format_of(it.value for it in first) is not None:
-            yield from self._of_records(lines, (it.value for it in first))
+        if (format := self._recognize.format_of(it.value for it in first)) is not None:
+            yield from self._of_records(lines, format)
         elif any(map(self._holds_history, first)):
             yield from (self._history_in(each, each.line) for each in lines)
         elif self._path.stat().st_size == 0:
@@ -234,8 +234,8 @@ class _File:
         with self._path.open("rb") as file:
             first = list(islice(elements(Scanner(file), offsets=True), LOOK_AT))
         readable = [it for it in first if it.problem is None]
-        if self._recognize.format_of(it.value for it in readable) is not None:
-            yield from self._of_records(Array(self._path), (it.value for it in readable))
+        if (format := self._recognize.format_of(it.value for it in readable)) is not None:
+            yield from self._of_records(Array(self._path), format)
         elif any(map(self._holds_history, first)):
             with self._path.open("rb") as file:
                 for number, located in enumerate(elements(Scanner(file), offsets=True)):
@@ -246,8 +246,8 @@ class _File:
             problem = next((f"line {it.line}: {it.problem}" for it in first if it.problem is not None), "")
             raise NotAHistory(self._path, problem or _NOTHING, foreign=not problem)
 
-    def _of_records(self, reader: RecordReader, records: Iterable[Any]) -> Iterator[Found]:
-        format = supported(self._path, self._recognize.format_of(records))
+    def _of_records(self, reader: RecordReader, recognized: Format | Lookalike | None) -> Iterator[Found]:
+        format = supported(self._path, recognized)
         if format is not None:
             name = self._names.of({}, conversation=format.conversation(it.value for it in reader))
             yield Found(name, format, self._path, reader)
@@ -267,7 +267,7 @@ class _File:
             value = parse(self._path.read_bytes()) if size <= RECORD_SIZE_MAX else None
         except UnreadableJson as error:
             raise NotAHistory(self._path, str(error)) from error
-        for history in self._of_records(Held(self._path, 1, [value]), (value,)):
+        for history in self._of_records(Held(self._path, 1, [value]), self._recognize.format_of((value,))):
             return history
         if container.arrays and not any(container.arrays.values()):
             raise NotAHistory(self._path, _EMPTY, repeats=True)
