@@ -85,7 +85,7 @@ class WriteTransaction(ReadTransaction):
     def publish(self, size: int) -> None:
         """Make the staged conversation visible."""
         self._codec_to_write()
-        self._reader.change(self.found.key, changes.Published(size))
+        self._reader.change(self.found.key, changes.Visible(size))
         self.found = self.found._replace(visible=True)
         self._changed = True
 

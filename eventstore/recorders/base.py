@@ -336,7 +336,7 @@ class Transaction(Reader):
 
     def change(self, key: int, change: changes.Change) -> None:
         """Change a conversation that exists. ``IntegrityError``, here or at the commit: a ``RememberedKey`` exists, or
-        what is to be ``Published`` is not staged any more, or its id is taken.
+        what is to be ``Visible`` is not staged any more, or its id is taken.
         """
         match change:
             case changes.NewKey():  # a process that has the new key lists it again
@@ -346,7 +346,7 @@ class Transaction(Reader):
                 self._write("leave_listed", key)
                 self._write("put_listing", key, at, version, None if digests is None else b"".join(digests))
                 self._write("put_listed", key)
-            case changes.Published(events):
+            case changes.Visible(events):
                 self._check_staged(key)
                 for statement in ("hide_replaced_tombstone", "publish", "finish"):
                     self._write(statement, key)

@@ -43,7 +43,7 @@ class PlacedPast(NamedTuple):
     events: int
 
 
-class Published(NamedTuple):
+class Visible(NamedTuple):
     """Make a staged conversation of this many events visible, in constant time, with the next positions."""
 
     events: int
@@ -113,7 +113,7 @@ STATEMENTS: Final[Mapping[type, str]] = {
 """The changes that are one statement, of which the key of the conversation and the fields are the parameters."""
 
 Change = (
-    NewKey | NewMark | NewForm | MoreRedactions | NewPast | PastRows | PlacedPast | Published | RememberedKey
+    NewKey | NewMark | NewForm | MoreRedactions | NewPast | PastRows | PlacedPast | Visible | RememberedKey
     | NewRecords | NewListing | Left | Finished | Erasure
 )  # fmt: skip
 """A change of a conversation that exists. An ``Erasure`` makes it a tombstone: its rows cannot be read any more, its

@@ -12,7 +12,7 @@ from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.backup import _stale
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.changes import NewForm, NewKey, NewRecords, Published, RememberedKey
+from foldlog.eventstore.recorders.changes import NewForm, NewKey, NewRecords, RememberedKey, Visible
 from foldlog.eventstore.recorders.errors import IntegrityError, InterfaceError
 from foldlog.eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows
 from tests.conformance.conftest import OpenRecorder
@@ -281,7 +281,7 @@ def test_a_staged_conversation_is_seen_by_nobody(recorder: Recorder):
 def test_a_published_conversation_appears_whole_behind_what_was_there(recorder: Recorder):
     key = stage(recorder, "import", [[row(0), row(1)], [row(2)]])
     live = begin(recorder, "live", [row(0)])
-    recorder.transact(lambda transaction: transaction.change(key, Published(3)))
+    recorder.transact(lambda transaction: transaction.change(key, Visible(3)))
     first = int(recorder.value("last_position")) - 2
     recorder.transact(lambda transaction: transaction.insert(live, [row(1)]))
     followed = placed(recorder)
@@ -304,7 +304,7 @@ def test_a_published_conversation_appears_whole_behind_what_was_there(recorder: 
 
 def test_a_published_conversation_grows_like_any_other(recorder: Recorder):
     key = stage(recorder, "import", [[row(0)]])
-    recorder.transact(lambda transaction: transaction.change(key, Published(1)))
+    recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
     recorder.transact(lambda transaction: transaction.insert(key, [row(1)]))
     assert [(p.conversation, p.row.id) for p in placed(recorder)] == [("import", 0), ("import", 1)]
 
@@ -313,7 +313,7 @@ def test_publishing_under_a_name_that_is_taken_is_refused(recorder: Recorder):
     key = stage(recorder, "c1", [[row(0)]])
     begin(recorder, "c1", [row(0)])
     with pytest.raises(IntegrityError):
-        recorder.transact(lambda transaction: transaction.change(key, Published(1)))
+        recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
 
 
 def test_a_discarded_staging_leaves_nothing(recorder: Recorder):
@@ -337,16 +337,16 @@ def test_a_discarded_staging_takes_nothing_more(recorder: Recorder):
     with pytest.raises(IntegrityError, match="not staged any more"):
         recorder.transact(lambda transaction: transaction.insert(key, [row(1)], staged=True))
     with pytest.raises(IntegrityError, match="not staged any more"):
-        recorder.transact(lambda transaction: transaction.change(key, Published(1)))
+        recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
     assert [p.conversation for p in placed(recorder)] == ["other"]
 
 
 def test_what_is_published_cannot_be_discarded_or_published_again(recorder: Recorder):
     key = stage(recorder, "import", [[row(0)]])
-    recorder.transact(lambda transaction: transaction.change(key, Published(1)))
+    recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
     assert recorder.transact(lambda transaction: transaction.delete(key, 10))
     with pytest.raises(IntegrityError, match="not staged any more"):
-        recorder.transact(lambda transaction: transaction.change(key, Published(1)))
+        recorder.transact(lambda transaction: transaction.change(key, Visible(1)))
     with pytest.raises(IntegrityError, match="not staged any more"):
         recorder.transact(lambda transaction: transaction.insert(key, [row(1)], staged=True))
     assert [p.conversation for p in placed(recorder)] == ["import"]
@@ -469,7 +469,7 @@ def test_an_erased_conversation_is_a_receipt_and_its_rows_are_followed_by_nobody
 ):
     if staged_first:
         key = stage(recorder, "c1", [[row(0), row(1)]])
-        recorder.transact(lambda transaction: transaction.change(key, Published(2)))
+        recorder.transact(lambda transaction: transaction.change(key, Visible(2)))
     else:
         key = begin(recorder, "c1", [row(0), row(1)])
     other = begin(recorder, "c2", [row(0)])

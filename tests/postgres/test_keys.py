@@ -25,7 +25,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.changes import NewKey, Published
+from foldlog.eventstore.recorders.changes import NewKey, Visible
 from foldlog.eventstore.recorders.types import Beginning, Row
 from tests.postgres.conftest import said
 
@@ -211,7 +211,7 @@ def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became
             locks.append(tuple(transaction.locks))
 
         def publish(transaction: Transaction) -> None:
-            transaction.change(staged, Published(1))
+            transaction.change(staged, Visible(1))
             transaction.value("last_position")  # a question, so the lock is taken
             end.enter_context(in_thread(lambda: asking._recorder.transact(ask)))
             until(lambda: waiters(postgres_server))

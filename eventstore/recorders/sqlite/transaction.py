@@ -98,7 +98,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
     def change(self, key: int, change: changes.Change) -> None:
         if not isinstance(change, _ADDITIONS):
             self.forget()
-            if not isinstance(change, changes.Published):
+            if not isinstance(change, changes.Visible):
                 self._write("leave_bytes")
         if isinstance(change, changes.NewMark):
             self.newest_era = next(_eras)
