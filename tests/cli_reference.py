@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -45,6 +46,7 @@ Options of nearly every command, not repeated below: `--db STORE`, the store, a 
 URL (else `FOLDLOG_DB`, else `foldlog.db`); `--json`, one JSON document: [json-schema.json](json-schema.json) describes
 them; `--help`.
 """
+_OPTION = re.compile(r"^  (-\S.*\n(?: {8,}.*\n)*)", re.MULTILINE)
 _COMMON = re.compile(r"^  (?:--db STORE|--json|-h, --help) .*\n(?: {10,}.*(?:\n|$))*", re.MULTILINE)
 """Options that every command has, in a help."""
 
@@ -109,12 +111,31 @@ for name in ([], *([name] for name in sys.argv[1:])):
 
 
 def helps() -> list[str]:
-    """The beginning of each section, up to its example: what the command and its commands print for ``--help``."""
+    """The beginning of each section, up to its example: what the command and its commands print for ``--help``. Options
+    of several commands are told once, after the first of them.
+    """
     printed = _run(shlex.join([sys.executable, "-c", _PRINT_HELPS, *_NAMES]), ROOT).removesuffix("\f")
     first, *others = ["\n".join(map(str.rstrip, text.strip("\n").split("\n"))) for text in printed.split("\f")]
-    texts = [first, *(_COMMON.sub("", f"{text}\n").rstrip().removesuffix("Options:").rstrip() for text in others)]
+    others = [_COMMON.sub("", f"{text}\n") for text in others]
+    told = Counter(" ".join(option.split()) for text in others for option in _OPTION.findall(text))
+    shared = sorted(option for option, times in told.items() if times > 1)
+    parts = [re.match(r"(\S+?),? ((?:[A-Z=]{2,} )?)(.*)", option).groups() for option in shared]  # type: ignore[union-attr]
+    listed = "".join(f"- `{f'{name} {value}'.strip()}`: {about}\n" for name, value, about in parts)
+    texts = [first, *(_without(shared, text).rstrip().removesuffix("Options:").rstrip() for text in others)]
     titles = ["foldlog", *(f"foldlog {name}" for name in _NAMES)]
-    return [f"\n## {title}\n\n```text\n{text}\n```\n" for title, text in zip(titles, texts, strict=True)]
+    begin, *sections = [f"\n## {title}\n\n```text\n{text}\n```\n" for title, text in zip(titles, texts, strict=True)]
+    return [f"{begin}\n## Options of several commands\n\n{listed}", *sections]
+
+
+def _without(shared: list[str], text: str) -> str:
+    """Name shared options in place of their description."""
+    names = [
+        option.split()[0].rstrip(",")
+        for found in _OPTION.findall(text)
+        if (option := " ".join(found.split())) in shared
+    ]
+    rest = _OPTION.sub(lambda found: "" if " ".join(found[1].split()) in shared else found[0], text)
+    return f"{rest.rstrip()}\n  {', '.join(names)}: see above" if names else rest
 
 
 def _output_of(name: str, base: Path) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from foldlog._documents import CallDocument, MissingDocument, StrategyFiguresDocument
-from foldlog._words.gist import cost_words
+from foldlog._words.gist import cost_words, count
 
 if TYPE_CHECKING:
     from foldlog._reports.prices import Price
@@ -61,6 +61,11 @@ def verdict_of(rows: Sequence[StrategyFiguresDocument], price: Price, priced: st
         first = (
             f"All strategies {verb} {least}{unit}." if len(rows) > 1 else f"{rows[0].strategy} {verb}s {least}{unit}."
         )
+        if len(rows) > 1 and not any(row.condensations or row.declined or row.events_masked for row in rows):
+            first = (
+                f"{first[:-1]}: none of them condenses {count(rows[0].view_events_peak, 'event')}. Compare a longer "
+                f"history, or lower a limit with --config FILE."
+            )
     else:
         verb = {"cost": "costs least", "tokens_sent": "sends least"}.get(key, "keeps Views smallest")
         saved = f"{100 * (1 - best / worst):.0f} % less than {ordered[-1].strategy}"

@@ -126,6 +126,10 @@ class SearchTables(ABC):
         """Remove everything, and set these facts; the index is then filled again from the first event on."""
 
     @abstractmethod
+    def size(self) -> int:
+        """Return the bytes of the index."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
     # -- a fork of the process ----------------------------------------------------------------------------------------

@@ -176,6 +176,10 @@ class PostgresTables(SearchTables):
 
         self._run(work)
 
+    def size(self) -> int:
+        asked, table = "SELECT pg_total_relation_size(%s::regclass)", f"{self._schema}.search_texts"
+        return self._run(lambda connection: int(*connection.execute(asked, (table,)).fetchone() or (0,)))
+
     def close(self) -> None:
         """Do nothing: the connections are the store's."""
 

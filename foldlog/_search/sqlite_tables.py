@@ -47,6 +47,7 @@ _SCHEMA = """
         text, content = 'texts', content_rowid = 'position', tokenize = 'porter unicode61 remove_diacritics 2'
     );
 """
+_SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 _FIND = f"""
     SELECT c.id, t.id, t.kind, t.at, t.recorded_at,
         snippet(words, 0, '{MARK_START}', '{MARK_END}', '…', {_WORDS_OF_A_SNIPPET}), -rank
@@ -189,6 +190,10 @@ class SQLiteTables(SearchTables):
             for name, value in facts.items():
                 self._set(name, value)
         self._purge()
+
+    def size(self) -> int:
+        with self._used():
+            return int(*self._connection.execute(_SIZE).fetchone())
 
     def close(self) -> None:
         with self.lock:

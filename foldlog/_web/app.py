@@ -100,7 +100,9 @@ def application(
         return conversations.list(_number(request, "start", 0), _number(request, "limit", LIMIT_MAX))
 
     def measured(request: Request) -> Response:
-        return Response(metrics(store, conversations.fleet("")), media_type="text/plain; version=0.0.4; charset=utf-8")
+        complete, fleet = conversations.complete, conversations.fleet("")
+        said = metrics(store, fleet, complete=complete)
+        return Response(said, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     check = _standing(store)
     api = partial(_path, check)

@@ -35,8 +35,8 @@ from foldlog.projections import Views
 LIMIT_MAX = 10_000
 """Conversations in one answer."""
 _SLOWEST = 8
-_SLOW_MS = 10
-"""Below this, the time to open a View tells of the machine's other work, not of the View."""
+_SLOW_MS = 100
+"""Below this, no reader notices the time to open a View, which tells of the machine's other work."""
 
 
 class ServedConversations:
@@ -56,6 +56,8 @@ class ServedConversations:
         self._sizes: dict[str, dict[int, int]] = {}
         self._kept = KeptBeside(store, *FIGURES)
         self._seen = -1
+        self.complete = False
+        """Whether each conversation was counted once: before, sums over all of them only grow."""
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)
@@ -161,6 +163,7 @@ class ServedConversations:
                     break
                 self._count_one(row)
             else:
+                self.complete = True
                 self._kept.flush()
 
     def _count_one(self, row: ConversationRow) -> None:

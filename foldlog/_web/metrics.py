@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from foldlog._documents import FleetDocument
@@ -18,25 +19,21 @@ from foldlog.eventstore.maintenance.status import follower_status
 _Sample = tuple[dict[str, str], float]
 
 
-def metrics(store: Store, fleet: FleetDocument) -> str:
-    """Return the figures. Cost: one page of facts of the store; ``fleet`` has the rest."""
+def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str:
+    """Return the figures; unless ``complete``, without sums over Views and calls, which would seem to have fallen.
+    Cost: one page of facts of the store; ``fleet`` has the rest.
+    """
     lines = []
-    for name, kind, about, samples in _families(store, fleet):
+    for name, kind, about, samples in chain(_facts(store, fleet), _sums(fleet) if complete else ()):
         lines += [f"# HELP foldlog_{name} {about}", f"# TYPE foldlog_{name} {kind}"]
         lines += [f"foldlog_{name}{_labels(labels)} {value}" for labels, value in samples]
     return "\n".join([*lines, ""])
 
 
-def _families(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, str, list[_Sample]]]:
+def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, str, list[_Sample]]]:
     yield "conversations", "gauge", "Conversations that are not erased.", [({}, fleet.conversations)]
     yield "conversations_counted", "gauge", "Conversations whose figures are known.", [({}, fleet.counted)]
     yield "events", "gauge", "Events of these conversations.", [({}, fleet.events)]
-    yield (
-        "view_tokens",
-        "gauge",
-        "Tokens of all Views; estimated without --agent-model.",
-        [({}, fleet.view_tokens)],
-    )
     if store.path is not None:
         sizes = [({"file": end[1:] or "db"}, _size(f"{store.path}{end}")) for end in ("", "-wal", ".search")]
         yield "file_bytes", "gauge", "Bytes of the store's files.", [(labels, float(size)) for labels, size in sizes]
@@ -46,6 +43,12 @@ def _families(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, st
         "1 until a vacuum removes the bytes of erased events.",
         [({}, int(store.database.bytes_pending))],
     )
+    yield from _followers(store)
+
+
+def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, str, list[_Sample]]]:
+    about = "Tokens of all Views; estimated without --agent-model."
+    yield "view_tokens", "gauge", about, [({}, fleet.view_tokens)]
     made, saved = Counter[str](), Counter[str]()
     for reason in fleet.reasons:
         parts = set(reason.reason.split("; ")[0].split(", "))
@@ -56,7 +59,6 @@ def _families(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, st
     yield "tokens_saved", "gauge", "Tokens that condensations took from Views.", _by_reason(saved)
     yield "condensation_cost_usd", "gauge", "Recorded cost of condensations.", [({}, fleet.cost or 0.0)]
     yield "model_cost_usd", "gauge", "Cost of all calls of models that the log tells.", [({}, fleet.spent.cost or 0.0)]
-    yield from _followers(store)
 
 
 def _followers(store: Store) -> Iterator[tuple[str, str, str, list[_Sample]]]:

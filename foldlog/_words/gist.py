@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,8 @@ from foldlog.eventstore import CondensationAction, Event, events, said
 from foldlog.projections.intervals import normalize
 from foldlog.projections.messages.content import words_of
 
+_SHELL = ("-c", "-lc")
+"""The option of a shell before the command that it runs."""
 UNLIMITED = sys.maxsize
 """The length of a line that is never cut."""
 INTERVALS_MAX = 6
@@ -113,7 +116,9 @@ def _arguments(arguments: dict[str, Any] | str | None) -> str:
     arguments = parsed(arguments)
     if not isinstance(arguments, dict):
         return compact(arguments)
-    command, path = arguments.get("command"), arguments.get("path")
+    command, path = arguments.get("command", arguments.get("cmd")), arguments.get("path")
+    if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
+        command = command[-1] if len(command) == 3 and command[1] in _SHELL else shlex.join(command)
     if isinstance(command, str):
         return f"{command} {path}" if isinstance(path, str) else command
     if len(arguments) == 1:

@@ -176,6 +176,17 @@ def test_the_restored_file_has_the_rights_of_the_one_it_replaces(path: Path, bac
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to other users")
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_root_restores_and_locks_belongs_to_the_owner_of_the_store(path: Path, backup: str, is_there: bool):
+    for owned in (path.parent, path):
+        os.chown(owned, 1000, 1000)
+    for gone in [Path(f"{path}-queue"), *([] if is_there else [path])]:
+        gone.unlink()
+    restore_store(f"sqlite:///{path}", backup)
+    assert {file.stat().st_uid for file in (path, Path(f"{path}-queue"))} == {1000}
+
+
 def test_conversations_that_were_erased_since_are_named(path: Path, backup: str):
     with open_store(f"sqlite:///{path}") as store:
         append(store, "never in the backup", "c2")

@@ -11,6 +11,7 @@ import pytest
 from foldlog import open as foldlog_open
 from foldlog._cli.events import STYLES
 from foldlog._kinds import KINDS
+from foldlog._words.gist import gist
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -91,7 +92,7 @@ def test_events_of_every_kind_are_shown(foldlog, tmp_path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.ingest("c", EVERY_KIND)
         redact(store, "c", 3, reason="asked to", by="me")
-    lines = foldlog("log", "c").out.splitlines()
+    lines = foldlog("log", "c", "--all").out.splitlines()
     kinds = [line.split()[3] for line in lines]
     assert set(kinds) == set(KINDS) - {"message", "unknown"} == set(STYLES) - {"unknown"}
     assert all(len(line.split()) > 4 for line in lines), lines  # each says something
@@ -99,6 +100,23 @@ def test_events_of_every_kind_are_shown(foldlog, tmp_path):
         assert ids(foldlog("log", "c", "--kind", kind, "--json")).count(event_id) == 1
         assert kind in foldlog("show", "c", event_id).out.splitlines()[0]
     assert foldlog("show", "c", -12).out.splitlines()[0].split()[:2] == ["-12", "summary"]
+
+
+@pytest.mark.parametrize(
+    "arguments, line",
+    [
+        ({"command": "ls -l", "description": "look"}, "ls -l"),
+        ('{"command": ["bash", "-lc", "ls | wc"], "workdir": "/w"}', "ls | wc"),
+        ({"type": "exec", "command": ["grep", "-r", "a b"]}, "grep -r 'a b'"),
+        ('{"cmd": "ls", "yield_time_ms": 100}', "ls"),
+        ({"command": "view", "path": "a.py"}, "view a.py"),
+        ({"command": ["a", 1], "n": 1}, '{"command": ["a", 1], "n": 1}'),
+        ({"command": [], "n": 1}, '{"command": [], "n": 1}'),
+    ],
+    ids=str,
+)
+def test_a_call_is_shown_by_its_command_line(arguments, line):
+    assert gist(Action(tool="shell", arguments=arguments, call_id="1"), 80) == f"shell: {line}"
 
 
 def test_nothing_is_cut_where_stdout_is_no_terminal(foldlog, work):
@@ -320,6 +338,9 @@ def test_figures_say_that_they_are_estimated_and_that_no_cost_was_recorded(foldl
     assert (figures["cost"], figures["costs_recorded"]) == (None, 0)
 
 
+CHANGES_OF_DOCUMENTS = (["alpha-1", "--all"], ["alpha-1", "--kind", "documents"])
+
+
 def test_the_title_attribute_is_the_title_of_a_list(foldlog, work):
     def titles(*more):
         found = foldlog("list", "--long", "--json", *more).document["conversations"]
@@ -334,13 +355,17 @@ def test_the_title_attribute_is_the_title_of_a_list(foldlog, work):
     assert [row["attributes"] for row in rows] == [{"title": 7, "project": "tides"}]
     foldlog("attributes", "alpha-1", "--set", "title=")
     assert titles("--match", "alpha-1") == ["Please mend it"]
-    assert 'attributes title=the first tags=["a"]' in foldlog("log", "alpha-1").out
+    log = foldlog("log", "alpha-1")
+    assert "attributes" not in log.out
+    assert log.err == "foldlog: note: 2 changes of documents and attributes: --all shows them\n"
+    assert all('attributes title=the first tags=["a"]' in foldlog("log", *more).out for more in CHANGES_OF_DOCUMENTS)
+    assert ids(foldlog("log", "alpha-1", "--json"))[-2:] == [6, 7]
 
 
 def test_a_list_without_a_terminal_cuts_a_long_title(foldlog, work):
     (line,) = [line for line in foldlog("list", "--long").out.splitlines() if line.startswith("alpha-1")]
     assert line.endswith("x…")
-    assert len(line) < 240
+    assert len(line) < 250
     assert "x" * 200 in foldlog("list", "--long", "--json", "--match", "alpha-1").document["conversations"][0]["title"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -154,6 +155,11 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
         assert problem in ran.err
     assert foldlog("redact", "c", "0", "--yes", "--reason", " ").status == 2
     assert "by ann: asked to (" in foldlog("show", "c", "1").out
+    again = foldlog("redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--by", "bob").out
+    receipts = dict(re.findall(r"event (\d) redacted at (.*), hash \w{64}$", again, re.MULTILINE))
+    assert receipts["1"].endswith(" by ann")
+    assert not receipts["3"].endswith((" by ann", " by bob"))
+    assert receipts["1"][:32] < receipts["3"][:32]
     assert foldlog("verify").status == 0
 
 

@@ -22,6 +22,7 @@ from foldlog._kinds import KINDS
 from foldlog._web import conversations
 from foldlog._web.access import POLICY
 from foldlog._web.app import application
+from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import matches
 from foldlog._words.reasons import because
 from foldlog.eventstore import (
@@ -461,6 +462,8 @@ def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(store):
             pass
         fleet = client.get("/api/fleet").json()
         said = client.get("/metrics")
+        while "foldlog_view_tokens" not in said.text:
+            said = client.get("/metrics")
     assert said.headers["content-type"].startswith("text/plain; version=0.0.4")
     families = {family.name: family for family in text_string_to_metric_families(said.text)}
     listed = set(re.findall(r"`(foldlog_\w+)[{`]", (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()))
@@ -471,6 +474,20 @@ def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(store):
     assert values["foldlog_condensations"] == fleet["condensations"] > 0
     assert values["foldlog_view_tokens"] == fleet["view_tokens"] > 0
     assert HOSTILE[1] not in said.text
+
+
+def test_metrics_have_no_sum_before_each_conversation_was_counted(store, monkeypatch):
+    counting = threading.Event()
+    count_one = ServedConversations._count_one
+    monkeypatch.setattr(ServedConversations, "_count_one", lambda *given: counting.wait() and count_one(*given))
+    with asking(application(store, token=None)) as client:
+        told = client.get("/metrics").text
+        assert "foldlog_events " in told
+        assert not re.search("^foldlog_(view_tokens|condensations|tokens_saved|.*_usd)", told, re.MULTILINE)
+        counting.set()
+        while "foldlog_view_tokens " not in told:
+            told = client.get("/metrics").text
+    assert "foldlog_conversations_counted 3\n" in told
 
 
 def test_metrics_name_followers_and_not_backups(tmp_path):

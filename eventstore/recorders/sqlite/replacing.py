@@ -8,7 +8,6 @@ opens a file with two names. Then the log is removed, then the new file takes th
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import glob
 import os
@@ -24,7 +23,7 @@ from foldlog.eventstore.recorders.errors import DatabaseError, RecorderError
 from foldlog.eventstore.recorders.sqlite import maintenance, schema
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved
-from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
+from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_rights
 
 _BESIDE = ("-wal", "-shm", "-journal")
 
@@ -54,8 +53,10 @@ def replace(path: str, new: str, kept: str) -> str | None:
     folder = Path(file.path).parent
     with _alone_in(file):
         if os.path.exists(file.path):
-            _give_rights(new, os.stat(file.path))
+            give_rights(new, file.path)
             _give_name(file.path, kept)
+        elif os.geteuid() == 0:  # whose service is to open it
+            os.chown(new, folder.stat().st_uid, folder.stat().st_gid)
         for suffix in _BESIDE:
             with suppress(FileNotFoundError):
                 if suffix != "-shm" and os.path.getsize(f"{file.path}{suffix}"):  # readers make empty logs
@@ -63,6 +64,7 @@ def replace(path: str, new: str, kept: str) -> str | None:
                 os.unlink(f"{file.path}{suffix}")
         sync(folder)
         os.rename(new, file.path)
+        give_rights(f"{file.path}-queue", file.path)
         sync(folder)
     return next((name for name in (kept, f"{kept}-wal") if os.path.exists(name)), None)
 
@@ -111,13 +113,6 @@ def _give_name(path: str, name: str) -> None:
         os.link(path, name)
 
 
-def _give_rights(path: str, status: os.stat_result) -> None:
-    """Give the new file the permissions of the old one."""
-    os.chmod(path, status.st_mode & 0o777)
-    with suppress(PermissionError):
-        os.chown(path, status.st_uid, status.st_gid)
-
-
 def sync(path: Path | str) -> None:
     """Sync the content of a file, or the names in a folder, to the disk."""
     opened = os.open(path, os.O_RDONLY)
@@ -159,24 +154,17 @@ def parts_beside(path: Path) -> list[str]:
     return glob.glob(f"{glob.escape(str(path.parent / path.name[:_NAME_MAX]))}.????????{PART}")
 
 
-@contextlib.contextmanager
+@contextmanager
 def held(path: Path) -> Iterator[None]:
     """Hold the lock that tells others, also after a crash, whether somebody still writes this file."""
-    opened = os.open(path, os.O_RDONLY)
-    try:
+    with open(path, "rb") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(opened)
 
 
 def is_abandoned(path: str) -> bool:
     """Return whether a file of ``new_beside`` is there, and no process holds it."""
-    with contextlib.suppress(FileNotFoundError, BlockingIOError):
-        opened = os.open(path, os.O_RDONLY)
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        finally:
-            os.close(opened)
+    with suppress(FileNotFoundError, BlockingIOError), open(path, "rb") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
     return False

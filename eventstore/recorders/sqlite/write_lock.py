@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from os import pread
 from typing import Final
@@ -16,6 +17,15 @@ from foldlog.eventstore.recorders.sqlite.errors import is_ours
 _NAME_BYTES_MAX: Final = 300
 _POLL_S: Final = 0.002
 _AT_ONCE: Final = LOCK_EX | LOCK_NB
+_SUFFIX: Final = "-queue"
+
+
+def give_rights(file: int | str, of: str) -> None:
+    """Give a file the permissions and the owner of another one, if that is there, as far as this user may."""
+    with suppress(FileNotFoundError, PermissionError):
+        status = os.stat(of)
+        os.chmod(file, status.st_mode & 0o666)
+        os.chown(file, status.st_uid, status.st_gid)
 
 
 class WriteLock:
@@ -29,7 +39,7 @@ class WriteLock:
     """
 
     def __init__(self, path: str, patience_s: float) -> None:
-        self._path = f"{path}-queue"
+        self._path = f"{path}{_SUFFIX}"
         self._patience_s = patience_s
         self._file = -1
         self._name = b""
@@ -37,8 +47,10 @@ class WriteLock:
         self._pending: _Pending | None = None
 
     def open(self) -> None:
-        """Open the file of the lock, and make it where there is none."""
+        """Open the file of the lock, and make it where there is none, for the owner of the database."""
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+        if os.fstat(self._file).st_size == 0:
+            give_rights(self._file, self._path.removesuffix(_SUFFIX))
         self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
 
     def take(self, deadline: float) -> None:

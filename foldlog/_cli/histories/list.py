@@ -104,6 +104,7 @@ def run(
     """List the conversations of a store, or those that have all of these attributes: id, number of events, time of the
     last event, format and title.
 
+    sent+sum. is the number of events and of summaries that the model is sent now.
     The first list reads each conversation once; later ones read those with new events. The cost is that which calls
     of models tell, or the price of their tokens: ≈; + says that some calls tell neither. A long write
     transaction anywhere on a PostgreSQL server holds back all followers of its stores (--followers). Its age is the
@@ -278,7 +279,7 @@ _NAME = (Column("conversation", least=12), Column("events", "right"))
 _SHORT = (*_NAME, Column("first recorded (UTC)"), Column("last activity"))
 _LONG = (
     *_NAME,
-    Column("sent", "right"),
+    Column("sent+sum.", "right"),
     Column("≈ tokens", "right"),
     Column("condensed", "right"),
     Column("cost", "right"),
@@ -294,7 +295,7 @@ def _long_cells(line: _Line) -> list[str]:
     row, more = line.row, line.more
     if more is None or row.erased_at is not None or more.sent_events is None:
         sent = ""
-    else:  # events and summaries of its View that a model is sent: 19 + 1
+    else:
         sent = f"{more.sent_events:,}" + (f" + {more.sent_summaries:,}" if more.sent_summaries else "")
     figures = (None, None) if more is None else (more.tokens, more.condensations)
     cells = ("" if each is None else f"{each:,}" for each in figures)

@@ -20,13 +20,14 @@ from foldlog._cli.pager import paged
 from foldlog._cli.selection import Kinds, Selection, Since, Until, selection
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import BorderDocument, LogDocument, streamed
-from foldlog._kinds import label
+from foldlog._kinds import KINDS, label
 from foldlog._reports.unreadable import sound
 from foldlog._words.event_json import event_document
-from foldlog._words.gist import gist
-from foldlog.eventstore import Border, Logged, Store, is_structural
+from foldlog._words.gist import count, gist
+from foldlog.eventstore import Border, DocumentChanges, Logged, Store, is_structural
 
 _POLL_S = 0.2
+_SAID = frozenset(KINDS) - {"documents"}
 _SPAN = 500
 """The number of events that are read at a time, from the end, to find the last selected ones."""
 
@@ -45,6 +46,9 @@ def run(
     since: Since = None,
     until: Until = None,
     full: Annotated[bool, typer.Option("--full", help="Each event in full, as 'foldlog show' shows it.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="Also changes of documents and attributes, as with --kind and --json.")
+    ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
@@ -55,6 +59,8 @@ def run(
     if stop is not None and stop < start:
         raise Refused(f"--stop {stop} is before --start {start}; --stop is the event after the last one to show")
     wanted = selection(kinds, since=since, until=until)
+    if not (kinds or every or as_json):
+        wanted = wanted._replace(kinds=_SAID)
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         reading = _Reading(store, conversation, wanted)
@@ -79,6 +85,8 @@ def run(
         else:
             with paged(enabled=not follow), suppress(*([KeyboardInterrupt] if follow else [])):
                 _show(events, [each for each in lineage if each.version >= start], lambda: reading.end(stop), full=full)
+    if reading.documents:
+        terminal.note(f"{count(reading.documents, 'change')} of documents and attributes: --all shows them")
     for finding in reading.findings:
         terminal.warn(finding)
 
@@ -95,6 +103,8 @@ class _Reading:
         store.events(conversation, stop=0)
         self.version = store.version(conversation)
         self.findings: list[str] = []
+        self.documents = 0
+        """Changes of documents that are left out."""
 
     def end(self, stop: int | None) -> int:
         return self.version if stop is None else min(stop, self.version)
@@ -105,6 +115,8 @@ class _Reading:
         for one in sound(self._store, self._conversation, start, end, self.findings):
             if everything or takes(one.event, one.recorded_at):
                 yield one
+            elif self._wanted.kinds is _SAID and isinstance(one.event, DocumentChanges):
+                self.documents += 1
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
         """Return the last ``number`` of these events. Cost: the events from the first of them on."""

@@ -65,9 +65,13 @@ def run(
     with open_existing(db) as store:
         conversation = None if within is None else resolved(store, within)
         with SearchIndex(store, rebuild=rebuild) as index:
+            is_new = index.tables.position() == 0
             added = _catch_up(store, index)
-            if rebuild:
-                terminal.note(f"the index is rebuilt from the log: {count(added, 'event')}")
+            if is_new and added:
+                made = "rebuilt" if rebuild else "made"
+                terminal.note(
+                    f"the index is {made} from the log: {count(added, 'event')}, {index.tables.size():,} bytes"
+                )
             hits: tuple[Hit, ...] = ()
             if words:
                 try:

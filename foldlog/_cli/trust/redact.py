@@ -131,15 +131,15 @@ def run(
         if text is not None and not dry_run:
             stay += _left(store, find(redacted=True), text, holders, with_store=not is_pending)
         pending = bytes_pending_words(store, "it")
+        if not as_json:
+            for receipt in receipts:
+                _show(store, receipt)
     if as_json:
         told = tuple(_document(receipt._replace(bytes_pending=is_pending)) for receipt in receipts)
         listed = tuple(
             MatchDocument(conversation=name, event_ids=tuple(e.id for e in es)) for name, es in found.items()
         )
         terminal.emit(RedactionsDocument(found=listed, receipts=told, stay=tuple(stay), holders=holders))
-    else:
-        for receipt in receipts:
-            _show(receipt)
     for problem in stay:
         terminal.warn(problem.problem)
     if is_pending:
@@ -260,10 +260,14 @@ def _document(receipt: RedactionReceipt) -> RedactedDocument:
     return RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes)
 
 
-def _show(receipt: RedactionReceipt) -> None:
+def _show(store: Store, receipt: RedactionReceipt) -> None:
+    """Show who redacted each event, and when: one that was redacted before keeps its receipt."""
     name = terminal.typed_id(receipt.conversation)
-    for event_id, its_hash in zip(receipt.event_ids, receipt.hashes, strict=True):
-        said = f"{name}: event {event_id} redacted at {receipt.at.isoformat()} by {receipt.by}, hash {its_hash}"
+    for event_id in receipt.event_ids:
+        (event,) = store.events(receipt.conversation, event_id, event_id + 1)
+        its = event.redacted or receipt
+        hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
+        said = f"{name}: event {event_id} redacted at {its.at.isoformat()} by {its.by}{hashed}"
         terminal.console().print(terminal.printable(said, one_line=True), soft_wrap=True)
     kept = [quote for quote in receipt.quotes if not quote.redacted]
     for quote in kept:
