@@ -33,7 +33,9 @@ Part = dict[str, Any]
 _REQUEST_TOOL = "request_condensation"
 _THINKING = ("thinking", "redacted_thinking")
 _BLOCKS_OF_ANTHROPIC = frozenset((*_THINKING, "tool_use", "tool_result", "server_tool_use", "document", "image"))
-_CALL_ITEMS = {"function_call": "arguments", "custom_tool_call": "input"}
+_PARTS = ("text", "image", "document", "server_tool")
+_OF_SERVER_TOOLS = ("type", "id", "tool_use_id", "name", "input", "content")
+_CALL_ITEMS = ("function_call", "custom_tool_call")
 _RESULT_ITEMS = ("function_call_output", "custom_tool_call_output")
 _FIELDS_OF_A_MESSAGE = frozenset(
     (
@@ -180,7 +182,7 @@ def _assistant(message: Part, content: Content, response_id: str | None, meta: d
     called = []
     for call in _dicts_of(message.get("tool_calls")):
         function = call.get("function") or call.get("custom") or {}
-        called.append(_Call(function.get("name"), function.get("arguments", function.get("input")), call.get("id")))
+        called.append(_Call(function.get("name"), function.get("arguments"), call.get("id"), function.get("input")))
     if not called and isinstance(function := message.get("function_call"), dict):
         called.append(_Call(function.get("name"), function.get("arguments"), None))
     if not content:
@@ -215,7 +217,7 @@ def _response(items: Sequence[Part], response_id: str | None, meta: dict[str, An
         if kind == "reasoning":
             reasoning.append(item)
         elif kind in _CALL_ITEMS:
-            called.append(_Call(item.get("name"), item.get(_CALL_ITEMS[kind]), item.get("call_id")))
+            called.append(_Call(item.get("name"), item.get("arguments"), item.get("call_id"), item.get("input")))
         elif kind in _RESULT_ITEMS:
             later.append(
                 Observation(call_id=_text_or_none(item.get("call_id")), content=_content_of(item.get("output")))
@@ -243,8 +245,8 @@ def _is_of_anthropic(message: Part) -> bool:
 
 def _anthropic(message: Part) -> Iterator[Event]:
     meta = _account(message, message.get("stop_reason"))
-    blocks = _blocks_of(message.get("content"))
-    said = [block for block in blocks if block.get("type") in ("text", "image")]
+    blocks = _with_results(_blocks_of(message.get("content")))
+    said = _of(blocks, *_PARTS)
     if message["role"] != "assistant":
         for block in blocks:
             if block.get("type") == "tool_result":
@@ -255,11 +257,28 @@ def _anthropic(message: Part) -> Iterator[Event]:
         return
     called = [_Call(block.get("name"), block.get("input"), block.get("id")) for block in _of(blocks, "tool_use")]
     thinking = tuple(_of(blocks, *_THINKING))
-    known = ("text", "image", "tool_use", *_THINKING)
+    known = (*_PARTS, "tool_use", *_THINKING)
     for block in blocks:
         if block.get("type") not in known:
             yield Annotation(name=_text_or_none(block.get("type")) or "reply", data=block)
     yield from _said(_content_of(said), called, thinking, _text_or_none(message.get("id")), meta)
+
+
+def _with_results(blocks: Iterable[Part]) -> list[Part]:
+    """Return the blocks with one part for each call that the server answered itself, such as a search, and its result:
+    the server takes both back, or neither.
+    """
+    found: dict[Any, Part] = {}
+    for place, block in enumerate(blocks):
+        kind, call = str(block.get("type")), found.get(block.get("tool_use_id"))
+        if kind == "server_tool_use":
+            found[block.get("id")] = block
+        elif call is not None and kind.endswith("_tool_result"):
+            both = [{name: each[name] for name in _OF_SERVER_TOOLS if name in each} for each in (call, block)]
+            found[block["tool_use_id"]] = {"type": "server_tool", "blocks": both}
+        else:
+            found[place, kind] = block
+    return list(found.values())
 
 
 def _of(blocks: Iterable[Part], *kinds: str) -> list[Part]:
@@ -273,6 +292,8 @@ class _Call(NamedTuple):
     tool: Any
     arguments: Any
     id: Any
+    input: Any = None
+    """What the model wrote for a custom tool."""
 
 
 def _said(
@@ -289,12 +310,12 @@ def _said(
         for place, call in enumerate(actions):
             yield Action(
                 tool=_text_or_none(call.tool) or "",
-                arguments=_arguments(call.arguments),
+                arguments=_arguments(call.arguments) if call.input is None else {"input": call.input},
                 call_id=_text_or_none(call.id),
                 response_id=together,
                 thought="" if place else content,
                 thinking=() if place else thinking,
-                meta={} if place else meta,
+                meta=({} if place else meta) | ({} if call.input is None else {"custom_tool": True}),
             )
     elif content:
         yield Message(source="agent", content=content, thinking=thinking, meta=meta)

@@ -129,7 +129,7 @@ class ResponsesDecoder(RecordDecoder):
         call_id, name = item.get(_ANSWERED.get(kind, "call_id")), item.get("name")
         arguments = item.get("arguments")
         if kind == "custom_tool_call":
-            arguments = {"input": item.get("input")}
+            arguments, fields["meta"] = {"input": item.get("input")}, {"custom_tool": True}
         elif kind == "function_call":
             arguments = arguments if type(arguments) is str else None
         elif type(arguments) is not str:

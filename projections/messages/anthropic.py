@@ -42,7 +42,10 @@ def messages_of(turns: Iterable[MessageTurn]) -> list[Rendered]:
         if turn.role != "assistant":
             continue
         moved: list[Part] = []
-        blocks = [_block(part) for part in without_pictures(turn.parts, moved, "what came before")]
+        parts = without_pictures(turn.parts, moved, "what came before", "server_tool")
+        blocks = [
+            block for part in parts for block in (part["type"] != "text" and part.get("blocks")) or [_block(part)]
+        ]
         blocks += map(_tool_use, turn.calls)
         say(messages, "assistant", [*signed(turn), *blocks] if blocks else [], turn.positions)
         for call in turn.calls:

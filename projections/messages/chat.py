@@ -8,7 +8,6 @@ from hashlib import sha256
 
 from foldlog.eventstore import Observation
 from foldlog.projections.messages.content import (
-    PDF,
     File,
     Part,
     image_url_of,
@@ -144,20 +143,9 @@ def _plain_part(part: Part) -> Part:
         case "input_audio" if isinstance(part.get("input_audio"), Mapping):
             return {"type": "input_audio", "input_audio": part["input_audio"]}
         case "file":
-            return _plain_file(part["file"])
+            held = part["file"].of_openai("PDFs, texts and ids of uploaded files")
+            return {"type": "file", "file": held} if "text" not in held else text_part(held["text"])
     return named(part)
-
-
-def _plain_file(file: File) -> Part:
-    if (text := file.text) is not None:
-        return text_part(sendable(f"{file.name or 'file'}:\n{text}"))
-    if file.data and file.media_type == PDF:
-        held = {"filename": file.name or "file.pdf", "file_data": file.data_url}
-    elif file.id and not file.id.startswith("file_"):  # Anthropic's ids begin so
-        held = {"file_id": file.id}
-    else:
-        return file.named("PDFs, texts and ids of uploaded files")
-    return {"type": "file", "file": held}
 
 
 def _part_of_litellm(part: Part) -> Part:

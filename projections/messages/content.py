@@ -52,12 +52,12 @@ def parts_of(content: Content) -> list[Part]:
     parts: list[Part] = []
     for part in content:
         text = part.get("text")
-        if part.get("type") == "text" or (isinstance(text, str) and "type" not in part):
+        if part.get("type") in ("text", "input_text", "output_text") or (isinstance(text, str) and "type" not in part):
             if isinstance(text, str) and not is_blank(text):
                 parts.append({**_copied(part), "type": "text", "text": sendable(text)})
         elif part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
             parts += parts_of(part["refusal"])
-        elif part.get("type") in ("image", "image_url"):
+        elif part.get("type") in ("image", "image_url", "input_image"):
             parts.append(_image(part))
         elif part.get("type") in ("file", "input_file", "document"):
             parts += _file(part)
@@ -124,6 +124,20 @@ class File(NamedTuple):
     @property
     def data_url(self) -> str:
         return f"data:{self.media_type};base64,{self.data}"
+
+    def of_openai(self, taken: str, *, any_type: bool = False) -> Part:
+        """Return the fields of the file for a server of OpenAI's, or a ``text`` in its place. One that takes files of
+        any type takes addresses, too.
+        """
+        if (text := self.text) is not None:
+            return {"text": sendable(f"{self.name or 'file'}:\n{text}")}
+        if self.data and (any_type or self.media_type == PDF):
+            return {"filename": self.name or "file.pdf", "file_data": self.data_url}
+        if any_type and self.url.startswith(("https://", "http://")):
+            return {"file_url": self.url}
+        if self.id and not self.id.startswith("file_"):  # Anthropic's ids begin so
+            return {"file_id": self.id}
+        return {"text": self.named(taken)["text"]}
 
     def named(self, taken: str) -> Part:
         """Return a text in its place, for a server that does not take it, but takes ``taken``."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from foldlog.eventstore import Action
 from foldlog.projections.messages.chat import call_id_of, matching, unsaid
 from foldlog.projections.messages.content import (
-    File,
     Part,
     image_url_of,
     named,
@@ -58,19 +58,24 @@ def _reasoning(thinking: Iterable[Part]) -> list[Part]:
     ]
 
 
+def _custom(action: Action) -> str | None:
+    """Return the text that the model wrote for a custom tool, which takes any text; None for a call of a function."""
+    given = action.arguments if "custom_tool" in action.meta else None
+    return sendable(given["input"]) if isinstance(given, dict) and isinstance(given.get("input"), str) else None
+
+
 def _call(call: PairedCall) -> Part:
-    return {
-        "type": "function_call",
-        "call_id": call_id_of(call, _CALL_ID_MAX),
-        "name": matching(call.action.tool, _NAME_MAX),
-        "arguments": arguments_of(call.action),
-    }
+    named_as = {"call_id": call_id_of(call, _CALL_ID_MAX), "name": matching(call.action.tool, _NAME_MAX)}
+    if (text := _custom(call.action)) is not None:
+        return {"type": "custom_tool_call", **named_as, "input": text}
+    return {"type": "function_call", **named_as, "arguments": arguments_of(call.action)}
 
 
 def _result(call: PairedCall) -> Part:
     said = [_input(part) for part in call.result] or [{"type": "input_text", "text": unsaid(call.observation)}]
     output = said[0]["text"] if len(said) == 1 and "text" in said[0] else said
-    return {"type": "function_call_output", "call_id": call_id_of(call, _CALL_ID_MAX), "output": output}
+    kind = "function_call_output" if _custom(call.action) is None else "custom_tool_call_output"
+    return {"type": kind, "call_id": call_id_of(call, _CALL_ID_MAX), "output": output}
 
 
 def _input(part: Part) -> Part:
@@ -79,18 +84,7 @@ def _input(part: Part) -> Part:
         detail = part["image_url"].get("detail")
         return {"type": "input_image", "image_url": url, "detail": detail if detail in ("low", "high") else "auto"}
     if part["type"] == "file":
-        return _file(part["file"])
+        held = part["file"].of_openai("files with data, web addresses and ids of its own", any_type=True)
+        return {"type": "input_text" if "text" in held else "input_file", **held}
     said = part if part["type"] == "text" else named(part if part["type"] != "image_url" else {"type": "image"})
     return {"type": "input_text", "text": said["text"]}
-
-
-def _file(file: File) -> Part:
-    if (text := file.text) is not None:
-        return {"type": "input_text", "text": sendable(f"{file.name or 'file'}:\n{text}")}
-    if file.data:
-        return {"type": "input_file", "filename": file.name or "file", "file_data": file.data_url}
-    if file.url.startswith(("https://", "http://")):
-        return {"type": "input_file", "file_url": file.url}
-    if file.id and not file.id.startswith("file_"):  # Anthropic's ids begin so
-        return {"type": "input_file", "file_id": file.id}
-    return {"type": "input_text", "text": file.named("files with data, web addresses and ids of its own")["text"]}

@@ -500,6 +500,13 @@ def test_parameters_that_make_no_sense_are_refused(parameters, says):
         llm(**parameters)
 
 
+@pytest.mark.parametrize("name", ["summary", "structured"])
+def test_a_model_is_asked_for_the_ids_of_events_as_recall_takes_them(name):
+    asked, material = load_prompt(name).text.split("\n===\n")
+    assert "such as [57]" in " ".join(asked.split())
+    assert "$events" in material
+
+
 def test_images_and_unknown_parts_are_named():
     parts = ({"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:..."}})
     view = viewed(message(), Observation(content=parts, tool="shot", is_error=True), messages(20))

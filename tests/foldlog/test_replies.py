@@ -10,6 +10,7 @@ import pytest
 import foldlog
 from foldlog import (
     Action,
+    Annotation,
     CondensationRequest,
     IdempotencyConflict,
     InvalidArgument,
@@ -23,6 +24,7 @@ from foldlog import (
 from foldlog.condensers import Reply, ToolCall
 from foldlog.condensers.models import client
 from foldlog.formats import encode
+from tests.projections.test_dialects import SEARCHED
 
 TOLD = {"prompt_tokens": 7, "completion_tokens": 3}
 USAGE = {**TOLD, "total_tokens": 10}
@@ -101,7 +103,12 @@ def test_a_response_of_openai():
     search, run, patch = from_openai(RESPONSE)
     assert (run.thinking, patch.thinking, search.name) == ((RESPONSE["output"][0],), (), "web_search_call")
     assert (run.arguments, run.call_id, run.thought, run.response_id) == ({"command": "ls"}, "k1", "Look:", "resp_1")
-    assert (patch.tool, patch.arguments, patch.call_id, patch.response_id) == ("patch", "*** Begin", "k2", "resp_1")
+    assert (patch.tool, patch.arguments, patch.call_id, patch.response_id) == (
+        "patch",
+        {"input": "*** Begin"},
+        "k2",
+        "resp_1",
+    )
     assert run.meta == {
         "model": "gpt-5",
         "finish_reason": "completed",
@@ -110,6 +117,30 @@ def test_a_response_of_openai():
     items = from_openai([*RESPONSE["output"], {"type": "function_call_output", "call_id": "k1", "output": "a.py"}])
     assert [type(item).__name__ for item in items] == ["Annotation", "Action", "Action", "Observation"]
     assert items[1].response_id == items[2].response_id == "response-k1"
+
+
+def test_a_call_of_a_custom_tool_goes_back_as_one_to_the_server_that_has_such_tools():
+    result = {"type": "custom_tool_call_output", "call_id": "k2", "output": "patched"}
+    view = View.from_events(from_openai([RESPONSE["output"][3], result]))
+    items = view.to_messages("responses")
+    assert items == [{name: value for name, value in RESPONSE["output"][3].items() if name != "id"}, result]
+    assert view.to_messages("anthropic")[1]["content"][0]["input"] == {"input": "*** Begin"}
+    completion = {"id": "k2", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
+    (action,) = from_openai({"role": "assistant", "content": None, "tool_calls": [completion]})
+    assert (action.arguments, action.meta) == ({"input": "*** Begin"}, {"custom_tool": True})
+
+
+def test_a_search_of_anthropics_server_goes_back_to_it_with_its_result():
+    blocks = [
+        *SEARCHED["blocks"],
+        {"type": "text", "text": "It is 4 m."},
+        {**SEARCHED["blocks"][0], "id": "srvtoolu_2"},
+    ]
+    events = from_openai({"role": "assistant", "content": blocks, "stop_reason": "pause_turn"})
+    view = View.from_events(events)
+    assert view.to_messages("anthropic")[1]["content"] == blocks[:3]
+    assert view.to_messages("openai")[0]["content"] == "[server_tool: it cannot be sent to this server]\n\nIt is 4 m."
+    assert [event.data["id"] for event in events if isinstance(event, Annotation)] == ["srvtoolu_2"]
 
 
 def test_reasoning_goes_back_to_the_server_that_gave_it():
@@ -163,6 +194,9 @@ def test_a_message_of_anthropic():
     result, said = from_openai({"role": "user", "content": [failed, {"type": "text", "text": "go on"}]})
     assert (result.call_id, result.content, result.is_error) == ("k1", "no such file", True)
     assert said == Message(source="user", content="go on")
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "depth"}}
+    (asked,) = from_openai({"role": "user", "content": [document]})
+    assert View.from_events([asked]).to_messages("anthropic")[0]["content"] == [document]
 
 
 def test_messages_of_every_role():

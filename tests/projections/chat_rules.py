@@ -185,6 +185,9 @@ def _anthropic(messages: Any) -> Iterator[str]:
             yield f"{at}: results come after something else"
         for block in content:
             yield from _block(at, role, block, used)
+        asked = [block["id"] for block in content if block.get("type") == "server_tool_use"]
+        if asked != [block["tool_use_id"] for block in content if block.get("type") == "web_search_tool_result"]:
+            yield f"{at}: searches without results"  # "`web_search` tool use … was found without a corresponding"
         waiting = [block["id"] for block in content if block.get("type") == "tool_use"]
     if waiting:
         yield f"the results of {waiting} are missing"
@@ -235,6 +238,12 @@ def _block(at: str, role: Any, block: dict[str, Any], used: set[str]) -> Iterato
                 yield from _block(at, role, each, used)
             if block.get("is_error") and (not inner or any(each.get("type") != "text" for each in inner)):
                 yield f"{at}: an error without a text alone"  # 'all content must be type "text" if "is_error" is true'
+        case "server_tool_use" if role == "assistant":
+            if keys != {"type", "id", "name", "input"} or not str(block["id"]).startswith("srvtoolu_"):
+                yield f"{at}: a call of a server's tool"  # "String should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'"
+        case "web_search_tool_result" if role == "assistant":
+            if keys != {"type", "tool_use_id", "content"} or not isinstance(block["content"], list | dict):
+                yield f"{at}: a result of a search"
         case "thinking" | "redacted_thinking" if role == "assistant":
             yield from _thinking(at, [block])
         case kind:
@@ -300,6 +309,7 @@ def _responses(items: Any) -> Iterator[str]:
         return
     waiting: list[str] = []
     used: set[str] = set()
+    custom: set[str] = set()
     for place, item in enumerate(items):
         kind = item.get("type", item.get("role"))
         at = f"input[{place}] ({kind})"
@@ -326,7 +336,17 @@ def _responses(items: Any) -> Iterator[str]:
                     yield f"{at}: the call of {item['name']!r}"
                 used.add(item["call_id"])
                 waiting.append(item["call_id"])
-            case "function_call_output":
+            case "custom_tool_call":
+                if item.keys() != {"type", "call_id", "name", "input"} or not isinstance(item["input"], str):
+                    yield f"{at}: a call of another form"
+                elif not 0 < len(item["call_id"]) <= 64 or item["call_id"] in used:
+                    yield f"{at}: the call id {item['call_id']!r}"
+                used.add(item["call_id"])
+                waiting.append(item["call_id"])
+                custom.add(item["call_id"])
+            case "function_call_output" | "custom_tool_call_output":
+                if (kind == "custom_tool_call_output") != (item["call_id"] in custom):
+                    yield f"{at}: the result of a call of another kind"
                 if item.keys() != {"type", "call_id", "output"} or item["call_id"] not in waiting:
                     yield f"{at}: answers no call"  # "No tool call found for function call output"
                 else:
@@ -341,7 +361,10 @@ def _responses(items: Any) -> Iterator[str]:
                     yield f"{at}: has {sorted(item)}"
                 elif not isinstance(item.get("id"), str) or not isinstance(item.get("summary"), list):
                     yield f"{at}: no id or no summary"  # "Missing required parameter: 'input[0].summary'"
-                if following.get("type") not in ("reasoning", "function_call") and following.get("role") != "assistant":
+                if (
+                    following.get("type") not in ("reasoning", "function_call", "custom_tool_call")
+                    and following.get("role") != "assistant"
+                ):
                     yield f"{at}: nothing follows it"  # "provided without its required following item"
             case _:
                 yield f"{at}: an item of another type"

@@ -41,6 +41,13 @@ def image(url: Any = PNG, **more: Any) -> dict[str, Any]:
 
 
 PDF = {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-1.4"}}
+SEARCHED = {
+    "type": "server_tool",
+    "blocks": [
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "tides"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"type": "web_search_result"}]},
+    ],
+}
 PDF_DATA = "JVBERi0xLjQ="
 
 

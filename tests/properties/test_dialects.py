@@ -15,7 +15,7 @@ from foldlog.projections import View
 from foldlog.projections.messages import DIALECTS
 from tests.how_many import examples
 from tests.projections.chat_rules import PROBLEMS
-from tests.projections.test_dialects import PDF, SIGNED, WEB, document, image, text
+from tests.projections.test_dialects import PDF, SEARCHED, SIGNED, WEB, document, image, text
 
 odd_texts = st.sampled_from(["", " ", "\n", "hello", "x\ud800", "é", "more "])
 PARTS = [
@@ -29,7 +29,10 @@ PARTS = [
     {"type": "document", "source": {"type": "content", "content": [text("held")]}},
     {"type": "input_file", "filename": "notes.txt", "file_data": b"kept too"},
     {"type": "file", "file": {"file_data": "broken"}},
+    *(SEARCHED, {"type": "server_tool"}, {"type": "input_text", "text": "typed"}),
+    {"type": "input_image", "image_url": image()["image_url"]["url"]},
 ]
+CUSTOM = {"custom_tool": True}
 REASONED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
 THINKING = [
     SIGNED,
@@ -39,7 +42,19 @@ THINKING = [
     REASONED,
     {"type": "reasoning"},
 ]
-ARGUMENTS = [None, {}, {"a": 1}, {"a": "\ud800"}, "", "{", "{}", '{"a": 1}', "[]", {"a": float("nan")}]
+ARGUMENTS = [
+    None,
+    {},
+    {"a": 1},
+    {"a": "\ud800"},
+    "",
+    "{",
+    "{}",
+    '{"a": 1}',
+    "[]",
+    {"a": float("nan")},
+    {"input": "x\ud800"},
+]
 
 odd_contents = st.one_of(odd_texts, st.lists(st.sampled_from(PARTS), max_size=4).map(tuple))
 call_ids = st.sampled_from([None, "", "a", "b", "a b", "a/b", "c" * 50, "\ud800"])
@@ -54,6 +69,7 @@ odd_events = st.one_of(
         arguments=st.sampled_from(ARGUMENTS),
         thought=odd_contents,
         thinking=st.lists(st.sampled_from(THINKING), max_size=2).map(tuple),
+        meta=st.sampled_from([{}, {}, CUSTOM]),
     ),
     st.builds(
         Observation,
