@@ -369,7 +369,7 @@ def prepare_append(
         store._project,
         dedupe,
         generation,
-        isinstance(guard, DocumentsUnchanged | None)
+        (guard is None or isinstance(guard, DocumentsUnchanged))
         and store._own_clock
         and not (store._projections and any(map(_is_structural, batch))),
     )

@@ -144,7 +144,7 @@ def _is_requested(start: ViewState, numbered: Sequence[Event]) -> bool:
     requested = start.unhandled_condensation_request
     since = [(start.version, requested)]
     for event in numbered:
-        if isinstance(event, CondensationRequest | CondensationAction):
+        if isinstance(event, (CondensationRequest, CondensationAction)):
             requested = isinstance(event, CondensationRequest)
         elif isinstance(event, Retraction):
             earlier = [flag for version, flag in since if version <= target(event)]

@@ -71,7 +71,7 @@ def _all_are_answered(events: Sequence[Event], elsewhere: Set[str | None]) -> bo
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
     """Return whether a tool loop may cross this border. To be safe, orphans count as observations here."""
     following = next((event for event in after if not is_unseen(event)), None)
-    if not isinstance(following, Action | Observation) or (isinstance(following, Action) and following.thinking):
+    if not isinstance(following, (Action, Observation)) or (isinstance(following, Action) and following.thinking):
         return False
     for event in reversed(before):
         if type(event) is Action:

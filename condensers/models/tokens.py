@@ -106,18 +106,22 @@ class TokenCounter:
         sent = (events[position] for position in fit)
         sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
         sums: tuple[int, ...] = (self.frame(offered_tools(view), beside_system=sent_system),)
-        start, known = 0, dict[str, int]()
+        start, calls = 0, None
         if before is not None and before.sums[0] == sums[0]:
             start = _shared_beginning(before, view)
-            known = before.calls if start else known
-            sums = before.sums[: start + 1]
+            calls = _calls(events, start)
+            if any(before.calls.get(call_id, start) < start for call_id in calls):  # the later one is renamed
+                start, calls = 0, None
+            elif start:
+                sums, calls = before.sums[: start + 1], before.calls | calls
         added = [0] * (len(events) - start)
         for messages, position in _together(
             rendered(events, fit[bisect_left(fit, start) :], dialect, opening=not start)
         ):
             added[position - start] += self.of(*messages)
         sums = (*sums[:-1], *accumulate(added, initial=sums[-1]))
-        self._keep(self._last, key, _Measured(events, fit, sums, known | _calls(events, start)), _CONVERSATIONS_KEPT)
+        measured = _Measured(events, fit, sums, _calls(events, 0) if calls is None else calls)
+        self._keep(self._last, key, measured, _CONVERSATIONS_KEPT)
         return sums
 
 
@@ -178,7 +182,7 @@ def _shared_beginning(before: _Measured, view: View) -> int:
     """Return where the prompts of both Views part: up to there they are the same, message for message.
 
     A reply of the model is there, so no two messages of the user are merged, and none opens the rest. No call is split
-    from its observation, and no later call has the id of an earlier one, which would be renamed.
+    from its observation.
     """
     events, fit, length = view.events, view.fit_positions, len(before.events)
     if events[:length] == before.events and fit[: bisect_left(fit, length)] == before.fit:
@@ -189,8 +193,7 @@ def _shared_beginning(before: _Measured, view: View) -> int:
     starts = ((at, bisect_left(fit, at)) for at in places)
     start = next((at for at, n in starts if fit[n : n + 1] == (at,) and _begins_message(events, fit, n)), 0)
     opened = any(count and not isinstance(event, SystemMessage) for event, count in _counted(before, start))
-    renames = any(before.calls.get(call_id, start) < start for call_id in _calls(events, start))
-    return start if opened and not renames else 0
+    return start if opened else 0
 
 
 def _alike(some: Sequence[Any], others: Sequence[Any]) -> int:

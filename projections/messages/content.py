@@ -187,7 +187,7 @@ def _copied(part: Mapping[str, Any]) -> Part:
 def _copied_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _copied(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return list(map(_copied_value, value))
     return said(value) if isinstance(value, bytes) else value
 

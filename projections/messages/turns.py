@@ -156,11 +156,12 @@ def _groups(shown: Sequence[Event]) -> list[list[int]]:
 
 def begins_reply(event: Event, before: Event | None = None) -> bool:
     """Return whether the model was called for this event, after it said ``before``, which may be of the same reply."""
-    if not (isinstance(event, Action | Message) and event.source == "agent"):
+    if not (isinstance(event, (Action, Message)) and event.source == "agent"):
         return False
-    replies = ([getattr(each, "response_id", None), each.meta.get("reply")] for each in (event, before) if each)
-    own, *others = replies
-    return not any(reply is not None and reply in other for other in others for reply in own)
+    if before is None:
+        return True
+    own, other = ((getattr(each, "response_id", None), each.meta.get("reply")) for each in (event, before))
+    return not any(reply is not None and reply in other for reply in own)
 
 
 def arguments_of(action: Action) -> str:
