@@ -598,7 +598,9 @@ class StrategiesDocument(Document, frozen=True, kw_only=True):
 
 
 class AdapterDocument(Document, frozen=True, kw_only=True):
-    """An adapter for an agent runtime. ``tested`` is the range of releases of its SDK, ``installed`` the one here."""
+    """An adapter for an agent runtime. ``tested`` are the releases of its SDK, the oldest that it can use first;
+    ``installed`` is the one here.
+    """
 
     name: str
     runtime: str
@@ -606,7 +608,7 @@ class AdapterDocument(Document, frozen=True, kw_only=True):
     classes: tuple[str, ...]
     extra: str
     distribution: str
-    tested: str
+    tested: tuple[str, ...]
     installed: str | None
     state: str
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
     """One adapter. ``distribution`` is its SDK on the package index.
 
-    ``tested`` is the range of releases that it was tested with: both of its ends were.
+    ``tested`` are the releases that it was tested with. It needs the first of them, or a later one.
     """
 
     name: str
     runtime: str
     classes: tuple[str, ...]
     distribution: str
-    tested: str
+    tested: tuple[str, ...]
 
     @property
     def module(self) -> str:
@@ -41,11 +41,13 @@ class Adapter:
 
     @property
     def state(self) -> str:
-        """``tested``, ``untested`` where the installed SDK is outside of the range, or ``not installed``."""
-        installed = self.installed
-        if installed is None:
+        """``tested``, ``untested`` for another release, ``too old`` for one that the adapter cannot use, or
+        ``not installed``.
+        """
+        if self.installed is None:
             return "not installed"
-        return "tested" if SpecifierSet(self.tested).contains(installed, prereleases=True) else "untested"
+        installed, tested = Version(self.installed), [*map(Version, self.tested)]
+        return "tested" if installed in tested else "too old" if installed < tested[0] else "untested"
 
 
 ADAPTERS = (
@@ -54,22 +56,22 @@ ADAPTERS = (
         "Microsoft Agent Framework",
         ("FoldlogHistoryProvider",),
         "agent-framework-core",
-        ">=1.23.0,<=1.23.0",
+        ("1.23.0",),
     ),
-    Adapter("claude_agent", "Claude Agent SDK", ("FoldlogSessionStore",), "claude-agent-sdk", ">=0.2.100,<=0.2.186"),
-    Adapter("google_adk", "Google ADK", ("FoldlogSessionService",), "google-adk", ">=2.12.0,<=2.13.0"),
-    Adapter("langgraph", "LangGraph", ("FoldlogSaver",), "langgraph-checkpoint", ">=4.0.0,<=4.3.2"),
-    Adapter("openai_agents", "OpenAI Agents SDK", ("FoldlogSession",), "openai-agents", ">=0.18.0,<=0.24.0"),
+    Adapter("claude_agent", "Claude Agent SDK", ("FoldlogSessionStore",), "claude-agent-sdk", ("0.2.100", "0.2.187")),
+    Adapter("google_adk", "Google ADK", ("FoldlogSessionService",), "google-adk", ("2.12.0", "2.13.0")),
+    Adapter("langgraph", "LangGraph", ("FoldlogSaver",), "langgraph-checkpoint", ("4.0.0", "4.3.2")),
+    Adapter("openai_agents", "OpenAI Agents SDK", ("FoldlogSession",), "openai-agents", ("0.18.0", "0.24.0")),
     Adapter(
-        "openhands", "OpenHands SDK", ("FoldlogFileStore", "FoldlogCondenser"), "openhands-sdk", ">=1.37.0,<=1.58.0"
+        "openhands", "OpenHands SDK", ("FoldlogFileStore", "FoldlogCondenser"), "openhands-sdk", ("1.37.0", "1.58.2")
     ),
     Adapter(
         "pydantic_ai",
         "pydantic-ai",
         ("FoldlogConversationStore", "FoldlogSteps"),
         "pydantic-ai-slim",
-        ">=2.66.0,<=2.68.0",
+        ("2.66.0", "2.68.0"),
     ),
-    Adapter("strands", "Strands Agents", ("FoldlogSessionRepository",), "strands-agents", ">=1.62.0,<=1.62.0"),
+    Adapter("strands", "Strands Agents", ("FoldlogSessionRepository",), "strands-agents", ("1.62.0",)),
 )
-"""All adapters, in the order of their names. An extra of ``pyproject.toml`` begins where the range begins."""
+"""All adapters, in the order of their names. An extra of ``pyproject.toml`` begins with the first tested release."""

@@ -28,7 +28,8 @@ from openhands.sdk.llm import LLM, TextContent
 from pydantic import Field, field_validator
 
 from foldlog._formats.openhands_v1.event_files import EventFiles, is_below, json_text, normal_path, parsed, source_id_of
-from foldlog.adapters._shared import HistoriesGiven, WithHistories, quoted
+from foldlog._history import History
+from foldlog.adapters._shared import HistoriesGiven, WithHistories, append_or_begin, quoted
 from foldlog.condensers import (
     ESTIMATE,
     Condensation,
@@ -70,13 +71,15 @@ class FoldlogFileStore(WithHistories, FileStore):
     def write(self, path: str, contents: str | bytes) -> None:
         """Write a file. Durability: on disk when it returns.
 
-        Raises ``InvalidEvent`` for an event file without an event, or with a number that the log already has;
-        ``ValueError`` for contents that are not UTF-8.
+        A conversation that was erased begins again. Raises ``InvalidEvent`` for an event file without an event, or with
+        a number that the log already has; ``ValueError`` for contents that are not UTF-8; ``ConversationErased`` if
+        the conversation was erased since this object found it.
         """
         path = normal_path(path)
         text = contents if isinstance(contents, str) else contents.decode()
         named = _EVENT_FILE.fullmatch(path)
         with self._lock:
+            self._begin()
             if named:
                 self._write_event(path, int(named[1]), named[2], text)
             elif not _MARKER.fullmatch(path):
@@ -112,10 +115,11 @@ class FoldlogFileStore(WithHistories, FileStore):
         path = normal_path(path)
         named = _EVENT_FILE.fullmatch(path)
         with self._lock:
+            self._files.catch_up()
             if named and (event := self._files.text(named[2])) is not None:
                 return event
-            if (value := self.history.document(path)) is not None:
-                return json_text(value)
+            if path in self._files.documents:
+                return json_text(self.history.document(path))
         raise FileNotFoundError(path)
 
     def list(self, path: str) -> list[str]:
@@ -171,6 +175,13 @@ class FoldlogFileStore(WithHistories, FileStore):
             yield
         finally:
             lock.release()
+
+    def _begin(self) -> None:
+        """Begin another conversation if this one was erased before this object found it."""
+        if not self._files.version:
+            history, _ = append_or_begin(self._sync, self.history, History.version)
+            if history is not self.history:
+                self.history, self._files = history, EventFiles(history)
 
     def _names(self) -> Sequence[str]:
         self._files.catch_up()

@@ -1,19 +1,21 @@
-"""What every adapter promises of what a program of its SDK adds to one conversation.
+"""What every adapter promises: of what a program of its SDK adds to one conversation, and of runs of its agents.
 
-The tests of an adapter have a class of these with its SDK. A writer of two is ``python -m tests.adapters.contract
-MODULE URL NAME``: it adds 20 things with the class of that module.
+The tests of an adapter have a class of these with its SDK. Two programs run beside them, with the class of a module:
+``python -m tests.adapters.contract MODULE URL NAME`` adds 20 things, and ``… MODULE URL`` runs an agent that is killed.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,34 +23,32 @@ from typing import Any
 import pytest
 
 import foldlog
+from foldlog._histories import is_own
 
 ROOT = Path(__file__).parents[2]
 
 
-def statements(histories: foldlog.Histories, work: Callable[[], object]) -> int:
-    """Return the number of queries that a store runs for ``work``."""
-    recorder = histories.store.database.recorder
-    query, count = recorder.query, 0
+@contextmanager
+def counted(histories: foldlog.Histories) -> Iterator[list[object]]:
+    """Collect the queries that a store runs."""
+    recorder, queries = histories.store.database.recorder, list[object]()
+    query = recorder.query
 
-    def counted(read: Callable[[Any], Any]) -> Any:
-        nonlocal count
-        count += 1
+    def collect(read: Callable[[Any], Any]) -> Any:
+        queries.append(read)
         return query(read)
 
-    recorder.query = counted  # type: ignore[method-assign]
+    recorder.query = collect  # type: ignore[method-assign]
     try:
-        work()
+        yield queries
     finally:
         recorder.query = query  # type: ignore[method-assign]
-    return count
 
 
-def killed(program: str, *arguments: str) -> list[str]:
-    """Run a program that kills itself, and return the lines that it wrote before."""
-    command = [sys.executable, "-c", program, *arguments]
-    died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert died.returncode == -9, died.stderr[-2_000:]
-    return died.stdout.splitlines()
+def history_of(store: Any) -> foldlog.History:
+    """Return the only history of an adapter's store that is not the runtime's own."""
+    (conversation,) = (row.id for row in store.histories.sync.list().conversations if not is_own(row.id))
+    return store.histories.sync[conversation]
 
 
 class Keeps:
@@ -139,12 +139,133 @@ class Keeps:
             assert await self.names(store) == [str(number) for number in range(20)]
 
 
-async def _write(module: str, url: str, name: str) -> None:
-    keeps = importlib.import_module(module).TestKeeps()
+class Lists(Keeps):
+    async def listed(self, store: Any) -> Sequence[Any]:
+        """Return what the SDK lists of all conversations."""
+        raise NotImplementedError
+
+    async def add_to(self, store: Any, name: str) -> None:
+        """Begin another conversation, or go on with it."""
+        raise NotImplementedError
+
+    async def test_a_list_takes_no_more_queries_with_more_conversations(self, url):
+        async with self.opened(url) as store:
+            counts = []
+            for many in (5, 40):
+                for number in range(many):
+                    await self.add_to(store, f"c{number:02}")
+                assert len(await self.listed(store)) == many
+                with counted(store.histories.sync) as queries:
+                    assert len(await self.listed(store)) == many
+                counts.append(len(queries))
+            assert counts[1] <= counts[0] + 2
+            await self.add_to(store, "c07")
+            with counted(store.histories.sync) as queries:
+                assert len(await self.listed(store)) == many
+            assert len(queries) - counts[1] <= 10, "only what has changed is read"
+
+
+Script = Callable[[int], str | list[tuple[str, str, dict[str, Any]]]]
+"""What a model says at a call: a text, or calls, each with a tool, an id and arguments."""
+
+
+class Runs(Keeps):
+    left = 2
+    """How much of a reply is kept whose two calls were killed."""
+    prints = "4 of them are shown to the model"
+    """What the adapter's example prints in its second run."""
+
+    def model(self, script: Script) -> Any:
+        """Return a model of the SDK, or what stands for one. ``prompts`` are what it was sent, call by call."""
+        raise NotImplementedError
+
+    async def run(self, store: Any, model: Any, prompt: str, *tools: Any) -> None:
+        """Run an agent with these functions as tools. It goes on with calls that have no results."""
+        raise NotImplementedError
+
+    def parts(self, prompt: Any) -> list[Any]:
+        """Return what a model was sent, part by part."""
+        raise NotImplementedError
+
+    async def kept(self, store: Any) -> list[Any]:
+        """Return what is kept, as ``parts``."""
+        raise NotImplementedError
+
+    def killed(self, url: str) -> list[Any]:
+        """Run an agent that is killed by its tool. Return what its model was sent before, part by part."""
+        command = [sys.executable, "-m", "tests.adapters.contract", type(self).__module__, url]
+        died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        assert died.returncode == -9, died.stderr[-2_000:]
+        sent: list[Any] = ast.literal_eval(died.stdout.splitlines()[-1])
+        return sent
+
+    @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+    async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(self, url):
+        sent = self.killed(url)
+        async with self.opened(url) as store:
+            kept = await self.kept(store)
+            assert kept[: len(sent)] == sent, "all that the last model call was sent"
+            assert len(kept) == len(sent) + self.left, kept[len(sent) :]
+            model = self.model(lambda number: "finished")
+            await self.run(store, model, "go on", work)
+            assert self.parts(model.prompts[0])[: len(sent)] == sent
+            assert "finished" in str((await self.kept(store))[-1])
+            verdicts = store.histories.sync.maintenance.verify()
+            assert not [finding for verdict in verdicts for finding in verdict.findings]
+
+    @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+    async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(self, url, recall):
+        model = self.model(lambda number: "x" if number else [("recall", "c", {"query": "xyzzy"})])
+        async with self.opened(url) as store:
+            await self.run(store, model, "go", recall)
+        assert "it is xyzzy" in f"{model.prompts[-1]} {self.parts(model.prompts[-1])}"
+
+    @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+    async def test_usage_is_kept(self, url):
+        model = self.model(lambda number: [("work", f"c{number}", {})] if number < 2 else "x")
+        async with self.opened(url) as store:
+            await self.run(store, model, "go", work)
+            (told,) = history_of(store).stats().models.values()
+        assert (told.calls, told.prompt_tokens, told.cached_tokens, told.completion_tokens) == (3, 30, 12, 6)
+
+    async def test_the_example_runs(self, example, capsys):
+        for _ in range(2):
+            ran = example["main"]("hello", self.model(lambda number: "finished"))
+            if ran is not None:
+                await ran
+        assert capsys.readouterr().out.splitlines()[-1].endswith(self.prints)
+
+
+def work() -> str:
+    """Work."""
+    return "done"
+
+
+async def _write(keeps: Any, url: str, name: str) -> None:
     async with keeps.opened(url) as store:
         for number in range(20):
             await keeps.add(store, f"{name}-{number}")
 
 
+async def _die(keeps: Any, url: str) -> None:
+    """Run an agent whose tool kills it in its fourth call. Print what its model was sent before."""
+
+    def work() -> str:
+        """Work."""
+        if len(model.prompts) == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "done"
+
+    def script(number: int) -> list[tuple[str, str, dict[str, Any]]]:
+        print(repr(keeps.parts(model.prompts[-1])), flush=True)  # noqa: T201 - what its caller reads
+        return [("work", f"c{number}-{n}", {}) for n in (0, 1)]
+
+    model = keeps.model(script)
+    async with keeps.opened(url) as store:
+        await keeps.run(store, model, "go", work)
+
+
 if __name__ == "__main__":
-    asyncio.run(_write(*sys.argv[1:]))
+    module, *arguments = sys.argv[1:]
+    keeps = importlib.import_module(module).TestKeeps()
+    asyncio.run(_die(keeps, *arguments) if len(arguments) == 1 else _write(keeps, *arguments))

@@ -71,7 +71,7 @@ PROTECTIONS = {
         "pydantic-ai: … and a response before its tools are called",
         "foldlog:FoldlogSteps.after_node_run",
         Gone("messages"),
-        f"{_STEPS_TEST} -k killed_in_a_tool and sqlite",
+        f"{_PYDANTIC_TEST} -k TestKeeps and sqlite",
     ),
     "pydantic-own-run": Protection(
         "pydantic-ai: each run has a capability of its own",

@@ -9,13 +9,13 @@ from foldlog._cli.options import AsJson
 from foldlog._documents import AdapterDocument, AdaptersDocument
 from foldlog.adapters._catalog import ADAPTERS
 
-_STYLES = {"tested": "green", "untested": "yellow", "not installed": "dim"}
+_STYLES = {"tested": "green", "untested": "yellow", "too old": "red", "not installed": "dim"}
 
 
 def run(as_json: AsJson = False) -> None:
     """List the adapters for agent runtimes, the releases that they were tested with, and the installed ones.
 
-    Install a runtime in the tested range with the extra of foldlog that is shown.
+    Install a runtime with the extra of foldlog that is shown.
 
     Example: foldlog adapters
     """
@@ -25,7 +25,7 @@ def run(as_json: AsJson = False) -> None:
     console = terminal.console()
     for adapter in ADAPTERS:
         console.print(Text.assemble((adapter.module, "bold cyan"), f"  {', '.join(adapter.classes)}"))
-        console.print(f"  {adapter.runtime}, extra {adapter.extra}: {adapter.distribution} {adapter.tested}")
-        console.print(
-            Text.assemble("  ", (adapter.state, _STYLES[adapter.state]), f" {adapter.installed or ''}".rstrip())
-        )
+        console.print(f"  {adapter.runtime}, extra {adapter.extra}")
+        needed = f"  {adapter.distribution} >={adapter.tested[0]}, tested with {' and '.join(adapter.tested)}: "
+        state = f"{adapter.state} {adapter.installed or ''}".rstrip()
+        console.print(Text.assemble(needed, (state, _STYLES[adapter.state])))

@@ -16,7 +16,16 @@ from foldlog._formats.openhands_v1.writing import NAME
 from foldlog._formats.packing import events_of, json_of, place_of
 from foldlog._formats.record import usage_told
 from foldlog._observed import tell
-from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidEvent, Recorded, Retraction, VersionConflict
+from foldlog.eventstore import (
+    Annotation,
+    ConversationErased,
+    DocumentChanges,
+    Event,
+    InvalidEvent,
+    Recorded,
+    Retraction,
+    VersionConflict,
+)
 
 if TYPE_CHECKING:
     from foldlog._history import History
@@ -46,8 +55,16 @@ class EventFiles:
         """The calls of models in the last state, by their use; None before a state was written."""
 
     def catch_up(self) -> None:
-        """Read the events that were appended since. Cost: these events."""
-        version = self._history.version()
+        """Read the events that were appended since. Cost: these events.
+
+        A conversation that was erased before this object found it has none.
+        """
+        try:
+            version = self._history.version()
+        except ConversationErased:
+            if self._history._generation.key is not None:
+                raise
+            return
         if version > self.version:
             self._take(self._history.events(self.version, version))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from agent_framework import (
     BaseChatClient,
     ChatMiddlewareLayer,
@@ -13,7 +15,7 @@ from agent_framework import (
     UsageDetails,
 )
 
-__all__ = ["Refused", "ScriptedClient", "call", "parts", "problem_of", "said"]
+__all__ = ["Refused", "ScriptedClient", "call", "parts", "problem_of", "replies", "said"]
 
 
 class Refused(Exception):
@@ -26,6 +28,15 @@ def said(text):
 
 def call(tool, arguments="{}", call_id="c"):
     return Content.from_function_call(call_id=call_id, name=tool, arguments=arguments)
+
+
+def replies(reply):
+    """The contents of a reply of ``contract.Script``."""
+    return (
+        [said(reply)]
+        if isinstance(reply, str)
+        else [call(tool, json.dumps(given), name) for tool, name, given in reply]
+    )
 
 
 def parts(messages):

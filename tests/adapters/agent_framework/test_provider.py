@@ -24,8 +24,8 @@ from agent_framework import (
 import foldlog
 from foldlog.adapters.agent_framework import FoldlogHistoryProvider
 from foldlog.eventstore import CondensationAction
-from tests.adapters.agent_framework.scripted import ScriptedClient, call, parts, problem_of, said
-from tests.adapters.contract import Keeps, killed
+from tests.adapters.agent_framework.scripted import ScriptedClient, call, parts, replies, said
+from tests.adapters.contract import Runs
 
 pytestmark = pytest.mark.anyio
 
@@ -129,7 +129,7 @@ async def test_a_session_of_the_sdk_is_copied_and_copied_on(provider, tmp_path):
         await provider.copy_from(theirs, "s")
 
 
-class TestKeeps(Keeps):
+class TestKeeps(Runs):
     runtime = "agent-framework"
 
     def opened(self, url):
@@ -141,11 +141,22 @@ class TestKeeps(Keeps):
     async def names(self, store):
         return [message.text for message in await store.get_messages("s")]
 
+    def model(self, script):
+        return ScriptedClient(lambda messages, number: replies(script(number)))
+
+    async def run(self, store, model, prompt, *tools):
+        await asked(agent_of(model, store, tools=tools), prompt)
+
+    def parts(self, prompt):
+        return parts(prompt)
+
+    async def kept(self, store):
+        return parts(await store.get_messages("s"))
+
 
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
-@tool
 def measure(unit: str) -> str:
     """Measure."""
     return f"9 {unit}"
@@ -164,10 +175,10 @@ def steps(choice, calls_max=3):
     return script
 
 
-def agent_of(client, *providers, each_call=True, **settings):
+def agent_of(client, *providers, each_call=True, tools=(measure,), **settings):
     return Agent(
         client,
-        tools=[measure],
+        tools=[*map(tool, tools)],
         context_providers=list(providers),
         require_per_service_call_history_persistence=each_call,
         **settings,
@@ -265,19 +276,6 @@ async def test_what_is_left_out_within_a_run_is_forgotten(provider, histories):
     assert len(client.prompts[-1]) == 5
 
 
-async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(provider, recall):
-    client = ScriptedClient(lambda messages, n: [said("x")] if n else [call("recall", '{"query": "xyzzy"}')])
-    await asked(Agent(client, tools=[tool(recall)], context_providers=[provider]), "go")
-    assert "it is xyzzy" in str(parts(client.prompts[-1])[-1])
-
-
-async def test_usage_is_kept(provider, histories):
-    client = ScriptedClient(lambda messages, number: [call("measure", '{"unit":"km"}')] if number < 2 else [said("x")])
-    await asked(agent_of(client, provider), "go")
-    (told,) = histories[provider.conversation("s")].stats().models.values()
-    assert (told.model, told.calls, told.prompt_tokens, told.cached_tokens) == ("scripted", 3, 30, 12)
-
-
 async def test_a_long_run_fits_a_small_context(url):
     with foldlog.open(url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}) as histories:
         provider = FoldlogHistoryProvider(histories, condense=True)
@@ -286,49 +284,6 @@ async def test_a_long_run_fits_a_small_context(url):
         assert (await asked(agent_of(client, provider), "go on")).text == "finished"
         kept = [event for event in histories[provider.conversation("s")].events() if event.origin is not None]
         assert len(kept) == 122, "every message of the run is in the log"
-
-
-DIES = """
-import asyncio, os, signal, sys
-from agent_framework import Agent, AgentSession, tool
-from foldlog.adapters.agent_framework import FoldlogHistoryProvider
-from tests.adapters.agent_framework.scripted import ScriptedClient, call
-
-turn = 0
-
-@tool
-def work() -> str:
-    "Work."
-    if turn == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "done"
-
-def script(messages, number):
-    global turn
-    turn = number
-    print(len(messages), flush=True)
-    return [call("work", "{}", f"c{number}")]
-
-async def main(url):
-    async with FoldlogHistoryProvider(url) as provider:
-        each = {"require_per_service_call_history_persistence": True}
-        agent = Agent(ScriptedClient(script), tools=[work], context_providers=[provider], **each)
-        await agent.run("go", session=AgentSession(session_id="s"))
-
-asyncio.run(main(sys.argv[1]))
-"""
-
-
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url):
-    shown = list(map(int, killed(DIES, url)))
-    async with FoldlogHistoryProvider(url) as provider:
-        kept = await provider.get_messages("s")
-        assert len(kept) == shown[-1] + 1, "all that the last model call was shown, and its reply"
-        assert problem_of(kept), "a call has no result"
-        client = ScriptedClient(lambda messages, number: [said("finished")])
-        assert (await asked(agent_of(client, provider), "go on")).text == "finished"
-        assert parts(client.prompts[0])[:-1] == parts(kept)[:-1]
 
 
 async def test_a_call_that_waits_for_approval_is_loaded_and_goes_on(provider):
@@ -351,9 +306,3 @@ async def test_a_call_that_waits_for_approval_is_loaded_and_goes_on(provider):
         answer = Message("user", [request.to_function_approval_response(True)])
         assert (await agent.run(answer, session=session)).text == "finished"
         assert "done" in str(parts(client.prompts[-1]))
-
-
-async def test_the_example_runs(example, capsys):
-    for _ in range(2):
-        await example["main"]("hello", ScriptedClient(lambda messages, number: [said("finished")]))
-    assert capsys.readouterr().out.split("\n")[-3:] == ["finished", "4 events, 4 of them are shown to the model", ""]

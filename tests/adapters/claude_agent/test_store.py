@@ -15,7 +15,7 @@ from claude_agent_sdk.testing import run_session_store_conformance
 import foldlog
 from foldlog.adapters.claude_agent import FoldlogSessionStore
 from foldlog.eventstore import ConversationErased
-from tests.adapters.contract import Keeps
+from tests.adapters.contract import Lists
 
 KEY = {"project_key": "-work", "session_id": "s"}
 pytestmark = pytest.mark.anyio
@@ -247,7 +247,7 @@ async def test_the_transcripts_of_a_folder_are_imported(histories, tmp_path, mon
         await store.import_folder(tmp_path / "none")
 
 
-class TestKeeps(Keeps):
+class TestKeeps(Lists):
     runtime = "claude"
 
     def opened(self, url):
@@ -259,6 +259,12 @@ class TestKeeps(Keeps):
 
     async def names(self, store):
         return [entry["uuid"] for entry in await store.load(KEY)][1:]
+
+    async def listed(self, store):
+        return await store.list_session_summaries("-work")
+
+    async def add_to(self, store, name):
+        await store.append({**KEY, "session_id": name}, [line(uuid.uuid4().int)])
 
 
 async def test_entries_without_a_type_are_refused_by_name(store):

@@ -11,7 +11,7 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
-__all__ = ["Refused", "ScriptedModel", "any_event", "any_state", "call", "problem_of", "said"]
+__all__ = ["Refused", "ScriptedModel", "any_event", "any_state", "call", "problem_of", "reply", "said"]
 
 
 class Refused(Exception):
@@ -43,6 +43,18 @@ def call(name, call_id, **args):
     return types.Part(function_call=types.FunctionCall(id=call_id, name=name, args=args))
 
 
+def reply(given):
+    """The content of a reply of ``contract.Script``."""
+    if isinstance(given, str):
+        return said(given)
+    return types.Content(role="model", parts=[call(tool, name, **arguments) for tool, name, arguments in given])
+
+
+USAGE = types.GenerateContentResponseUsageMetadata(
+    prompt_token_count=10, candidates_token_count=2, cached_content_token_count=4
+)
+
+
 class ScriptedModel(BaseLlm):
     """``script(contents, number)`` gives the content of a response; ``prompts`` are what came."""
 
@@ -55,7 +67,8 @@ class ScriptedModel(BaseLlm):
         if problem is not None:
             raise Refused(problem)
         self.prompts.append(list(llm_request.contents))
-        yield LlmResponse(content=self.script(llm_request.contents, len(self.prompts) - 1))
+        content = self.script(llm_request.contents, len(self.prompts) - 1)
+        yield LlmResponse(content=content, usage_metadata=USAGE)
 
 
 _TEXTS = ["", "hi", "a\x00b", "\ud800", "é" * 3, '{"a": 1}', "$bytes"]

@@ -28,8 +28,8 @@ from foldlog.adapters.google_adk import FoldlogSessionService, SharedStates
 from foldlog.eventstore import CondensationAction
 from foldlog.formats import decode, encode
 from foldlog.projections import View
-from tests.adapters.contract import Keeps, killed, statements
-from tests.adapters.google_adk.scripted import ScriptedModel, any_event, any_state, call, problem_of, said
+from tests.adapters.contract import Lists, Runs
+from tests.adapters.google_adk.scripted import ScriptedModel, any_event, any_state, call, reply, said
 
 pytestmark = [
     pytest.mark.anyio,
@@ -240,31 +240,6 @@ async def test_a_copy_of_another_service_has_its_sessions_and_states(service, tm
     )
 
 
-async def test_a_list_of_more_sessions_takes_no_more_queries(service, histories):
-    def listed():
-        return service._listed("a", None)
-
-    counts, expected = [], {}
-    for many in (5, 40):
-        for number in range(len(expected), many):
-            names = {**S, "session_id": f"s{number:02}", "user_id": f"u{number % 3}"}
-            await service.create_session(**names, state={"k": number, "user:k": number})
-            expected[names["session_id"]] = number
-        assert {each.id: each.state["k"] for each in listed()} == expected
-        counts.append(statements(histories, listed))
-    assert counts[1] <= counts[0] + 2
-    await talk(service, 1, session_id="s07", user_id="u1")
-    await service.append_event(
-        await service.get_session(**{**S, "session_id": "s08", "user_id": "u2"}),
-        Event(author="user", invocation_id="i", actions=EventActions(state_delta={"k": -1, "user:k": -2})),
-    )
-    again = {each.id: each for each in listed()}
-    assert (again["s08"].state, again["s07"].state) == ({"k": -1, "user:k": -2}, {"k": 7, "user:k": 37})
-    assert [each.id for each in (await service.list_sessions(app_name="a", user_id="u2")).sessions][-1] == "s08"
-    await service.delete_session(**{**S, "session_id": "s08", "user_id": "u2"})
-    assert "s08" not in {each.id for each in listed()}
-
-
 async def test_services_yaml_makes_one(tmp_path):
     (tmp_path / "services.yaml").write_text(
         "services:\n- {scheme: foldlog, type: session, class: foldlog.adapters.google_adk.FoldlogSessionService}\n"
@@ -281,7 +256,7 @@ async def test_services_yaml_makes_one(tmp_path):
         assert len((await again.get_session(**S)).events) == 1
 
 
-class TestKeeps(Keeps):
+class TestKeeps(Lists, Runs):
     runtime = "adk"
 
     def opened(self, url):
@@ -305,6 +280,38 @@ class TestKeeps(Keeps):
         assert session.state == dict.fromkeys(("k", "user:k", "app:k"), names[-1])
         return names
 
+    async def listed(self, store):
+        sessions = (await store.list_sessions(app_name="a")).sessions
+        for each in sessions:
+            assert each.state["k"] == int(each.id.removeprefix("c")) + each.state["user:k"]
+        return sessions
+
+    async def add_to(self, store, name):
+        """Each time that a session goes on, its user's state takes from it: what is listed is of one moment."""
+        number = int(name.removeprefix("c"))
+        names = {"app_name": "a", "user_id": f"u{number}", "session_id": name}
+        session = await store.get_session(**names)
+        if session is None:
+            session = await store.create_session(**names, state={"k": number, "user:k": 0})
+        delta = {"k": session.state["k"] - 1, "user:k": session.state["user:k"] - 1}
+        await store.append_event(
+            session, Event(author="user", invocation_id="i", actions=EventActions(state_delta=delta))
+        )
+
+    def model(self, script):
+        return ScriptedModel(script=lambda contents, number: reply(script(number)), prompts=[])
+
+    async def run(self, store, model, prompt, *tools):
+        if await store.get_session(**S) is None:
+            await store.create_session(**S)
+        await run(store, model, prompt, tools)
+
+    def parts(self, prompt):
+        return sent(prompt)
+
+    async def kept(self, store):
+        return sent([event.content for event in (await store.get_session(**S)).events])
+
 
 # -- runs -------------------------------------------------------------------------------------------------------------
 
@@ -326,32 +333,24 @@ def steps(count):
     return script
 
 
-async def run(service, script, prompt, tools=(measure,)):
-    model = ScriptedModel(script=script, prompts=[])
+async def run(service, model, prompt, tools=(measure,)):
     agent = LlmAgent(name="agent", model=model, tools=list(tools))
     runner = Runner(agent=agent, app_name="a", session_service=service)
     message = types.Content(role="user", parts=[types.Part(text=prompt)])
-    events = [event async for event in runner.run_async(user_id="u", session_id="s", new_message=message)]
-    return model, events
+    return [event async for event in runner.run_async(user_id="u", session_id="s", new_message=message)]
 
 
 async def test_a_run_with_tools_goes_on_in_the_next_run(service):
     await service.create_session(**S)
-    _, events = await run(service, steps(3), "how far?")
+    events = await run(service, ScriptedModel(script=steps(3), prompts=[]), "how far?")
     assert events[-1].content.parts[0].text == "finished"
     kept = (await service.get_session(**S)).events
     assert kept[1:] == events
-    model, _ = await run(service, steps(0), "and back?")
+    model = ScriptedModel(script=steps(0), prompts=[])
+    await run(service, model, "and back?")
     assert len(model.prompts[0]) == len(kept) + 1
     view = service.histories.sync[service.conversation("a", "u", "s")].view()
     assert [message["role"] for message in view.to_messages()][:4] == ["user", "assistant", "tool", "assistant"]
-
-
-async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(service, recall):
-    await service.create_session(**S)
-    asks = types.Content(role="model", parts=[call("recall", "c", query="xyzzy")])
-    model, _ = await run(service, lambda contents, n: said("x") if n else asks, "go", tools=[recall])
-    assert "it is xyzzy" in str(model.prompts[-1][-1].parts[0].function_response.response)
 
 
 def shown(view):
@@ -444,52 +443,3 @@ async def test_a_compaction_within_the_times_of_an_earlier_one_changes_nothing(s
     assert shown(history.view()) == ["both", "2"]
     await compact(times[0], times[2], "all")
     assert shown(history.view()) == ["all"]
-
-
-DIES = """
-import asyncio, os, signal, sys
-from google.genai import types
-from foldlog.adapters.google_adk import FoldlogSessionService
-from tests.adapters.google_adk.scripted import call
-from tests.adapters.google_adk.test_service import S, run
-
-turn = 0
-
-def measure(unit: str) -> dict:
-    "Measure."
-    if turn == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return {"result": f"9 {unit}"}
-
-def script(contents, number):
-    global turn
-    turn = number
-    print(len(contents), flush=True)
-    return types.Content(role="model", parts=[call("measure", f"c{number}-{n}", unit="km") for n in (0, 1)])
-
-async def main(url):
-    async with FoldlogSessionService(url) as service:
-        await service.create_session(**S)
-        await run(service, script, "go", tools=[measure])
-
-asyncio.run(main(sys.argv[1]))
-"""
-
-
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url):
-    shown = list(map(int, killed(DIES, url)))
-    async with FoldlogSessionService(url) as service:
-        kept = (await service.get_session(**S)).events
-        assert len(kept) == shown[-1] + 1, "all that the last call was shown, and its response"
-        assert [part.function_call.id for part in kept[-1].content.parts] == ["c3-0", "c3-1"]
-        model, events = await run(service, steps(0), "go on")
-        assert events[-1].content.parts[0].text == "finished"
-        assert problem_of(model.prompts[0]) is None
-        assert (await service.get_session(**S)).events[: len(kept)] == kept
-
-
-async def test_the_example_runs(example, capsys):
-    for _ in range(2):
-        await example["main"]("hello", ScriptedModel(script=steps(0), prompts=[]))
-    assert capsys.readouterr().out.split("\n")[-3:] == ["finished", "4 events, 4 of them are shown to the model", ""]

@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-__all__ = ["Refused", "ScriptedModel", "agent", "call", "problem_of", "steps"]
+__all__ = ["Refused", "ScriptedModel", "agent", "call", "problem_of", "reply", "steps"]
 
 
 class Refused(Exception):
@@ -22,6 +22,14 @@ def call(tool, *call_ids, **arguments):
     """Return a message that calls a tool, once for each id."""
     calls = [{"name": tool, "args": arguments, "id": call_id} for call_id in call_ids]
     return AIMessage(f"I call {tool}", tool_calls=calls)
+
+
+def reply(given):
+    """The message of a reply of ``contract.Script``."""
+    if isinstance(given, str):
+        return AIMessage(given)
+    calls = [{"name": tool, "args": arguments, "id": name} for tool, name, arguments in given]
+    return AIMessage("", tool_calls=calls)
 
 
 def steps(count, tool="measure"):
@@ -53,6 +61,9 @@ def problem_of(messages, messages_max=None):
     return f"no answer to {sorted(waiting)}" if waiting else None
 
 
+USAGE = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12, "input_token_details": {"cache_read": 4}}
+
+
 class ScriptedModel(BaseChatModel):
     """``script(messages, number)`` returns the answer to a call; ``prompts`` are what came."""
 
@@ -73,6 +84,7 @@ class ScriptedModel(BaseChatModel):
             raise Refused(problem)
         self.prompts.append(list(messages))
         said = self.script(messages, len(self.prompts) - 1)
+        said = said.model_copy(update={"usage_metadata": USAGE, "response_metadata": {"model_name": "scripted"}})
         return ChatResult(generations=[ChatGeneration(message=said)])
 
 

@@ -97,15 +97,3 @@ def test_a_copy_that_was_interrupted_goes_on(tmp_path, monkeypatch):
                 ours.copy_from(theirs)
         ours.copy_from(theirs)
         assert told(ours) == told(theirs)
-
-
-def test_the_example_runs(example, capsys):
-    for _ in range(2):
-        example["main"]("hello", ScriptedModel(script=steps(0), prompts=[]))
-    assert capsys.readouterr().out.split("\n") == [
-        "finished",
-        "3 checkpoints, 2 messages for the model",
-        "finished",
-        "6 checkpoints, 4 messages for the model",
-        "",
-    ]

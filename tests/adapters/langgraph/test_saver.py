@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import random
 import sqlite3
 from itertools import islice
@@ -11,7 +12,7 @@ from uuid import UUID
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
-from langchain_core.tools import StructuredTool, tool
+from langchain_core.tools import tool
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
@@ -24,8 +25,8 @@ from foldlog.adapters.langgraph import FoldlogSaver
 from foldlog.eventstore import Action, CondensationAction, Retraction
 from foldlog.formats import encode
 from foldlog.projections import well_formed
-from tests.adapters.contract import Keeps, killed, statements
-from tests.adapters.langgraph.scripted import Refused, ScriptedModel, agent, call, problem_of, steps
+from tests.adapters.contract import Runs, counted, work
+from tests.adapters.langgraph.scripted import Refused, ScriptedModel, agent, call, problem_of, reply, steps
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[3]
@@ -265,33 +266,22 @@ def test_a_list_of_all_threads_is_that_of_langgraphs_saver_and_takes_no_more_sta
                 assert ids(ours, limit=limit, **options) == ids(theirs, **options)[:limit]
         inner = [names for names in newest if names[1]]
         assert len(ids(ours, {"configurable": {"checkpoint_ns": "in|ner"}}, limit=9)) == min(9, len(inner) * 9)
-        counts.append(statements(histories, lambda: ids(ours, limit=5)))
+        with counted(histories) as queries:
+            ids(ours, limit=5)
+        counts.append(len(queries))
     assert counts[1] <= counts[0] + 5, "it does not depend on the number of threads"
 
 
-def counting(query, calls):
-    def counted(*args, **kwargs):
-        calls.append(1)
-        return query(*args, **kwargs)
-
-    return counted
-
-
-def test_the_newest_checkpoint_costs_the_same_number_of_reads_at_any_length(histories, monkeypatch):
+def test_the_newest_checkpoint_costs_the_same_number_of_reads_at_any_length(histories):
     """The figure of 5,000 checkpoints is in the benchmark; what it rests on is that nothing is walked."""
-    saver, reads = FoldlogSaver(histories), []
-    recorder = histories.store.database.recorder
-    query = type(recorder).query
-    config = None
+    saver, config = FoldlogSaver(histories), None
     for number in range(40):
         config = put(saver, {"a": number, "messages": [HumanMessage("x", id="x")]}, config)
         if number in (5, 39):
             fresh = FoldlogSaver(histories)
-            with monkeypatch.context() as patch:
-                reads.append([])
-                patch.setattr(type(recorder), "query", counting(query, reads[-1]))
+            with counted(histories) as queries:
                 assert fresh.get_tuple(THREAD).config == config
-    assert len(reads[0]) == len(reads[1]) == 1, "it is read in one transaction"
+            assert len(queries) == 1, "it is read in one transaction"
 
 
 @pytest.mark.skipif(
@@ -422,8 +412,9 @@ def test_a_run_goes_on_when_its_thread_is_deleted_as_with_the_savers_of_langgrap
     assert b"9 km" not in (tmp_path / "h.db").read_bytes()
 
 
-class TestKeeps(Keeps):
+class TestKeeps(Runs):
     runtime = "langgraph"
+    prints = "6 checkpoints, 4 messages for the model"
 
     def opened(self, url):
         return FoldlogSaver(url)
@@ -446,6 +437,32 @@ class TestKeeps(Keeps):
             assert values["a"] == names[-1]
             assert one.pending_writes in ([], [("task", "w", names[-1])])
         return names
+
+    def model(self, script):
+        return ScriptedModel(script=lambda messages, number: reply(script(number)), prompts=[])
+
+    async def run(self, store, model, prompt, *tools):
+        graph = agent(model, [*map(tool, tools)], store)
+        pending = (await graph.aget_state(THREAD)).next
+        durability = os.environ.get("DURABILITY", "sync")
+        await graph.ainvoke(None if pending else said(prompt), THREAD, durability=durability)
+
+    def parts(self, prompt):
+        return list(told(prompt))
+
+    async def kept(self, store):
+        newest = await store.aget_tuple(THREAD)
+        return list(told([] if newest is None else newest.checkpoint["channel_values"].get("messages", [])))
+
+    @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+    async def test_a_kill_while_checkpoints_are_put_later_leaves_some_of_them(self, url, monkeypatch):
+        monkeypatch.setenv("DURABILITY", "async")
+        sent = self.killed(url)
+        async with self.opened(url) as store:
+            kept = await self.kept(store)
+            assert kept[: len(sent)] == sent[: len(kept)]
+            await self.run(store, self.model(lambda number: "finished"), "go on", work)
+            assert (await self.kept(store))[-1] == ("ai", "finished")
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------
@@ -515,13 +532,6 @@ def test_a_run_of_100_model_calls_fits_a_small_context_where_it_condenses(url, c
         assert history.why(first.id).fate == "forgotten"
 
 
-def test_the_model_reads_what_was_forgotten_with_the_recall_tool(saver, recall):
-    asks = call("recall", "c", query="xyzzy")
-    model = ScriptedModel(script=lambda messages, number: AIMessage("x") if number else asks, prompts=[])
-    agent(model, [StructuredTool.from_function(recall)], saver).invoke(said("go"), THREAD)
-    assert "it is xyzzy" in model.prompts[-1][-1].content
-
-
 def told(messages):
     """What messages say, part by part: calls and answers by their ids."""
     for message in messages:
@@ -573,47 +583,3 @@ def test_the_view_is_what_the_model_was_sent_over_random_steps(url):
         made = [event for row in histories.store.iter_conversations() for event in histories[row.id].events()]
         assert sum(isinstance(event, CondensationAction) and bool(event.summary) for event in made) > 5
         assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
-
-
-DIES = """
-import os, signal, sys
-from langchain_core.messages import HumanMessage
-from langchain_core.tools import tool
-from foldlog.adapters.langgraph import FoldlogSaver
-from tests.adapters.langgraph.scripted import ScriptedModel, agent, steps
-
-@tool
-def measure() -> str:
-    "Measure."
-    if len(model.prompts) == 4:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "done"
-
-def script(messages, number):
-    print(len(messages), flush=True)
-    return steps(50)(messages, number)
-
-model = ScriptedModel(script=script, prompts=[])
-url, durability = sys.argv[1:]
-with FoldlogSaver(url) as saver:
-    config = {"configurable": {"thread_id": "t"}}
-    agent(model, [measure], saver).invoke({"messages": [HumanMessage("go", id="go")]}, config, durability=durability)
-"""
-
-
-@pytest.mark.parametrize(
-    "url, durability", [("sqlite", "sync"), ("sqlite", "async"), ("postgres", "sync")], indirect=["url"]
-)
-async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url, durability):
-    shown = list(map(int, killed(DIES, url, durability)))
-    async with FoldlogSaver(url) as saver:
-        model = ScriptedModel(script=steps(1), prompts=[])
-        graph = agent(model, [measure], saver)
-        kept = (await graph.aget_state(THREAD)).values.get("messages", [])
-        if durability == "sync":
-            assert len(kept) == shown[-1] + 1, "all that the last model call was shown, and its answer"
-        given = None if kept else said("go")
-        ended = await graph.ainvoke(given, THREAD)
-        assert ended["messages"][-1].content == "finished"
-        assert [each.content for each in ended["messages"][: len(kept)]] == [each.content for each in kept]
-        assert problem_of(ended["messages"]) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from agents import Model, ModelResponse, Usage
 from openai.types.responses import (
     ResponseFunctionToolCall,
@@ -11,7 +13,11 @@ from openai.types.responses import (
 )
 from openai.types.responses.response_reasoning_item import Summary
 
-__all__ = ["Refused", "ScriptedModel", "call", "problem_of", "reasoning", "said"]
+__all__ = ["Refused", "ScriptedModel", "call", "problem_of", "reasoning", "replies", "said"]
+
+
+_CACHED = Usage().input_tokens_details.model_copy(update={"cached_tokens": 4})
+USAGE = Usage(requests=1, input_tokens=10, output_tokens=2, input_tokens_details=_CACHED)
 
 
 class Refused(Exception):
@@ -28,6 +34,15 @@ def said(text, number=0):
 def call(tool, arguments="{}", call_id="c"):
     about = {"id": f"fc_{call_id}", "status": "completed", "type": "function_call"}
     return ResponseFunctionToolCall(arguments=arguments, call_id=call_id, name=tool, **about)
+
+
+def replies(reply):
+    """The output of a reply of ``contract.Script``."""
+    return (
+        [said(reply)]
+        if isinstance(reply, str)
+        else [call(tool, json.dumps(given), name) for tool, name, given in reply]
+    )
 
 
 def reasoning(number):
@@ -62,7 +77,7 @@ class ScriptedModel(Model):
 
     def __init__(self, script, items_max=None, usage=None):
         self.script, self.items_max = script, items_max
-        self.usage = usage or Usage()
+        self.usage = usage or USAGE
         self.prompts = []
 
     async def get_response(self, system_instructions, input, *args, **kwargs):

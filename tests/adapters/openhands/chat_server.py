@@ -9,7 +9,10 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-__all__ = ["ChatServer", "call", "problem_of", "said"]
+__all__ = ["ChatServer", "call", "problem_of", "reply", "said", "told"]
+
+
+USAGE = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}, "total_tokens": 12}
 
 
 def said(text):
@@ -23,6 +26,30 @@ def call(call_id, tool="work", **arguments):
         "content": "",
         "tool_calls": [{"id": call_id, "type": "function", "function": function}],
     }
+
+
+def reply(given):
+    """The message of a reply of ``contract.Script``."""
+    if isinstance(given, str):
+        return said(given)
+    calls = [call(name, what=tool, **arguments) for tool, name, arguments in given]
+    return {**calls[0], "tool_calls": [each["tool_calls"][0] for each in calls]}
+
+
+def told(messages):
+    """What messages say: roles, words, and ids of calls and of the answers to them."""
+
+    def words(content):
+        return content if isinstance(content, str) else "".join(part["text"] for part in content or ())
+
+    return [
+        (
+            message["role"],
+            message.get("tool_call_id") or words(message.get("content")),
+            [call["id"] for call in message.get("tool_calls") or ()],
+        )
+        for message in messages
+    ]
 
 
 def problem_of(messages, messages_max=None):
@@ -79,7 +106,7 @@ class ChatServer:
                         "created": 0,
                         "model": prompt["model"],
                         "choices": [{"index": 0, "message": message, "finish_reason": stops}],
-                        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+                        "usage": USAGE,
                     }
                 )
 

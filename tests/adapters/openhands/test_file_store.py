@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from uuid import uuid4
+from functools import partial
+from tempfile import TemporaryDirectory
+from uuid import UUID, uuid4
 
 import pytest
 from openhands.sdk.conversation.event_store import EventLog
@@ -30,7 +27,9 @@ import foldlog
 from foldlog._reports.stats import collect_stats
 from foldlog.adapters.openhands import FoldlogFileStore
 from foldlog.eventstore import DocumentChanges, InvalidEvent, Retraction
-from tests.adapters.openhands.agents import WorkAction, WorkObservation
+from tests.adapters.contract import Runs
+from tests.adapters.openhands.agents import TOOLS, WorkAction, WorkObservation, conversation, scripted, served
+from tests.adapters.openhands.chat_server import ChatServer, reply, told
 
 TEXTS = ["", "hi", "a\x00b", "é \U0001f600", '{"a": [1, null]}', "  x\n" * 20]
 
@@ -231,66 +230,65 @@ def test_a_lock_is_held_by_one_thread(store):
         pass
 
 
-WRITER = """
-import sys
-from openhands.sdk.conversation.event_store import EventLog
-from foldlog.adapters.openhands import FoldlogFileStore
-from tests.adapters.openhands.test_file_store import said
-
-with FoldlogFileStore(sys.argv[1], "c1") as store:
-    log = EventLog(store)
-    head = log[0].id
-    for number in range(30):
-        event = said(f"{sys.argv[2]}-{number}", head)
-        log.append(event)
-        head = event.id
-        store.write("base_state.json", '{"leaf_event_id": "%s"}' % head)
-    seen = [each.llm_message.content[0].text for each in log.path_to_root(head)]
-    assert seen == ["begin", *(f"{sys.argv[2]}-{number}" for number in range(30))], seen
-"""
+ID = UUID("6b0d6b5f-1f0e-4d55-9d0e-3a3f0a0f1c11")
 
 
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_two_processes_on_one_conversation_lose_nothing(url):
-    root = Path(__file__).parents[3]
-    with FoldlogFileStore(url, "c1") as store:
-        EventLog(store).append(said("begin"))
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name], cwd=root) for name in "ab"]
-    assert [writer.wait(timeout=300) for writer in writers] == [0, 0]
-    with FoldlogFileStore(url, "c1") as store:
-        log = EventLog(store)
-        texts = [event.llm_message.content[0].text for event in log]
-        for name in "ab":
-            assert [text for text in texts if text.startswith(f"{name}-")] == [f"{name}-{n}" for n in range(30)]
-        assert len(texts) == 61
-        last = {name: log[texts.index(f"{name}-29")].id for name in "ab"}
-        head = json.loads(store.read("base_state.json"))["leaf_event_id"]
-        assert head in last.values()
-        assert shown(store.history) == path_to(log, head), "each went on in its own branch"
+@pytest.mark.anyio
+class TestKeeps(Runs):
+    runtime = "openhands"
+    left = 0  # messages show no call without a result
+    test_the_model_reads_what_was_forgotten_with_the_recall_tool = None  # the SDK's tools are classes of their own
 
+    def opened(self, url):
+        return FoldlogFileStore(url, ID)
 
-def test_a_server_that_restarts_costs_no_event(restartable):
-    with FoldlogFileStore(restartable.url(schema="s", patience_s="60"), "c1") as store:
-        log, head = EventLog(store), None
+    async def add(self, store, *names):
+        """The SDK's calls block their thread. It writes one event at a time."""
+        await store.histories.pool.run(partial(self._add, store, " ".join(names)), finish=True)
 
-        def add(number):
-            nonlocal head
-            event = said(str(number), head)
-            log.append(event)
-            head = event.id
-            store.write("base_state.json", json.dumps({"leaf_event_id": head}))
+    def _add(self, store, text):
+        head = None
+        if store.exists("base_state.json"):
+            head = json.loads(store.read("base_state.json"))["leaf_event_id"]
+        event = said(text, head)
+        if not hasattr(store, "log"):
+            store.log = EventLog(store)
+        store.log.append(event)
+        store.write("base_state.json", json.dumps({"leaf_event_id": event.id}))
 
-        with ThreadPoolExecutor(1) as thread:
-            for number in range(20):
-                if number == 10:
-                    restartable.stop("immediate")
-                added = thread.submit(add, number)
-                if number == 10:
-                    time.sleep(0.3)  # it waits for the server now
-                    restartable.start()
-                added.result()
-        assert [event.llm_message.content[0].text for event in EventLog(store)] == [str(n) for n in range(20)]
-        assert json.loads(store.read("base_state.json")) == {"leaf_event_id": head}
+    async def names(self, store):
+        log, view = EventLog(store), shown(store.history)
+        assert view == path_to(log, view[-1]), "the View is a branch of the SDK's tree"
+        return [name for event in log for name in event.llm_message.content[0].text.split()]
+
+    def model(self, script):
+        return ChatServer(lambda messages, number: reply(script(number)))
+
+    async def run(self, store, model, prompt, *tools):
+        await store.histories.pool.run(partial(self._run, store, model, prompt, tools), finish=True)
+
+    def _run(self, store, model, prompt, tools):
+        TOOLS.update({tool.__name__: tool for tool in tools})
+        with TemporaryDirectory() as workspace:
+            talk = conversation(store, ID, served(model.url), workspace)
+            talk.send_message(prompt)
+            talk.run()
+            assert talk.state.execution_status.value == "finished"
+            assert shown(store.history) == [event.id for event in talk.state.view.events]
+            talk.close()
+        model.close()
+        assert model.problems == []
+
+    def parts(self, prompt):
+        return told(prompt)
+
+    async def kept(self, store):
+        return told(store.history.view().to_messages())
+
+    async def test_the_example_runs(self, example, capsys):
+        for count in (3, 5):
+            example["main"]("hello", scripted("hi there"))
+            assert capsys.readouterr().out.splitlines()[-1] == f"{count} events are shown to the model"
 
 
 def test_condensations_of_the_sdk_are_ours(store):

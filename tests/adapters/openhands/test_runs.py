@@ -10,13 +10,12 @@ from uuid import UUID, uuid4
 
 import pytest
 from openhands.sdk.context.condenser import LLMSummarizingCondenser
-from openhands.sdk.event import ActionEvent, MessageEvent
+from openhands.sdk.event import MessageEvent
 
 from foldlog.adapters.openhands import FoldlogCondenser, FoldlogFileStore
 from foldlog.eventstore import CondensationAction
-from tests.adapters.contract import killed
 from tests.adapters.openhands.agents import conversation, scripted, served
-from tests.adapters.openhands.chat_server import ChatServer, call, said
+from tests.adapters.openhands.chat_server import ChatServer, call, said, told
 
 ROOT = Path(__file__).parents[3]
 ID = UUID("6b0d6b5f-1f0e-4d55-9d0e-3a3f0a0f1c11")
@@ -92,70 +91,6 @@ def test_navigating_is_a_branch_that_one_can_leave_again(histories, workspace):
     talk.close()
 
 
-DIES = """
-import sys
-from uuid import UUID
-from foldlog.adapters.openhands import FoldlogFileStore
-from tests.adapters.openhands.agents import conversation, served
-
-db, conversation_id, url, workspace = sys.argv[1:]
-store = FoldlogFileStore(db, conversation_id)
-append = store.write
-
-def write(path, contents):
-    append(path, contents)
-    if path.endswith(".json"):
-        print(path, flush=True)
-
-store.write = write
-talk = conversation(store, UUID(conversation_id), served(url), workspace)
-talk.send_message("go")
-talk.run()
-"""
-
-
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url, workspace, serve):
-    dies = serve(lambda messages, number: call(f"c{number}", what="die" if number == 3 else "this"))
-    told = killed(DIES, url, str(ID), dies.url, str(workspace))
-    written = [line for line in told if line.startswith("events/")]
-    assert len(dies.prompts) == 4
-    with FoldlogFileStore(url, ID) as store:
-        assert [path for path in store.list("events") if path.endswith(".json")][: len(written)] == written
-        goes_on = serve(lambda messages, number: call("d", what="that") if number == 0 else said("finished"))
-        talk = conversation(store, ID, served(goes_on.url), workspace)
-        talk.send_message("go on")
-        talk.run()
-        assert goes_on.problems == dies.problems == []
-        assert [event.tool_call_id for event in talk.state.events if isinstance(event, ActionEvent)] == [
-            *(f"c{number}" for number in range(4)),
-            "d",
-        ]
-        assert talk.state.execution_status.value == "finished"
-        results = [message["tool_call_id"] for message in goes_on.prompts[-1] if message["role"] == "tool"]
-        assert results[:3] == ["c0", "c1", "c2"]
-        assert results[-1] == "d"
-        ours, theirs = shown(talk)
-        assert ours == theirs
-        talk.close()
-
-
-def told(messages):
-    """What messages say: roles, words, and ids of calls and of the answers to them."""
-
-    def words(content):
-        return content if isinstance(content, str) else "".join(part["text"] for part in content or ())
-
-    return [
-        (
-            message["role"],
-            message.get("tool_call_id") or words(message.get("content")),
-            [call["id"] for call in message.get("tool_calls") or ()],
-        )
-        for message in messages
-    ]
-
-
 @pytest.mark.parametrize("url, condenses", [("sqlite", "foldlog"), ("memory", "the SDK")], indirect=["url"])
 def test_the_view_is_what_the_server_was_sent_over_random_steps(histories, workspace, serve, condenses):
     """With parallel calls, branches that are left and entered again, condensations and condensations on request."""
@@ -227,9 +162,3 @@ def test_the_sdk_passes_the_store_on_where_the_page_says_so(histories, workspace
     assert list(histories) == [f"openhands/{ID}"]
     fork.close()
     talk.close()
-
-
-def test_the_example_runs(example, capsys):
-    for count in (3, 5):
-        example["main"]("hello", scripted("hi there"))
-        assert capsys.readouterr().out.splitlines()[-1] == f"{count} events are shown to the model"

@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-__all__ = ["Refused", "any_message", "problem_of", "said", "scripted"]
+__all__ = ["Refused", "any_message", "problem_of", "reply", "said", "scripted", "told"]
 
 
 class Refused(Exception):
@@ -47,12 +47,28 @@ def problem_of(messages):
     return None
 
 
+USAGE = RequestUsage(audio_seconds=0.0, input_tokens=10, output_tokens=2, cache_read_tokens=4)
+
+
 def said(text):
-    return ModelResponse(parts=[TextPart(text)], usage=RequestUsage(audio_seconds=0.0, input_tokens=7, output_tokens=3))
+    return ModelResponse(parts=[TextPart(text)], usage=USAGE)
+
+
+def reply(given):
+    """The response of ``contract.Script``."""
+    if isinstance(given, str):
+        return said(given)
+    return ModelResponse(parts=[ToolCallPart(tool, arguments, name) for tool, name, arguments in given], usage=USAGE)
+
+
+def told(messages):
+    """What a model is sent, part by part."""
+    parts = [part for message in messages for part in message.parts]
+    return [(part.part_kind, getattr(part, "tool_call_id", None) or part.content) for part in parts]
 
 
 def scripted(script, prompts=None):
-    """Return a model: ``script(messages, number)`` gives the response of a call; ``prompts`` gets what came."""
+    """Return a model: ``script(messages, number)`` gives the response of a call; ``prompts`` are what came."""
     prompts = [] if prompts is None else prompts
 
     def play(messages, info):
@@ -62,7 +78,9 @@ def scripted(script, prompts=None):
         prompts.append(list(messages))
         return script(messages, len(prompts) - 1)
 
-    return FunctionModel(play)
+    model = FunctionModel(play)
+    model.prompts = prompts
+    return model
 
 
 _TEXTS = ["", "hi", "a\x00b", "\ud800", "é" * 3, '{"a": 1}', "[1, 2]", "$bytes"]

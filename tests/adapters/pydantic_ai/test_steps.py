@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -17,11 +16,9 @@ from pydantic_ai.usage import UsageLimits
 import foldlog
 from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
 from foldlog.projections import well_formed
-from tests.adapters.contract import killed
-from tests.adapters.pydantic_ai.scripted import problem_of, said, scripted
+from tests.adapters.pydantic_ai.scripted import problem_of, said, scripted, told
 
 pytestmark = pytest.mark.anyio
-ROOT = Path(__file__).parents[3]
 
 
 class Unit(BaseModel):
@@ -70,12 +67,6 @@ async def test_a_run_is_saved_without_a_save_and_the_next_run_goes_on(store):
     view = store.histories.sync[store.conversation("c")].view()
     assert view.to_messages()[-1] == {"role": "assistant", "content": "finished"}
     assert [message["role"] for message in view.to_messages()][:3] == ["user", "assistant", "tool"]
-
-
-def told(messages):
-    """What a model is sent, part by part."""
-    parts = [part for message in messages for part in message.parts]
-    return [(part.part_kind, getattr(part, "tool_call_id", None) or part.content) for part in parts]
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -140,14 +131,6 @@ async def test_a_message_is_saved_before_the_model_and_before_the_tools(store):
     await agent.run("go", conversation_id="c")
     assert seen == [("model", 1), ("tool", 2), ("model", 3)]
     assert len((await store.load("c")).messages) == 4
-
-
-async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(store, recall):
-    prompts = []
-    asks = ModelResponse(parts=[ToolCallPart("recall", {"query": "xyzzy"}, "c")])
-    model = scripted(lambda messages, number: said("x") if number else asks, prompts)
-    await Agent(model, tools=[recall], capabilities=[FoldlogSteps(store)]).run("go", conversation_id="c")
-    assert "it is xyzzy" in prompts[-1][-1].parts[0].content
 
 
 async def test_streamed_runs_are_saved_too(store):
@@ -271,54 +254,6 @@ async def test_the_second_of_two_runs_at_once_is_told(store):
             assert any([entry.message for entry in line] == result.all_messages() for line in lines)
 
 
-DIES = """
-import asyncio, os, signal, sys
-from pydantic_ai import Agent
-from pydantic_ai.messages import ModelResponse, ToolCallPart
-from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
-from tests.adapters.pydantic_ai.scripted import scripted
-
-turn = 0
-
-def measure(unit: str) -> str:
-    "Measure."
-    if turn == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return f"9 {unit}"
-
-def script(messages, number):
-    global turn
-    turn = number
-    print(len(messages), flush=True)
-    return ModelResponse(parts=[ToolCallPart("measure", {"unit": "km"}, f"c{number}-{n}") for n in (0, 1)])
-
-async def main(url):
-    async with FoldlogConversationStore(url) as store:
-        agent = Agent(scripted(script), tools=[measure], capabilities=[FoldlogSteps(store)])
-        await agent.run("go", conversation_id="c")
-
-asyncio.run(main(sys.argv[1]))
-"""
-
-
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-async def test_an_agent_that_is_killed_in_a_tool_goes_on_at_the_pending_calls(url):
-    shown = list(map(int, killed(DIES, url)))
-    async with FoldlogConversationStore(url) as store:
-        loaded = await store.load("c")
-        assert len(loaded.messages) == shown[-1] + 1, "all that the last call was shown, and its response"
-        assert [part.tool_call_id for part in loaded.messages[-1].parts] == ["c3-0", "c3-1"]
-        prompts = []
-        result = await agent_of(store, steps(0), prompts).run(conversation=loaded)
-        assert result.output == "finished"
-        assert prompts[0][: len(loaded.messages)] == loaded.messages
-        assert problem_of(prompts[0]) is None
-        assert [part.content for part in prompts[0][-1].parts] == ["9 km", "9 km"]
-        now = await store.load("c")
-        assert now.messages[: len(loaded.messages)] == loaded.messages
-        assert (await store.read_record("c")).branches == []
-
-
 async def test_a_run_that_is_cancelled_in_a_tool_goes_on(store):
     started = asyncio.Event()
 
@@ -349,9 +284,3 @@ async def test_a_run_that_is_cancelled_in_a_tool_goes_on(store):
     other.tool_plain(wait_less, name="wait")
     result = await other.run(conversation=loaded)
     assert (result.output, problem_of(prompts[0])) == ("finished", None)
-
-
-async def test_the_example_runs(example, capsys):
-    for _ in range(2):
-        await example["main"]("hello", scripted(steps(0)))
-    assert capsys.readouterr().out.split("\n")[-3:] == ["finished", "4 messages, 4 events are shown to the model", ""]

@@ -7,6 +7,7 @@ import contextlib
 import random
 
 import pytest
+from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import (
     ConversationConflict,
@@ -20,9 +21,9 @@ from pydantic_ai.usage import RunUsage
 
 import foldlog
 from foldlog.adapters._linked import Moves
-from foldlog.adapters.pydantic_ai import FoldlogConversationStore
-from tests.adapters.contract import Keeps
-from tests.adapters.pydantic_ai.scripted import any_message, said
+from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
+from tests.adapters.contract import Lists, Runs
+from tests.adapters.pydantic_ai.scripted import any_message, reply, said, scripted, told
 
 pytestmark = pytest.mark.anyio
 
@@ -266,8 +267,9 @@ async def test_a_copy_of_another_store_has_its_branches_and_forks(store, histori
             assert exact(await store.read_history(tip)) == exact(await theirs.read_history(tip))
 
 
-class TestKeeps(Keeps):
+class TestKeeps(Lists, Runs):
     runtime = "pydantic-ai"
+    prints = "4 messages, 4 events are shown to the model"
 
     def opened(self, url):
         return FoldlogConversationStore(url)
@@ -285,3 +287,26 @@ class TestKeeps(Keeps):
     async def names(self, store):
         assert (await store.read_record("c")).branches == []
         return [message.parts[0].content for message in (await store.load("c")).messages]
+
+    async def listed(self, store):
+        return await store.list_conversations()
+
+    async def add_to(self, store, name):
+        conversation = await store.load(name) or Conversation(conversation_id=name)
+        conversation.messages.append(said("x"))
+        await store.save(conversation)
+
+    def model(self, script):
+        return scripted(lambda messages, number: reply(script(number)))
+
+    async def run(self, store, model, prompt, *tools):
+        given = await store.load("c") or Conversation(conversation_id="c")
+        pending = given.messages and getattr(given.messages[-1], "tool_calls", ())
+        agent = Agent(model, tools=tools, capabilities=[FoldlogSteps(store)])
+        await agent.run(None if pending else prompt, conversation=given)
+
+    def parts(self, prompt):
+        return told(prompt)
+
+    async def kept(self, store):
+        return told((await store.load("c")).messages)

@@ -8,7 +8,7 @@ import json
 from strands.models.model import Model
 from strands.types.exceptions import ContextWindowOverflowException
 
-__all__ = ["Refused", "ScriptedModel", "call", "parts", "problem_of", "said"]
+__all__ = ["Refused", "ScriptedModel", "call", "parts", "problem_of", "replies", "said"]
 
 
 class Refused(Exception):
@@ -21,6 +21,11 @@ def said(text):
 
 def call(tool, arguments=None, call_id="c"):
     return {"toolUse": {"toolUseId": call_id, "name": tool, "input": arguments or {}}}
+
+
+def replies(reply):
+    """The contents of a reply of ``contract.Script``."""
+    return [said(reply)] if isinstance(reply, str) else [call(tool, given, name) for tool, name, given in reply]
 
 
 def parts(messages):

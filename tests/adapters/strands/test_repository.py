@@ -16,8 +16,8 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 import foldlog
 from foldlog.adapters.strands import FoldlogSessionRepository
 from foldlog.eventstore import CondensationAction
-from tests.adapters.contract import Keeps, killed
-from tests.adapters.strands.scripted import ScriptedModel, call, parts, said
+from tests.adapters.contract import Runs
+from tests.adapters.strands.scripted import ScriptedModel, call, parts, replies, said
 
 pytestmark = pytest.mark.anyio
 
@@ -138,7 +138,7 @@ async def test_a_message_that_is_redacted_is_gone(repository, histories):
     assert [each.message_id for each in repository.list_messages("s", "a", 2, 4)] == [4, 5]
 
 
-class TestKeeps(Keeps):
+class TestKeeps(Runs):
     runtime = "strands"
 
     def opened(self, url):
@@ -158,11 +158,22 @@ class TestKeeps(Keeps):
     async def names(self, store):
         return [each.to_message()["content"][0]["text"] for each in store.list_messages("s", "a")]
 
+    def model(self, script):
+        return ScriptedModel(lambda messages, number: replies(script(number)))
+
+    async def run(self, store, model, prompt, *tools):
+        await agent_of(store, model, tools).invoke_async(prompt)
+
+    def parts(self, prompt):
+        return parts(prompt)
+
+    async def kept(self, store):
+        return parts(each.to_message() for each in store.list_messages("s", "a"))
+
 
 # -- agents -----------------------------------------------------------------------------------------------------------
 
 
-@tool
 def measure(unit: str) -> str:
     """Measure."""
     return f"9 {unit}"
@@ -180,9 +191,11 @@ def steps(choice):
     return script
 
 
-def agent_of(repository, model, **settings):
+def agent_of(repository, model, tools=(measure,), **settings):
     manager = RepositorySessionManager("s", repository)
-    return Agent(model=model, tools=[measure], agent_id="a", session_manager=manager, callback_handler=None, **settings)
+    return Agent(
+        model=model, tools=[*map(tool, tools)], agent_id="a", session_manager=manager, callback_handler=None, **settings
+    )
 
 
 def shown(history):
@@ -225,62 +238,6 @@ async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
         assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
 
 
-async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(recall):
-    model = ScriptedModel(lambda messages, number: [said("x")] if number else [call("recall", {"query": "xyzzy"})])
-    await Agent(model=model, tools=[tool(recall)], callback_handler=None).invoke_async("go")
-    assert "it is xyzzy" in str(model.prompts[-1][-1])
-
-
-async def test_usage_is_kept(repository, histories):
-    model = ScriptedModel(lambda messages, number: [call("measure", {"unit": "km"})] if number < 2 else [said("x")])
-    await agent_of(repository, model).invoke_async("go")
-    (told,) = histories[repository.conversation("s", "a")].stats().models.values()
-    assert (told.calls, told.prompt_tokens, told.cached_tokens, told.completion_tokens) == (3, 30, 12, 6)
-
-
-DIES = """
-import asyncio, os, signal, sys
-from strands import Agent, tool
-from strands.session.repository_session_manager import RepositorySessionManager
-from foldlog.adapters.strands import FoldlogSessionRepository
-from tests.adapters.strands.scripted import ScriptedModel, call
-
-turn = 0
-
-@tool
-def work() -> str:
-    "Work."
-    if turn == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "done"
-
-def script(messages, number):
-    global turn
-    turn = number
-    print(len(messages), flush=True)
-    return [call("work", {}, f"c{number}")]
-
-with FoldlogSessionRepository(sys.argv[1]) as repository:
-    manager = RepositorySessionManager("s", repository)
-    quiet = {"callback_handler": None}
-    Agent(model=ScriptedModel(script), tools=[work], agent_id="a", session_manager=manager, **quiet)("go")
-"""
-
-
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(url):
-    sent = list(map(int, killed(DIES, url)))
-    with FoldlogSessionRepository(url) as repository:
-        kept = repository.list_messages("s", "a")
-        assert len(kept) == sent[-1] + 1, "all that the last model call was sent, and its reply"
-        model = ScriptedModel(lambda messages, number: [said("finished")])
-        result = await agent_of(repository, model).invoke_async("go on")
-        assert str(result).strip() == "finished"
-        assert model.prompts[0][: len(kept)] == [
-            {"role": each.message["role"], "content": each.message["content"]} for each in kept
-        ]
-
-
 async def test_agents_that_work_together_are_kept(repository):
     class Graph:
         id = "g"
@@ -295,10 +252,3 @@ async def test_agents_that_work_together_are_kept(repository):
     repository.create_multi_agent("s", Graph())
     repository.update_multi_agent("s", Graph())
     assert repository.read_multi_agent("s", "g") == {"nodes": ["a"]}
-
-
-async def test_the_example_runs(example, capsys):
-    for _ in range(2):
-        await example["main"]("hello", ScriptedModel(lambda messages, number: [said("finished")]))
-    said_last = capsys.readouterr().out.split("\n")[-2]
-    assert said_last.endswith("events, 4 of them are shown to the model")
