@@ -15,18 +15,21 @@ from hashlib import blake2b
 from itertools import chain, takewhile
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from foldlog._documents import KnewDocument, LineDocument, RunDocument, RunsDocument, StepDocument
 from foldlog._kinds import label
 from foldlog._reports.prices import Prices
 from foldlog._reports.spending import Spendings
-from foldlog._words.gist import gist
+from foldlog._words.gist import UNLIMITED, gist
 from foldlog.condensers import view_tokens
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Store, said
 from foldlog.projections import View, Views, begins_reply
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
 
-GIST = 160
+GIST, _BEFORE = 160, 40
+"""Characters of a line, and of those before the first difference."""
 _MANY = 2_000
 """From this number of steps on, those that are made again and again are not looked for in the other run."""
 
@@ -50,11 +53,13 @@ def compared_runs(store: Store, one: str, other: str, prices: Prices) -> RunsDoc
     runs = [_run(store, name, prices) for name in (one, other)]
     (document, steps), (other_document, other_steps) = runs
     keys, other_keys = ([step.key for step in each] for each in (steps, other_steps))
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(keys, other_keys, strict=False)))
+    same = _same_first(keys, other_keys)
     first, knew = None, None
     if same < max(len(steps), len(other_steps)):
         one_first, other_first = (_line(each[same]) if same < len(each) else None for each in (steps, other_steps))
         first = one_first, other_first
+        if one_first is not None and other_first is not None:
+            first = _where_they_differ(store, (one, one_first), (other, other_first))
         versions = [each[same].version if same < len(each) else None for each in (steps, other_steps)]
         views = [_view(store, name, version) for name, version in zip((one, other), versions, strict=True)]
         knew = _knew(*views), _knew(*reversed(views))
@@ -95,8 +100,29 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
     return RunDocument(conversation=name, version=version, spent=spent, **counts), steps
 
 
+def _same_first(some: Sequence[Any], others: Sequence[Any]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False)))
+
+
+def _where_they_differ(store: Store, *named: tuple[str, LineDocument]) -> tuple[LineDocument, LineDocument]:
+    """Return two lines with the text around the first character that differs, of what is shown or else of all."""
+    events = [next(iter(store.events(name, line.event, line.event + 1))) for name, line in named]
+    texts = [gist(event, UNLIMITED) for event in events]
+    if texts[0] == texts[1]:
+        texts = [_text(event) for event in events]
+    start = max(0, _same_first(*texts) - _BEFORE)
+    (_, one), (_, other) = named
+    excerpts = ["…" * (start > 0) + text[start : start + GIST] + "…" * (len(text) > start + GIST) for text in texts]
+    return replace(one, gist=excerpts[0]), replace(other, gist=excerpts[1])
+
+
 def _key(event: Event) -> bytes:
     """Return a hash of what an event says: equal for a call with the same arguments, whether as a text or as a map."""
+    return blake2b(_text(event).encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def _text(event: Event) -> str:
+    """Return what an event says as JSON."""
     match event:
         case Action(tool=tool, arguments=arguments):
             with suppress(ValueError, RecursionError):  # then it is the text that the model wrote
@@ -104,8 +130,7 @@ def _key(event: Event) -> bytes:
             told: Any = (tool, arguments, event.source)
         case _:
             told = getattr(event, "content", None)
-    text = json.dumps([type(event).__name__, told], sort_keys=True, default=said)
-    return blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
+    return json.dumps([type(event).__name__, told], sort_keys=True, ensure_ascii=False, default=said)
 
 
 def _view(store: Store, name: str, version: int | None) -> View:

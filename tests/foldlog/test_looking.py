@@ -286,6 +286,8 @@ def test_a_mistyped_id_is_answered_with_those_like_it(foldlog, work):
         (["--sort", "events"], ["beta", "alpha-2", "alpha-1"]),
         (["--sort", "events", "-r", "--limit", 1], ["alpha-1"]),
         (["--sort", "activity", "--reverse", "--long", "--limit", 2], ["beta", "alpha-2"]),
+        (["--sort", "cost"], ["beta", "alpha-1", "alpha-2"]),
+        (["--sort", "cost", "--reverse", "--limit", 2], ["alpha-1", "beta"]),
         (["--match", "pha", "--reverse"], ["alpha-2", "alpha-1"]),
         (["--sort", "last", "--limit", 2], ["alpha-1", "alpha-2"]),
         (["--since", "2099-01-01"], []),
@@ -297,6 +299,9 @@ def test_a_list_is_sorted_filtered_and_limited(foldlog, work, options, expected)
     if "activity" in options:
         with open_store("sqlite:///foldlog.db") as store:
             store.append("beta", Message(source="user", content="late"), expected_version=ANY_VERSION)
+    for name, cost in {"alpha-1": 0.5, "beta": 0.0}.items() if "cost" in options else ():
+        with foldlog_open("foldlog.db") as histories:
+            histories[name].append(Message(source="agent", content="done", meta={"model": "m", "cost": cost}))
     assert [row["conversation"] for row in foldlog("list", *options, "--json").document["conversations"]] == expected
 
 

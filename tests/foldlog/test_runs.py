@@ -7,7 +7,7 @@ import json
 import pytest
 
 import foldlog
-from foldlog import History, Message, Observation, SystemMessage
+from foldlog import Action, History, Message, Observation, SystemMessage
 from foldlog._reports.prices import Prices
 from foldlog._reports.runs import compared_runs
 from foldlog.eventstore import KeyRing
@@ -68,6 +68,29 @@ def test_runs_are_aligned_by_what_was_asked_and_called(tmp_path, keys):
         assert compared_runs(histories.store, "one", "two", Prices()).same_first == 0
 
 
+LONG = "a long request " * 20
+
+
+@pytest.mark.parametrize(
+    "events, shown",
+    [
+        ([Message(source="user", content=f"{LONG}{n}{LONG}") for n in "12"], f"…{LONG[-40:]}{{}}{LONG[:119]}…"),
+        ([Message(source="user", content=f"a{n}b") for n in (" ", "\n")], '["Message", "a{}b"]'),
+        (
+            [Action(tool="run", arguments={"command": "ls", "n": n}) for n in (1, 2)],
+            '…Action", ["run", {{"command": "ls", "n": {}}}, "agent"]]',
+        ),
+    ],
+)
+def test_the_first_difference_is_in_the_text_that_is_shown(tmp_path, events, shown):
+    with foldlog.open(tmp_path / "a.db") as histories:
+        for name, event in zip(("one", "two"), events, strict=True):
+            histories[name].append(event)
+        lines = compared_runs(histories.store, "one", "two", Prices()).first_difference
+    differing = ("1", "2") if "…" in shown else (" ", "\\n")
+    assert [line.gist for line in lines] == [shown.format(each) for each in differing]
+
+
 def test_the_command_says_where_two_runs_part(foldlog, tmp_path):
     with _opened() as histories:
         run(histories["one"], ["a", "b", "c"], {1: "yes"})
@@ -87,6 +110,13 @@ def test_the_command_says_where_two_runs_part(foldlog, tmp_path):
         "$0.5000",
     ):
         assert words in out
+    run_of = ["a", "b", "c", "d", "e", "f"]
+    with _opened() as histories:
+        run(histories["five"], run_of)
+        run(histories["six"], [*run_of[:2], "x", *run_of[3:5], "y"])
+    parting = foldlog("diff", "five", "six").out.partition("from there on\n")[2].splitlines()
+    assert [line.split()[-1] for line in parting] == ["c", "x", "both", "f", "y"]
+    assert parting[2].split() == ["2", "requests", "and", "calls", "in", "both"]
     assert "no request and no call differs" in foldlog("diff", "one", "three").out
     assert "+four ends" in foldlog("diff", "one", "four").out
     assert "their first requests differ" in foldlog("diff", "one", "none").out

@@ -44,8 +44,12 @@ _SORTS: dict[str, Callable[[_Line], Any]] = {
     "id": lambda line: line.row.id.encode("utf-8", "surrogatepass"),
     "events": lambda line: line.row.version,
     "last": lambda line: line.row.updated_at,
-    "activity": lambda line: ((line.more and line.more.last_event_at) or "").replace("T", " "),
+    "activity": lambda line: ((line.more and line.more.last_event_at) or "").replace("T", " ") or None,
+    "cost": lambda line: None if line.spent is None else line.spent.cost,
 }
+
+_DESCRIBED = ("activity", "cost")
+"""Orders for which conversations are read."""
 
 
 class _Line(NamedTuple):
@@ -116,8 +120,8 @@ def run(
         return _list_followers(db, as_json=as_json)
     if sort not in _SORTS:
         raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(_SORTS)}")
-    if sort == "activity" and long is False:
-        raise Refused("--sort activity needs the columns of --long; leave out --short")
+    if sort in _DESCRIBED and long is False:
+        raise Refused(f"--sort {sort} needs the columns of --long; leave out --short")
     for each in filter(is_like_a_store, attributes or ()):
         raise Refused(f"an option names the store: '{command('list', '--db', each)}'")
     after = given_moment("--since", since)
@@ -139,9 +143,9 @@ def run(
             rows = to_resume(store, Views(store), rows, lambda *of: terminal.unread(terminal.about(*of)))
         if long is None and not as_json:
             rows, long = _is_short(rows, limit)
-        in_full = bool(long or sort == "activity")
+        in_full = bool(long or sort in _DESCRIBED)
         describe = partial(_described, store, locked, prices) if in_full or not as_json else _not_described
-        with terminal.working("reading conversations") if sort == "activity" else nullcontext():
+        with terminal.working("reading conversations") if sort in _DESCRIBED else nullcontext():
             lines = _chosen(rows, describe, sort, limit, reverse=reverse, sizes=in_full)
         if as_json:
             from foldlog._documents import ListDocument, streamed
@@ -229,11 +233,13 @@ def _chosen(
     if sort == "id" and not reverse:
         return describe(islice(rows, limit), sizes=sizes)
     last = _SORTS[sort]
-    if sort != "activity":
+    if sort not in _DESCRIBED:
         ordered = sorted(map(_Line, rows), key=last, reverse=reverse)
-    else:  # conversations without a time are last, in either order
-        lines = describe(rows, sizes=False)
-        ordered = sorted(lines, key=lambda line: (bool(last(line)) == reverse, last(line)), reverse=reverse)
+    else:  # conversations whose time or cost is not known are last, in either order
+        known, unknown = list[_Line](), list[_Line]()
+        for line in describe(rows, sizes=sort == "cost"):
+            (unknown if last(line) is None else known).append(line)
+        ordered = [*sorted(known, key=last, reverse=reverse), *unknown]
     return describe([line.row for line in ordered[:limit]], sizes=sizes)
 
 

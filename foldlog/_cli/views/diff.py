@@ -52,7 +52,7 @@ def run(
 
     With two conversations, show the events of both since their common past, and the first one that differs. Without a
     common past, show both runs side by side: their calls, tokens and cost, the first request or call that differs, and
-    what each model was shown then.
+    what each model was shown then, and the requests and calls from there on that one of them has; --json has all.
 
     Example: foldlog diff tidewatch 90 100
     """
@@ -251,12 +251,25 @@ def _show_runs(found: RunsDocument) -> None:
         run.version if line is None else line.event
         for run, line in zip(found.runs, found.first_difference, strict=True)
     ]
+    same = 0
     for step in found.steps:
         ids = step.event, step.other_event
-        if any(each is not None and each >= first for each, first in zip(ids, firsts, strict=True)):
-            sign, colour = (" ", "default") if None not in ids else ("-", "red") if ids[1] is None else ("+", "green")
-            numbers = "".join(f"{'' if each is None else each:>7}" for each in ids)
-            lines.write((f"{sign}{numbers}  {step.kind:<{LABEL_COLUMNS}}{step.gist}", colour))
+        if not any(each is not None and each >= first for each, first in zip(ids, firsts, strict=True)):
+            continue
+        if None not in ids:
+            same += 1
+            continue
+        _write_same(lines, same)
+        same = 0
+        sign, colour = ("-", "red") if ids[1] is None else ("+", "green")
+        numbers = "".join(f"{'' if each is None else each:>7}" for each in ids)
+        lines.write((f"{sign}{numbers}  {step.kind:<{LABEL_COLUMNS}}{step.gist}", colour))
+    _write_same(lines, same)
+
+
+def _write_same(lines: terminal.PrintedLines, number: int) -> None:
+    if number:
+        lines.write((f"{'':>17}{count(number, 'request or call', 'requests and calls')} in both", "dim"))
 
 
 _COLOURS = ("red", "green")
