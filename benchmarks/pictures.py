@@ -67,7 +67,7 @@ def view_svg(history: foldlog.History) -> str:
             body.append(
                 f'<rect class="summary" x="{x:.1f}" y="{y}" width="{step * (after - before - 1):.1f}" height="5"/>'
             )
-            body.append(f'<text class="soft" x="{x:.1f}" y="{y + 18}">summary {summary.id} stands for these</text>')
+            body.append(f'<text class="soft" x="{x:.1f}" y="{y + 18}">summary {summary.id} replaces these</text>')
     return _svg(width, 276, "; ".join(told), _STYLE, body)
 
 

@@ -87,7 +87,7 @@ def test_the_python_guide_has_a_heading_for_each_method():
 @pytest.mark.parametrize(
     "page", [page for page in (*STORIES, *WITH_A_HISTORY) if _blocks(page)], ids=lambda page: page.name
 )
-def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
+def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "FORMATS", dict(registry.FORMATS))  # a page registers a format
     if page in WITH_A_HISTORY:
@@ -97,6 +97,9 @@ def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypa
     names = {"__name__": "example"}
     for number, code in enumerate(_blocks(page), 1):
         exec(compile(code, f"{page.name}-{number}", "exec"), names)
+    if page.name == "TUTORIAL.md":
+        shown = "".join(re.findall(r"^```text\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
+        assert shown == capsys.readouterr().out
 
 
 def test_the_format_of_the_documents_works_as_an_installed_package(tmp_path):
@@ -201,7 +204,10 @@ def test_the_page_of_the_python_interface_has_every_public_name_with_its_contrac
 def test_the_site_names_every_page():
     named = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-    assert {page for page in pages if not page.startswith("decisions/")} | {"API.md"} == named
+    assert {page for page in pages if not page.startswith("decisions/")} | {
+        "API.md",
+        "contributing/decisions.md",
+    } == named
 
 
 def test_the_readme_says_what_a_condensation_saves():

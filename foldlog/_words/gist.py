@@ -83,7 +83,7 @@ def _condensation(event: CondensationAction, intervals_max: int) -> str:
     if why := because(event):
         parts.append(why)
     if event.summary is not None:
-        parts.append(f"a summary stands for them: {event.summary}")
+        parts.append(f"a summary replaces them: {event.summary}")
     return ", ".join(parts)
 
 

@@ -54,7 +54,7 @@ def view_table(view: View) -> Table:
 
 def _why_table(why: Why) -> Table:
     rows = [["event", *event_row(why.event)]]
-    for name, found in (("by", why.by), ("its summary", why.summary), ("stands for it", why.stands_in)):
+    for name, found in (("by", why.by), ("its summary", why.summary), ("replaced now by", why.stands_in)):
         rows += [[name, *event_row(found)]] if found is not None else []
     return Table(f"{why.fate} at version {why.version}: {why.reason}", ("", "id", "kind", "text"), rows)
 

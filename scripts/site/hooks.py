@@ -1,7 +1,7 @@
 """What mkdocs does to the documentation on the way to the site.
 
-The page of the Python interface is made. Links to files beside ``docs/`` become their names, since the site holds
-``docs/`` alone.
+The page of the Python interface and the list of decisions are made. Links to files beside ``docs/`` become their names,
+since the site holds ``docs/`` alone.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ _DOCS = Path(__file__).parents[2] / "docs"
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """Add the page of the Python interface."""
+    """Add the page of the Python interface, and the list of decisions."""
     sys.path.insert(0, str(Path(__file__).parent))
     from api_reference import page
 
     files.append(File.generated(config, "API.md", content=page()))
+    titles = {path.name: path.read_text().partition("\n")[0][2:] for path in sorted((_DOCS / "decisions").iterdir())}
+    listed = "".join(f"- [{title}](../decisions/{name})\n" for name, title in titles.items())
+    files.append(File.generated(config, "contributing/decisions.md", content=f"# Decisions\n\n{listed}"))
     return files
 
 

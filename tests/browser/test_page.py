@@ -205,7 +205,7 @@ def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(chromium,
         page.wait("location.hash === '#v=281&from=280'")
         page.open(url + "#v=246&e=30")
         assert "condensation 93 forgot it at version 94" in page.text(".why")
-        assert "summary −200 stands for it now" in page.text(".why")
+        assert "summary −200 replaces it now" in page.text(".why")
         page.wait("document.querySelector('.body pre')")
         assert page.ask("document.querySelector('.line[aria-selected=true]')?.innerText").split()[0] == "30"
         page.click(".ways button", "What the model knew when it wrote this")

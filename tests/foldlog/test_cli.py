@@ -209,7 +209,7 @@ ASKED = "asked for (the prompt was too long), too many tokens"
         (("why", "c1", -8), ["condensation 10 forgot it at version 11\n"]),
         (("diff", "c1", 6, 9), ["condensation 6, too many events, put a summary in the place of 1 event"]),
         (("diff", "c1", 6, 11), ["condensation 6, too many events, put"]),
-        (("view", "c1"), ["stands for what condensation 10 forgot"]),
+        (("view", "c1"), ["replaces what condensation 10 forgot"]),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
 )
@@ -239,7 +239,7 @@ def test_a_summary_that_stands_for_an_event_still_is_shown_once(foldlog, five_me
     foldlog("import", five_messages)
     out = foldlog("why", "five", 1).out
     assert out.count("three messages") == 1
-    assert "it was summarized as (summary -7), which stands for it still:" in out
+    assert "it was summarized as (summary -7), which replaces it still:" in out
 
 
 def test_why_shows_the_beginning_of_a_long_summary_and_names_the_command_for_the_rest(foldlog):

@@ -93,7 +93,7 @@ def _show(title: str, events: Sequence[Event]) -> None:
             start = ((f"{event.id:>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]))
             if isinstance(event, CondensationSummary):
                 by = f"condensation {summary_of(event.id)} forgot" if event.id < 0 else "was forgotten"
-                lines.write(*start, (f"stands for what {by}:", "dim"))
+                lines.write(*start, (f"replaces what {by}:", "dim"))
                 terminal.print_indented(console, Text(summary_text(event.content), style="magenta"), LABEL_COLUMNS + 8)
             else:
                 lines.write(*start, (gist(event, lines.width), ""))

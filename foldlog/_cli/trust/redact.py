@@ -272,7 +272,7 @@ def _show(store: Store, receipt: RedactionReceipt) -> None:
     kept = [quote for quote in receipt.quotes if not quote.redacted]
     for quote in kept:
         where = terminal.typed_id(quote.conversation)
-        said = f"{where}: the summary of condensation {quote.event_id} stands for it and may quote it"
+        said = f"{where}: the summary of condensation {quote.event_id} replaces it and may quote it"
         terminal.console().print(f"{said}; --with-summaries redacts it", soft_wrap=True)
     if receipt.forks:
         names = ", ".join(terminal.typed_id(fork) for fork in receipt.forks)

@@ -48,7 +48,7 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why an event is shown to the model or not: what forgot it, when, and which summary stands for it.
+    """Explain why an event is shown to the model or not: what forgot it, when, and which summary replaces it.
 
     With words, the first event that has them in this order. The id of a summary is minus (2 + the id of its
     condensation): -262 is the summary of condensation 260.
@@ -118,10 +118,10 @@ def _show(console: Console, conversation: str, answer: Why, requests: Sequence[C
         gist(answer.event, min(terminal.PrintedLines().width, _EVENT_LENGTH)),
     )
     terminal.print_line(console, line)
-    still = "" if answer.stands_in != answer.summary else ", which stands for it still"
+    still = "" if answer.stands_in != answer.summary else ", which replaces it still"
     _show_summary(console, f"it was summarized as{{}}{still}:", answer.summary, conversation)
     if answer.stands_in != answer.summary:
-        _show_summary(console, "what stands for it now{}:", answer.stands_in, conversation)
+        _show_summary(console, "what replaces it now{}:", answer.stands_in, conversation)
 
 
 def _show_summary(console: Console, words: str, summary: CondensationSummary | None, conversation: str) -> None:

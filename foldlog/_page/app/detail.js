@@ -98,10 +98,10 @@ export class Detail {
     sentences.push(`Not shown at version ${grouped(version)}: ${change?.kind ?? "event"} ${idOf(by)} ${verb} at version ${grouped(by + 1)}${reason}.`);
     if (summary !== null) {
       sentences.push(
-        path.length > 1 ? `Its summary was summarized again; summary ${idOf(summary)} stands for it now.` : `Summary ${idOf(summary)} stands for it.`,
+        path.length > 1 ? `Its summary was summarized again; summary ${idOf(summary)} replaces it now.` : `Summary ${idOf(summary)} replaces it.`,
       );
-      way("What stands for it", () => this.app.choose(summary));
-    } else if (state !== "taken back") sentences.push(path.length > 1 ? `Its summary was forgotten at version ${grouped(path.at(-1) + 1)}, and no summary stands for it.` : "No summary stands for it.");
+      way("What replaces it", () => this.app.choose(summary));
+    } else if (state !== "taken back") sentences.push(path.length > 1 ? `Its summary was forgotten at version ${grouped(path.at(-1) + 1)}, and no summary replaces it.` : "No summary replaces it.");
     way(`${change?.kind === "retraction" ? "Retraction" : "Condensation"} ${idOf(by)}`, () => this.app.choose(by));
     way(`Last shown at version ${grouped(by)}`, () => this.app.go(by, id));
   }

@@ -105,7 +105,7 @@ export class List {
     node.append(
       el("span", { class: "arrow", "aria-hidden": true }, opened ? "▾" : "▸"),
       el("span", { class: "words" }, `${words} ${kind} ${how}`),
-      summary === null ? "" : el("span", { class: "way", "data-summary": summary, title: `Summary ${idOf(summary)} stands for them` }, idOf(summary)),
+      summary === null ? "" : el("span", { class: "way", "data-summary": summary, title: `Summary ${idOf(summary)} replaces them` }, idOf(summary)),
       el("span", { class: "grow" }),
       el("span", { class: "number" }, short(tokens)),
     );
