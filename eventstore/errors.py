@@ -74,12 +74,10 @@ class HistoryDiverged(EventStoreError):
 
     def __init__(self, conversation: str, event_id: int, version: int, *, redacted: int | None = None) -> None:
         if redacted is None:
-            problem = f"the given history differs from event {event_id} on"
+            problem = f"differs from event {event_id} on; import it as another conversation"
         else:
-            problem = f"the given history has the redacted event {redacted} once more, as event {event_id}"
-        super().__init__(
-            f"conversation {conversation!r} has {version} events, and {problem}; import it as another conversation"
-        )
+            problem = f"has the redacted event {redacted} once more, as event {event_id}; take it out of the history"
+        super().__init__(f"conversation {conversation!r} has {version} events, and the given history {problem}")
         self.conversation, self.event_id, self.version = conversation, event_id, version
 
 

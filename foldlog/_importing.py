@@ -3,7 +3,8 @@
 A history is named by its place below the folder that is imported. So a history that the store has by its name below
 another folder is continued under that name. A later version of foldlog may read a record into other events: a history
 whose records an earlier version imported is not imported again. A source that its program writes again grows by
-retractions.
+retractions. A history of which events are redacted is recognized by what stays of it, under any name: an import does
+not bring back what was redacted.
 """
 
 from __future__ import annotations
@@ -11,17 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import count, islice, zip_longest
+from itertools import chain, count, islice, tee, zip_longest
 from operator import itemgetter
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from foldlog._formats.rewritten import Growth, is_same, standing_records
 from foldlog._observed import tell
 from foldlog._seen_files import SeenFiles
 from foldlog.eventstore import Event, HistoryDiverged, InvalidArgument, InvalidEvent, Store
 from foldlog.eventstore.arguments import text
+from foldlog.eventstore.codec import encode as encoded
+from foldlog.eventstore.codec_json import size_of
+from foldlog.eventstore.log.importing import ids_moved
+from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.formats import Source, UnknownFormat, encode, open_sources
 
 _SHARED_MIN = 3
@@ -72,6 +79,19 @@ class HeldTwice(HistoryDiverged):
         self.conversation, self.event_id, self.version = conversation, version, version
 
 
+class WasRedacted(HistoryDiverged):
+    """A history is stored under another name, and events of it were redacted. Nothing was added."""
+
+    def __init__(self, conversation: str, version: int, name: str) -> None:
+        Exception.__init__(
+            self,
+            f"conversation {conversation!r} is this history, and events of it were redacted, which would come back in "
+            f"{name!r}; nothing was added; import it without --conversation to add what is new, or erase "
+            f"{conversation!r} first",
+        )
+        self.conversation, self.event_id, self.version = conversation, version, version
+
+
 Elsewhere = Callable[[Path, str], Path | None]
 """A function that names another file of this import with a conversation: one of them must not take the other back."""
 
@@ -81,20 +101,25 @@ def import_source(
     source: Source,
     conversation: str | None = None,
     watch: Watch = iter,
-    elsewhere: Elsewhere = lambda path, conversation: None,
+    seen: SeenFiles | None = None,
 ) -> Imported:
     """Import a history into ``conversation``, by default into the one of its name, or where it differs from that after
     some events, into a fork of it there.
 
-    Importing it again adds only new events. Raises what ``store.ingest`` raises, ``ReadOtherwise`` and
-    ``HeldTwice`` among it.
+    Importing it again adds only new events. Raises what ``store.ingest`` raises, ``ReadOtherwise``, ``HeldTwice`` and
+    ``WasRedacted`` among it.
     """
-    if conversation is not None:
-        return _ingest(store, source, conversation, watch, elsewhere)
-    name = source.name
+    seen = seen or SeenFiles(store, read_all=True)
+    name = source.name if conversation is None else conversation
     if store.version(name) == 0:
-        name = next((former for former in _former_names(store, source) if _holds(store, former, source)), name)
-    return _ingest_or_fork(store, source, name, watch, elsewhere)
+        redacted = (each for each in seen.redacted_like(source) if _holds(store, each, source, by_redacted=True))
+        if conversation is None:
+            former = (each for each in _former_names(store, source) if _holds(store, each, source))
+            name = next(chain(former, redacted), name)
+        elif (other := next(redacted, None)) is not None:
+            raise WasRedacted(other, store.version(other), name)
+    into = _ingest_or_fork if conversation is None else _ingest
+    return into(store, source, name, watch, seen.elsewhere)
 
 
 def import_path(
@@ -117,7 +142,7 @@ def import_path(
     diverged: HistoryDiverged | None = None
     for source in sources:
         try:
-            imported = import_source(store, source, conversation, elsewhere=seen.elsewhere)
+            imported = import_source(store, source, conversation, seen=seen)
         except HistoryDiverged as error:  # the others are imported, as by the command
             find(f"{source.path}: {error}")
             diverged = diverged or (None if isinstance(error, HeldTwice) else error)
@@ -153,13 +178,15 @@ def _former_names(store: Store, source: Source) -> Iterator[str]:
                 yield again
 
 
-def _holds(store: Store, conversation: str, source: Source) -> bool:
-    """Return whether a conversation holds this history, or its beginning."""
+def _holds(store: Store, conversation: str, source: Source, *, by_redacted: bool = False) -> bool:
+    """Return whether a conversation holds this history, or its beginning. ``by_redacted``: no name says that it may, so
+    one of the events that they share is redacted, and each of these has the size of the source's.
+    """
     format = next(store.events(conversation, 0, 1)).origin
     if format is None or format.format != source.format:
         return False
-    same, stored, given = _compare(store, conversation, source)
-    return same and (not given or stored >= _SHARED_MIN)
+    same, stored, given, redacted = _compare(store, conversation, source, by_size=by_redacted)
+    return same and (redacted > 0 if by_redacted else not given or stored >= _SHARED_MIN)
 
 
 def _ingest_or_fork(store: Store, source: Source, name: str, watch: Watch, elsewhere: Elsewhere) -> Imported:
@@ -193,7 +220,7 @@ def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsew
             with suppress(HistoryDiverged, InvalidEvent):
                 source.mend(standing_records(store.events(conversation), source.format) or ())
                 return Imported(conversation, *store.ingest(conversation, watch(source.events())))
-        same, records, more = _compare(store, conversation, source)
+        same, records, more, _ = _compare(store, conversation, source)
         if not same:
             raise
         version = store.version(conversation)
@@ -222,21 +249,57 @@ def _grow(store: Store, source: Source, conversation: str, watch: Watch, elsewhe
     return Imported(conversation, len(events), version + len(events))
 
 
-def _compare(store: Store, conversation: str, source: Source) -> tuple[bool, int, bool]:
-    """Compare the records of a conversation with those of a source.
+class _Compared(NamedTuple):
+    """Whether a conversation or a source begins with the other, how many records they have in common, whether the
+    source has more, and how many events of those in common are redacted.
+    """
 
-    Return whether one begins with the other, how many they have in common, and whether the source has more.
+    is_same: bool
+    records: int
+    has_more: bool
+    redacted: int
+
+
+def _compare(store: Store, conversation: str, source: Source, *, by_size: bool = False) -> _Compared:
+    """Compare the records of a conversation with those of a source; of a redacted event, what stays of it, and with
+    ``by_size`` its former size.
     """
     nothing = object()
     records = 0
+    put_back: list[int] = []
+    ours, theirs = tee(source.decoded())
+    given = (event for _, events in ours for event in events)
+    whole = _with_redacted(store.events(conversation), given, source.format, put_back, by_size=by_size)
     try:
-        stored = encode(store.events(conversation), source.format)
-        for ours, given in zip_longest(stored, source.records(), fillvalue=nothing):
-            if ours is nothing or given is nothing:
-                return True, records, given is not nothing
-            if not is_same(ours, given):
-                return False, records, True
+        for stored, (record, _) in zip_longest(encode(whole, source.format), theirs, fillvalue=(nothing, ())):
+            if type(stored) is tuple or record is nothing:
+                return _Compared(True, records, record is not nothing, len(put_back))
+            if not is_same(stored, record):
+                break
             records += 1
+        else:
+            return _Compared(True, records, False, len(put_back))
     except (UnknownFormat, ValueError):  # of another format, or half a record
-        return False, records, True
-    return True, records, False
+        pass
+    return _Compared(False, records, True, len(put_back))
+
+
+def _with_redacted(
+    stored: Iterator[Event], given: Iterator[Event], format: str, put_back: list[int], *, by_size: bool
+) -> Iterator[Event]:
+    """Yield the stored events, and in the place of a redacted one that of the source, if what stays of it is equal. Add
+    its id to ``put_back``.
+    """
+    others: list[int] = []  # the source knows nothing of these
+    of_source = (event for event in given if event.origin is not None and event.origin.format == format)
+    for event in stored:
+        if event.origin is None or event.origin.format != format:
+            others.append(event.id)
+        elif (theirs := next(of_source, None)) is not None and (receipt := event.redacted) is not None:
+            moved = ids_moved(encoded(theirs), others)
+            whole = replace(moved.event, id=event.id, timestamp=theirs.timestamp or event.timestamp)
+            is_equal = can_be_redacted(whole) and without_content(whole, receipt) == event
+            if is_equal and (not by_size or size_of(moved.body) == receipt.bytes):
+                put_back.append(event.id)
+                event = whole
+        yield event

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from foldlog._formats.source import Source
 from foldlog._reports.kept import KeptBeside
-from foldlog.eventstore import Store
+from foldlog.eventstore import Event, EventStoreError, Store
 
 _CODE = 1
 _PAGE = 1_000
@@ -53,6 +56,7 @@ class SeenFiles:
         self._of_open: dict[str, bool] = {}
         self._formats: dict[str, str] = {}
         self._taken: dict[str, Path] = {}
+        self._redacted: dict[tuple[object, ...], list[str]] | None = None
         for one, state, number in () if read_all else self._read():
             self._seen.setdefault(str(one.path), []).append((state, number, one))
 
@@ -79,6 +83,22 @@ class SeenFiles:
         self.unread_bytes += state[1] if is_first_look else 0
         self.unchanged |= {one.conversation: one for _, _, one in seen}
         return True
+
+    def redacted_like(self, source: Source) -> list[str]:
+        """Return the conversations with redacted events whose first event may be that of a source, by what each
+        redaction leaves: the oldest ones first. One that cannot be read, for example without its key, is not among
+        them. Cost: once the conversations of the store, and a read of each of these.
+        """
+        if self._redacted is None:
+            self._redacted = {}
+            rows = (row for row in self._store.iter_conversations() if row.redactions and row.erased_at is None)
+            for row in sorted(rows, key=attrgetter("created_at")):
+                with suppress(EventStoreError):
+                    for event in self._store.events(row.id, 0, 1):
+                        self._redacted.setdefault(_gist(event), []).append(row.id)
+        if not self._redacted:
+            return []
+        return next((self._redacted.get(_gist(events[0]), []) for _, events in source.decoded()), [])
 
     def place(self, path: Path) -> int:
         """Return the place of a file among those that were asked for; that of another path is behind them."""
@@ -115,6 +135,10 @@ class SeenFiles:
     def flush(self) -> None:
         """Write what is kept. A file of which only a part was imported is not among it."""
         self._kept.flush()
+
+
+def _gist(event: Event) -> tuple[object, ...]:
+    return type(event), event.origin and (event.origin.format, event.origin.time)
 
 
 def _state(path: str) -> State:

@@ -94,8 +94,11 @@ class Source:
 
     def records(self) -> Iterator[Any]:
         """Yield the records from which ``events`` are made, as JSON values."""
-        for record, _ in self._decoded(Options(leaf=self._leaf, prefix=self._prefix)):
-            yield record
+        return (record for record, _ in self.decoded())
+
+    def decoded(self) -> Iterator[tuple[Any, list[Event]]]:
+        """Yield the records, as JSON values, each with the ``events`` that are made of it."""
+        return self._decoded(Options(leaf=self._leaf, prefix=self._prefix))
 
     @property
     def is_rewritten(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,6 +135,61 @@ def test_what_was_erased_does_not_come_back_under_a_new_name(foldlog, tmp_path, 
     assert ran.status == 1
     assert "was erased" in ran.err
     assert ids(foldlog) == ["x"]
+
+
+KEY = b64encode(bytes(range(32))).decode()
+AGAIN = {
+    "the file alone": ("x.jsonl", [], 0),
+    "the folder renamed": ("later", [], 0),
+    "the file renamed": ("y.jsonl", [], 0),
+    "a prefix": ("later", ["--prefix", "p/"], 0),
+    "a name": ("x.jsonl", ["--conversation", "y"], 1),
+}
+
+
+BEFORE = {
+    "plain": ([], [0]),
+    "encrypted": ([], [0, 2]),
+    "grown": ([], [2]),
+    "attributes": (["attributes", "runs/x", "--set", "app=x"], [0]),
+    "retracted": (["retract", "runs/x", "--to", 1], [2]),
+    "forked": (["fork", "runs/x", "of-x", "--at", 3], [2]),
+}
+
+
+@pytest.mark.parametrize("store", BEFORE)
+def test_what_was_redacted_does_not_come_back_under_a_new_name(foldlog, tmp_path, monkeypatch, store):
+    if store == "encrypted":
+        monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    texts = ["marigold one", "two", "marigold three", "four"]
+    lines(tmp_path / "runs" / "x.jsonl", chat(*texts))
+    foldlog("import", "runs")
+    command, events = BEFORE[store]
+    for done in filter(None, [command, ["redact", "runs/x", *events, "--reason", "asked to", "--yes"]]):
+        assert foldlog(*done).status == 0, done
+    texts += ["five"] if store == "grown" else []
+    before = ids(foldlog)
+    for how, (path, options, status) in AGAIN.items():
+        lines(tmp_path / path / "x.jsonl" if path == "later" else tmp_path / path, chat(*texts))
+        ran = foldlog("import", path, *options, "--json")
+        assert (ran.status, ids(foldlog)) == (status, before), how
+        assert [one["conversation"] for one in ran.document["imported"]] == ["y" if status else "runs/x"], how
+    assert "import it without --conversation to add what is new" in ran.err
+    with open_histories("foldlog.db") as histories:
+        assert not {texts[event] for event in events} & {
+            getattr(e, "content", "") for e in histories["runs/x"].events()
+        }
+        assert store != "grown" or histories["runs/x"].view()[-1].content == "five"
+
+
+def test_only_a_history_that_is_the_same_by_times_names_and_sizes_is_taken_for_a_redacted_one(foldlog, tmp_path):
+    lines(tmp_path / "a.jsonl", chat("marigold", "two", "three"))
+    lines(tmp_path / "b.jsonl", chat("another one", "two", "three"))
+    lines(tmp_path / "c.jsonl", chat("marigold", "two", "other"))
+    foldlog("import", "a.jsonl")
+    foldlog("redact", "a", 0, "--reason", "asked to", "--yes")
+    assert foldlog("import", "b.jsonl", "c.jsonl").status == 0
+    assert ids(foldlog) == ["a", "b", "c"]
 
 
 class _Refusing(RecordEncoder):

@@ -301,10 +301,13 @@ def _imported(
     imported, refused = Imported(name, 0, 0), []
     try:
         counted = partial(_counted, progress=progress, task=task)
-        imported = import_source(store, source, conversation, counted, seen.elsewhere)
+        imported = import_source(store, source, conversation, counted, seen)
     except HistoryDiverged as error:
-        typed = command("import", named(source.path), "--prefix", "again/")
-        hint = "" if "--prefix" in str(error) else f": '{typed}'"
+        hint = ""
+        if str(error).endswith("another conversation"):
+            hint = f": '{command('import', named(source.path), '--prefix', 'again/')}'"
+            redacted = store.conversation(error.conversation).redactions
+            hint += "; what was redacted comes back there, so redact it there too" if redacted else ""
         refused.append(f"{source.path}: {error}{hint}")
     except ConversationErased as error:
         refused.append(f"{source.path}: {error.problem}; use another id, with --conversation or --prefix")
