@@ -41,11 +41,14 @@ Watch = Callable[[Iterator[Event]], Iterator[Event]]
 
 
 class Imported(NamedTuple):
-    """The outcome for a history: its conversation, how many events were added, and its version now."""
+    """The outcome for a history: its conversation, how many events were added, and its version now. ``alone``: the
+    conversation has the events of the source, and no others.
+    """
 
     conversation: str
     added: int
     version: int
+    alone: bool = False
 
 
 class InAFork(Imported):
@@ -109,6 +112,10 @@ def import_source(
     Importing it again adds only new events. Raises what ``store.ingest`` raises, ``ReadOtherwise``, ``HeldTwice`` and
     ``WasRedacted`` among it.
     """
+    if source.grown is not None:
+        version, events = source.grown
+        store.append(source.name, events, expected_version=version)
+        return Imported(source.name, len(events), version + len(events), alone=True)
     seen = seen or SeenFiles(store, read_all=True)
     name = source.name if conversation is None else conversation
     if store.version(name) == 0:
@@ -132,7 +139,7 @@ def import_path(
 ) -> list[str]:
     """Import every history at a path. Return their conversations: see ``foldlog.Histories.import_``."""
     seen = SeenFiles(store, text("format", format), text("prefix", prefix), conversation)
-    sources = open_sources([path], format, prefix=prefix, is_unchanged=seen.is_unchanged)
+    sources = open_sources([path], format, prefix=prefix, look=seen.look)
     if conversation is not None:
         text("conversation", conversation)
     if conversation is not None and len(list(islice(sources, 2))) > 1:
@@ -151,7 +158,7 @@ def import_path(
             find(str(finding))
         if imported.version:
             named.append((seen.place(source.path), imported.conversation))
-            seen.imported(source.path, source.format, imported.conversation, sound=not source.findings)
+            seen.imported(source, imported.conversation, imported.version * imported.alone)
     seen.close_file()
     seen.flush()
     for finding in sources.findings:
@@ -214,7 +221,10 @@ def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsew
         if grown is not None:
             return grown
     try:
-        return Imported(conversation, *store.ingest(conversation, watch(source.events())))
+        given = count()
+        events = (event for event, _ in zip(source.events(), given, strict=False))
+        added, version = store.ingest(conversation, watch(events))
+        return Imported(conversation, added, version, alone=next(given) == version)
     except HistoryDiverged:
         if source.findings_count:
             with suppress(HistoryDiverged, InvalidEvent):

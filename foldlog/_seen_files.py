@@ -1,26 +1,37 @@
-"""What a store keeps of the files that were imported into it, so that one that is unchanged is not opened again.
+"""What a store keeps of the files that were imported into it, so that one that is unchanged is not opened again, and a
+log that has grown is read on from where it ended.
 
 A file is kept with each conversation that it holds, beside its events, as ``KeptBeside`` says: what is erased or
-redacted is read again. It is kept when all of it was imported without a finding. It says nothing of the content of a
-file: where it is, its size, its time and its inode.
+redacted is read again. It is kept when all of it was imported without a finding: where it is, its size, its time and
+its inode, and of a log a hash of its bytes. So a log is read on where these bytes are what they were, and no other hand
+wrote to its conversation; else it is read whole.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from foldlog._formats.files.found import Found, Unchanged
+from foldlog._formats.files.naming import Name
+from foldlog._formats.files.readers import Held, JsonLines
+from foldlog._formats.live import read_on
+from foldlog._formats.registry import format_named
 from foldlog._formats.source import Source
 from foldlog._reports.kept import KeptBeside
 from foldlog.eventstore import Event, EventStoreError, Store
+from foldlog.projections import View, Views
 
-_CODE = 1
+_CODE = 2
 _PAGE = 1_000
+_READ_ON_MAX = 4 * 2**20
+"""The bytes beyond which a log that has grown is read whole, by another process."""
 
 State = tuple[int, ...]
 
@@ -32,6 +43,34 @@ class SeenHistory(NamedTuple):
     version: int
     format: str
     path: Path
+
+
+class _Stored:
+    """A conversation at a version, as a decoder reads it."""
+
+    def __init__(self, store: Store, conversation: str, version: int) -> None:
+        self._store, self._conversation, self._version = store, conversation, version
+
+    def version(self) -> int:
+        return self._version
+
+    def at(self, version: int) -> View:
+        return Views(self._store).at(self._conversation, version)
+
+    def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]:
+        return self._store.events(self._conversation, start, stop, reverse=reverse)
+
+
+class _Kept(NamedTuple):
+    """What is kept. ``then`` is the version of the conversation, and ``digest`` empty for what cannot be read on."""
+
+    path: str = ""
+    options: list[str | None] = []  # noqa: RUF012 - a tuple has it, and none changes it
+    state: Sequence[int] = ()
+    number: int = 0
+    format: str = ""
+    then: int = 0
+    digest: str = ""
 
 
 class SeenFiles:
@@ -49,40 +88,55 @@ class SeenFiles:
         self.unread_bytes = 0
         self._store, self._options = store, list(options)
         self._kept = KeptBeside(store, "source", _CODE)
-        self._seen: dict[str, list[tuple[State, int, SeenHistory]]] = {}
+        self._seen: dict[str, list[tuple[_Kept, SeenHistory]]] = {}
         self._states: dict[str, State] = {}
         self._places: dict[str, int] = {}
         self._open: str | None = None
-        self._of_open: dict[str, bool] = {}
-        self._formats: dict[str, str] = {}
+        self._of_open: dict[str, tuple[bool, str, int]] = {}
         self._taken: dict[str, Path] = {}
         self._redacted: dict[tuple[object, ...], list[str]] | None = None
-        for one, state, number in () if read_all else self._read():
-            self._seen.setdefault(str(one.path), []).append((state, number, one))
+        for kept, one in () if read_all else self._read():
+            self._seen.setdefault(kept.path, []).append((kept, one))
 
-    def _read(self) -> Iterator[tuple[SeenHistory, State, int]]:
+    def _read(self) -> Iterator[tuple[_Kept, SeenHistory]]:
         rows = (row for row in self._store.iter_conversations() if row.erased_at is None)
         while page := list(islice(rows, _PAGE)):
             there = self._kept.load(page, of_any_version=True)
             for row in page:
-                path, options, state, number, format = there.get(row.id, ("", [], (), 0, ""))
-                if path and options == self._options:
-                    yield SeenHistory(row.id, row.version, format, Path(path)), tuple(state), number
+                kept = _Kept(*there.get(row.id, ()))
+                if kept.path and kept.options == self._options:
+                    yield kept, SeenHistory(row.id, row.version, kept.format, Path(kept.path))
 
-    def is_unchanged(self, path: Path) -> bool:
-        """Return whether a file is as it was when all that it holds was imported. Cost: its status, and that of a log
-        beside it, in which SQLite writes first.
+    def look(self, path: Path) -> Found | Unchanged | None:
+        """Return a file that is as it was when all that it holds was imported, or a log with the events that were added
+        to it since; None for one to read whole. Cost: its status, and that of a log beside it, in which SQLite writes
+        first; of what has grown, a hash of its bytes and reading the new ones.
         """
         name = os.path.abspath(path)
         is_first_look = name not in self._places
         state = self._states[name] = _state(name)
         self._places.setdefault(name, len(self._places))
         seen = self._seen.get(name, ())
-        if not seen or any((then, number) != (state, len(seen)) for then, number, _ in seen):
-            return False
-        self.unread_bytes += state[1] if is_first_look else 0
-        self.unchanged |= {one.conversation: one for _, _, one in seen}
-        return True
+        is_whole = bool(seen) and all(kept.number == len(seen) for kept, _ in seen)
+        found: Found | Unchanged | None = None
+        if is_whole and all(tuple(kept.state) == state for kept, _ in seen):
+            found = Unchanged(path)
+            self.unchanged |= {one.conversation: one for _, one in seen}
+        elif is_whole and len(seen) == 1:
+            found = self._grown(path, *seen[0], state)
+        self.unread_bytes += state[1] if is_first_look and found is not None else 0
+        return found
+
+    def _grown(self, path: Path, kept: _Kept, one: SeenHistory, state: State) -> Found | None:
+        if not kept.digest or kept.then != one.version or kept.state[0] != state[0]:
+            return None
+        size = kept.state[1]
+        if not size < state[1] <= size + _READ_ON_MAX or _digest(path, size) != kept.digest:
+            return None
+        format = format_named(kept.format)
+        events = read_on(format, _Stored(self._store, one.conversation, one.version), JsonLines(path, size))
+        grown = one.version, events or []
+        return Found(Name(one.conversation), format, path, Held(path, 0, ()), grown=grown) if events else None
 
     def redacted_like(self, source: Source) -> list[str]:
         """Return the conversations with redacted events whose first event may be that of a source, by what each
@@ -110,27 +164,35 @@ class SeenFiles:
         other = self._taken.get(conversation, None if known is None else known.path)
         return None if other is None or os.path.abspath(other) == os.path.abspath(path) else other
 
-    def imported(self, path: Path, format: str, conversation: str, *, sound: bool) -> None:
-        """Note that a history of a file was imported, after the others of this file. ``sound``: without a finding."""
-        name = os.path.abspath(path)
+    def imported(self, source: Source, conversation: str, alone: int, *, sound: bool = True) -> None:
+        """Note that a history of a file was imported, after the others of this file. ``alone`` is the version of its
+        conversation if that has no other events, else 0; ``sound``: without a finding.
+        """
+        name = os.path.abspath(source.path)
         if name != self._open:
             self.close_file()
             self._open = name
-        self._taken.setdefault(conversation, path)
-        self._of_open[conversation] = sound and self._of_open.get(conversation, True)
-        self._formats[conversation] = format
+        self._taken.setdefault(conversation, source.path)
+        is_sound = sound and not source.findings_count and self._of_open.get(conversation, (True,))[0]
+        self._of_open[conversation] = is_sound, source.format, alone
 
     def close_file(self) -> None:
         """Keep the file whose histories were imported last: there are no more."""
         name, conversations = self._open, self._of_open
         self._open, self._of_open = None, {}
-        if name is not None and name in self._states and all(conversations.values()):
-            for each in conversations:
-                value = name, self._options, self._states[name], len(conversations), self._formats[each]
+        if name is None or name not in self._states:
+            return
+        forgotten = {one.conversation for _, one in self._seen.get(name, ())}
+        if all(is_sound for is_sound, _, _ in conversations.values()):
+            forgotten -= conversations.keys()  # those that it continues in a fork of
+            state, number = self._states[name], len(conversations)
+            for each, (_, format, alone) in conversations.items():
+                is_log = number == 1 and alone and format_named(format).live and _state(name) == state
+                digest = _digest(Path(name), state[1]) if is_log else ""
+                value = _Kept(name, self._options, state, number, format, alone, digest)
                 self._kept.keep(self._store.conversation(each), value)
-            for _, _, one in self._seen.get(name, ()):
-                if one.conversation not in conversations:  # it continues in a fork of this one
-                    self._kept.keep(self._store.conversation(one.conversation), ("", [], (), 0, ""))
+        for each in forgotten:
+            self._kept.keep(self._store.conversation(each), _Kept())
 
     def flush(self) -> None:
         """Write what is kept. A file of which only a part was imported is not among it."""
@@ -139,6 +201,16 @@ class SeenFiles:
 
 def _gist(event: Event) -> tuple[object, ...]:
     return type(event), event.origin and (event.origin.format, event.origin.time)
+
+
+def _digest(path: Path, size: int) -> str:
+    """Return a hash of the first bytes of a file; empty where it cannot be read."""
+    hashed = blake2b(digest_size=16)
+    with suppress(OSError), path.open("rb") as file:
+        while (left := size - file.tell()) and (some := file.read(min(left, 2**20))):
+            hashed.update(some)
+        return hashed.hexdigest()
+    return ""
 
 
 def _state(path: str) -> State:

@@ -44,9 +44,7 @@ def format_of(records: Iterable[Any]) -> Format | Lookalike | None:
     for format in formats().values():
         if format.begins(next(iter(looked_at), None)) and 2 * sum(map(format.accepts, looked_at)) >= len(looked_at):
             return format
-    found = Counter[Format | Lookalike]()
-    for record in looked_at:
-        found.update(_of_one(record, next(iter(found), None)))
+    found = Counter(each for record in looked_at for each in _of_one(record))
     ours = [(each, count) for each, count in found.items() if isinstance(each, Format)]
     others = [each for each in found if isinstance(each, Lookalike)]
     if ours:
@@ -61,10 +59,9 @@ def format_of(records: Iterable[Any]) -> Format | Lookalike | None:
     return max((other for other in others if other.format is None), key=lambda other: found[other], default=None)
 
 
-def _of_one(record: Any, first: Format | Lookalike | None) -> list[Format | Lookalike]:
-    """Return the format of a record, ``first`` if it can be, and the format for which it only passes."""
-    format = first if isinstance(first, Format) and first.matches(record) else None
-    format = format or next((format for format in formats().values() if format.matches(record)), None)
+def _of_one(record: Any) -> list[Format | Lookalike]:
+    """Return the format of a record, and the format for which it only passes."""
+    format = next((format for format in formats().values() if format.matches(record)), None)
     other = lookalike_of_record(record, None if format is None else format.name)
     return [each for each in (format, other) if each is not None]
 

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from foldlog._formats.format import Format, Options, UnusableFormat
-from foldlog._formats.packing import events_of, is_declined, is_step_aside, keep, place_of, unpack
+from foldlog._formats.packing import NotUnpacked, events_of, is_declined, is_step_aside, keep, place_of, unpack
+from foldlog._formats.record import Located, NotAnEvent
 from foldlog._formats.registry import format_named
 from foldlog._kinds import label
 from foldlog.eventstore import (
     ATTRIBUTES,
+    CondensationAction,
     DocumentChanges,
     Event,
     EventStoreError,
@@ -185,6 +187,31 @@ class Decoder:
         """
         self.version += count
         self._decoder.skip_to(self.version)
+
+
+def read_on(format: Format, history: ReadableHistory, records: Iterable[Located]) -> list[Event] | None:
+    """Return the events of the records that a source has beyond those of a history; None where a reading of the whole
+    source could make others, or find a problem. Cost: those records, and what the decoder asks of the history.
+    """
+    events: list[Event] = []
+    try:
+        if not format.reads_on(_Past(format.name, history, history.version())):
+            return None
+        decoder = Decoder(format, history)
+        for located in records:
+            made = [] if located.problem is not None else decoder.events(located.value)
+            if not made or decoder.findings or any(map(_needs_more, made)):
+                return None
+            events += made
+    except (NotAnEvent, NotUnpacked):
+        return None
+    return events
+
+
+def _needs_more(event: Event) -> bool:
+    """Return whether an event is made of more than a View: a compaction, or a result of a call on a hidden chain."""
+    is_lost = isinstance(event, Observation) and event.call_id is not None and event.cause is None
+    return is_lost or isinstance(event, CondensationAction)
 
 
 class _Past:

@@ -15,7 +15,7 @@ import json
 import zlib
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from math import isfinite
 from operator import attrgetter
@@ -42,13 +42,14 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.codec_json import plain
 
-_compressobj: Any
+_SHORT: Final[Any] = partial(zlib.compressobj, 3)
+_LONGER: Any
 try:
     from isal import isal_zlib
 
-    _compressobj, _LEVEL = isal_zlib.compressobj, 2  # half of the time, for a tenth more of what remains
+    _LONGER = partial(isal_zlib.compressobj, 2)  # half of the time, for a tenth more of what remains
 except ImportError:
-    _compressobj, _LEVEL = zlib.compressobj, 3
+    _LONGER = _SHORT
 
 _FIELDS: Final[Mapping[type, Callable[[Any], tuple[Any, ...]]]] = {
     SystemMessage: attrgetter("content", "tools"),
@@ -82,7 +83,7 @@ _LONG: Final = 1024
 record, or of a short one.
 """
 _SAMPLE_ALONE_MAX: Final = 256
-"""What remains of a record is deflated with the sample alone up to this length."""
+"""What remains of a record is deflated with the sample alone up to this length: that takes half the time."""
 _LOOKAHEAD: Final = 262
 """The end of its window that zlib does not use."""
 _DICTIONARY_MAX: Final = 24 * 1024
@@ -187,11 +188,22 @@ def _packed(record: Any, events: Sequence[Event], format: str, *, parsed: bool) 
     size = len(text) + sum(map(len, held))
     if has_places and len(text) <= size // (_PLAIN_SHARE if size >= _LONG else _PLAIN_SHARE_SHORT):
         return f"{_PLAIN}{_base64(check)}{text.translate(_QUOTES).decode()}"
-    sample = _sample(format, _SAMPLE)  # it is the end of the dictionary
-    dictionary = sample if len(text) <= _SAMPLE_ALONE_MAX else _values(events) + sample
-    window = min((len(dictionary) + len(text) + _LOOKAHEAD).bit_length(), zlib.MAX_WBITS)  # zlib clears all of it
-    deflating = _compressobj(_LEVEL, zlib.DEFLATED, -window, _MEMORY_LEVEL, zdict=dictionary)
+    if len(text) <= _SAMPLE_ALONE_MAX:  # it is the end of the dictionary
+        deflating = _deflating_alone(format).copy()
+    else:
+        deflating = _deflating(_values(events) + _sample(format, _SAMPLE), len(text), _LONGER)
     return _SAMPLE + _base64(b"%b%c%b%b" % (check, has_places, deflating.compress(text), deflating.flush()))
+
+
+@cache
+def _deflating_alone(format: str) -> Any:
+    return _deflating(_sample(format, _SAMPLE), _SAMPLE_ALONE_MAX, _SHORT)
+
+
+def _deflating(dictionary: bytes, length_max: int, make: Any) -> Any:
+    """Return an object that deflates a text of this length or less, which zlib has no name for."""
+    window = min((len(dictionary) + length_max + _LOOKAHEAD).bit_length(), zlib.MAX_WBITS)  # zlib clears all of it
+    return make(zlib.DEFLATED, -window, _MEMORY_LEVEL, zdict=dictionary)
 
 
 def _replaced(value: Any, texts: Mapping[str, Any], level: int = _LEVEL_MAX) -> Any:

@@ -73,8 +73,8 @@ def _read_by(number: int, sources: Iterator[Source], make: Make) -> Iterator[Sou
 
 
 def _begun(pool: ProcessPoolExecutor, source: Source, make: Make) -> Future[_Read] | None:
-    """Have a source read. Return None where the writer has to: it is long, or a process of the pool was killed."""
-    if source.size_bytes > _LONGEST_BYTES:
+    """Have a source read. Return None where the writer has to, or has: it is long, or a process was killed."""
+    if source.grown is not None or source.size_bytes > _LONGEST_BYTES:
         return None
     try:
         return pool.submit(_read, source.parcel(), make)

@@ -62,6 +62,8 @@ class Source:
         self._held = history.held
         self._leaf = history.leaf
         self._prefix = prefix
+        self.grown = history.grown
+        """The version of its conversation, and the events beyond, if no more of it was read."""
         self.ahead: Any = None
         """What another process made of the events that it has read."""
         self._ahead: list[Event] | None = None
@@ -85,7 +87,7 @@ class Source:
 
         Memory: one record at a time, and the state of the format.
         """
-        ahead, self._ahead = self._ahead, None
+        ahead, self._ahead = self._ahead if self.grown is None else self.grown[1], None
         if ahead is not None and not as_history:
             yield from ahead
             return

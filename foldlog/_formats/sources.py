@@ -10,7 +10,7 @@ from typing import Any
 
 from foldlog._formats.detection import format_of, recognize
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged
-from foldlog._formats.files.histories import IsUnchanged, histories
+from foldlog._formats.files.histories import Look, histories, no_look
 from foldlog._formats.format import Format, Recognize
 from foldlog._formats.record import ImportFinding
 from foldlog._formats.registry import AUTO, formats
@@ -33,14 +33,14 @@ class Sources:
         paths: Iterable[Path],
         recognize: Recognize,
         prefix: str = "",
-        is_unchanged: IsUnchanged = lambda path: False,
+        look: Look = no_look,
     ) -> None:
         self.findings: list[ImportFinding] = []
         self.left_out: list[Path] = []
         self._paths = tuple(paths)
         self._recognize = recognize
         self._prefix = prefix
-        self._is_unchanged = is_unchanged
+        self._look = look
         begun = None
         for path in self._paths:
             begun = self._begin(path)
@@ -49,7 +49,7 @@ class Sources:
 
     def _begin(self, path: Path) -> tuple[_Histories, _State | None]:
         """Return the histories of a path. Raises ``NotAHistory`` if it has none."""
-        found = histories(path, self._recognize, self._is_unchanged)
+        found = histories(path, self._recognize, self._look)
         passed: list[LeftOut | ImportFinding] = []
         try:
             state = _state(path)
@@ -87,9 +87,10 @@ class Sources:
         self.left_out.clear()
         for path in self._paths:
             try:
-                for found in self._taken(path) or histories(path, self._recognize, self._is_unchanged):
+                for found in self._taken(path) or histories(path, self._recognize, self._look):
                     if isinstance(found, Found):
-                        yield Source(found._replace(name=found.name.prefixed(self._prefix)), self._prefix)
+                        name = found.name if found.grown else found.name.prefixed(self._prefix)
+                        yield Source(found._replace(name=name), self._prefix)
                     elif isinstance(found, LeftOut):
                         self.left_out.append(found.path)
                     elif isinstance(found, ImportFinding):
@@ -113,18 +114,18 @@ def open_sources(
     format: str = AUTO,
     *,
     prefix: str = "",
-    is_unchanged: IsUnchanged = lambda path: False,
+    look: Look = no_look,
 ) -> Sources:
     """Open the histories at ``paths``, each a file or a folder, in the order of the paths, and in a stable order below
     each.
 
-    ``prefix`` is put before the name of each history. A file for which ``is_unchanged`` returns True is passed over.
+    ``prefix`` is put before the name of each history. ``look`` is asked for each file before it is opened.
 
     Raises ``NotAHistory`` where one of the paths holds no history (then nothing is imported from the others), and
     ``UnknownFormat``. Cost: reading the beginning of each path.
     """
     try:
-        return Sources((Path(fspath(path)) for path in paths), recognize(format), prefix, is_unchanged)
+        return Sources((Path(fspath(path)) for path in paths), recognize(format), prefix, look)
     except NotAHistory as error:
         if not error.foreign:
             raise

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import foldlog
+from foldlog import _seen_files
 from foldlog._cli.histories import import_
 from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import open_store
@@ -82,6 +83,88 @@ def test_only_the_file_that_has_grown_is_read(foldlog, folder: Path, opened: lis
     opened.clear()
     foldlog("import", folder)
     assert opened == []
+
+
+def more(path: Path, **fields: object) -> None:
+    """Let a session go on with a line, which has these fields."""
+    last = json.loads(path.read_text().splitlines()[-1])
+    line = {**last, "uuid": f"{last['uuid']}+", "parentUuid": last["uuid"], **fields}
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def replaced(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new))
+
+
+LOST = {"message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "done"}]}}
+SUMMARY = {"isCompactSummary": True, "message": {"role": "user", "content": "all before"}}
+SIDE, FIRST = '"isSidechain": true, "version"', '"version": "2.0.14", "message": {"role": "user", "content": "hello"'
+GROWN = {  # what it is; what happens; whether it is read on from there (None: that is not tried); what is told
+    "it goes on": ("", lambda log, _: more(log), True, "1 new event, 3 in all"),
+    "with a line that is not shown": ("", lambda log, _: more(log, type="system", message=None), True, "1 new event"),
+    "with a broken line": (
+        "",
+        lambda log, _: log.write_text(f"{log.read_text()}{{broken\n"),
+        False,
+        "nothing new, 2 events",
+    ),
+    "with a result of a lost call": ("", lambda log, _: more(log, **LOST), False, "1 new event, 3 in all"),
+    "with a compaction": ("", lambda log, _: more(log, **SUMMARY), False, "1 new event, 3 in all"),
+    "after a line of a sub-agent": (FIRST, lambda log, _: more(log), True, "1 new event, 3 in all"),
+    "as a sub-agent": ('"version"', lambda log, _: more(log), False, "1 new event, 3 in all"),
+    "edited": ("", lambda log, _: (replaced(log, "hello", "howdy"), more(log)), None, "not imported"),
+    "after others wrote": ("", lambda log, run: (run("retract", "b", "--to", 1), more(log)), None, "not imported"),
+    "redacted": ("", lambda log, run: (run("redact", "b", 1, *ASKED), more(log)), None, "1 new event, 4 in all"),
+    "erased": ("", lambda log, run: (run("erase", "b", *ASKED), more(log)), None, "not imported"),
+}
+ASKED = ("--reason", "asked to", "--yes")
+
+
+def cut_and_grown(log: Path, run) -> None:
+    before = log.read_text()
+    more(log)
+    run("import", log.parent)
+    log.write_text(before)
+    run("import", log.parent)
+    more(log)
+
+
+GROWN["cut, and with the same line"] = ("", cut_and_grown, True, "nothing new, 3 events as before")
+
+
+@pytest.mark.parametrize("case", GROWN)
+def test_a_log_that_has_grown_is_read_on_where_that_gives_what_reading_all_of_it_gives(
+    foldlog, folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
+):
+    side, happens, is_read_on, told = GROWN[case]
+    tried: list[bool] = []
+    really = _seen_files.read_on
+
+    def noted(*of):
+        events = really(*of)
+        tried.append(events is not None)
+        return events
+
+    monkeypatch.setattr(_seen_files, "read_on", noted)
+    log = folder / "b.jsonl"
+    replaced(log, side or "no such text", side.replace('"version"', SIDE))
+    foldlog("import", folder)
+    happens(log, foldlog)
+    ran = foldlog("import", folder)
+    assert told in ran.out, ran
+    assert {*tried} == ({is_read_on} - {None})
+    assert ("b.jsonl:3" in ran.err) == (case == "with a broken line")
+    if "not" in told:
+        return
+    assert "added" in foldlog("import", log, "--db", "anew.db").out
+    monkeypatch.setattr(_seen_files, "read_on", really)
+    assert foldlog("import", folder, "--check").status == 0
+    if case not in ("redacted", "as a sub-agent"):  # whose name is that of its file
+        anew, grown = (foldlog("log", "b", "--json", "--db", db).document for db in ("anew.db", "foldlog.db"))
+        for each in (*anew["events"], *grown["events"]):
+            each.pop("recorded_at", None)
+        assert anew["events"] == grown["events"]
 
 
 def test_a_file_that_is_written_anew_with_its_size_and_time_is_read(foldlog, folder: Path, opened: list[str]):

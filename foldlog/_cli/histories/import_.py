@@ -174,7 +174,7 @@ def _import_all(
     with terminal.progress() as progress:
         seen, lists = SeenFiles(store, format, prefix, conversation, read_all=check), KeptAhead(store)
         try:
-            sources = open_sources(paths, format, prefix=prefix, is_unchanged=seen.is_unchanged)
+            sources = open_sources(paths, format, prefix=prefix, look=seen.look)
         except (NotAHistory, UnknownFormat) as error:
             raise Refused(named(error)) from error
         if conversation is not None and len(list(islice(sources, 2))) > 1:
@@ -195,8 +195,6 @@ def _import_all(
                 passed, unread = seen.unread_bytes - unread, seen.unread_bytes
                 several = count(len(imported) + len(seen.unchanged), "history", "histories")
                 progress.update(task, advance=passed / 1e6, unit=f"MB, {several}")
-                if one.version:
-                    seen.imported(source.path, source.format, one.conversation, sound=not one.findings_count)
                 if source.ahead is not None and one.added == one.version > 0:
                     lists.keep(one.conversation, one.version, source.ahead)
             seen.close_file()
@@ -314,6 +312,8 @@ def _imported(
     except (InvalidEvent, VersionConflict, OSError) as error:
         refused.append(f"{source.path}: {error}")
     progress.update(task, advance=source.size_bytes / 1e6)
+    if imported.version or source.grown is not None:
+        seen.imported(source, imported.conversation, imported.version * imported.alone, sound=not refused)
     return ImportedDocument.of(
         imported,
         path=named(source.path),

@@ -31,7 +31,7 @@ from itertools import islice
 from typing import Any
 
 from foldlog._formats.claude_code.branches import shown_chain
-from foldlog._formats.claude_code.live import ClaudeCodeLiveDecoder
+from foldlog._formats.claude_code.live import ClaudeCodeLiveDecoder, reads_on
 from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
 from foldlog._formats.claude_code.writing import NAME, ClaudeCodeEncoder
 from foldlog._formats.format import LOOK_AT, Format, Options
@@ -80,6 +80,7 @@ FORMAT = Format(
     conversation=_conversation,
     looks_ahead=True,
     live=True,
+    reads_on=reads_on,
     kept_in=("$CLAUDE_CONFIG_DIR/projects", "~/.claude/projects", "~/.config/claude/projects"),
     source_id=lambda record: record.get("uuid") if type(record) is dict else None,
 )

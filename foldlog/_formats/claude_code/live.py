@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from foldlog._formats.claude_code.blocks import THINKING, kind_of
-from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, is_side
+from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, is_side, parent_of
 from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
 from foldlog._formats.claude_code.titles import Titles
 from foldlog._formats.claude_code.writing import NAME
@@ -19,8 +19,19 @@ from foldlog.eventstore import Event, SystemMessage
 _LINES_OF_A_RESPONSE = 100
 _LAST_EVENTS = 256
 """The number of last events that are searched for the line before the first one."""
-_FIRST_EVENTS = 50
-"""This many first events usually tell whether a session is that of a sub-agent."""
+
+
+def reads_on(past: Past) -> bool:
+    """Return whether later lines change nothing of the earlier ones: a main chain is shown, whose lines have parents.
+    Cost: the last lines.
+    """
+    last = _last_shown(past)
+    return last is not None and not is_side(last) and type(parent_of(last)) is str
+
+
+def _last_shown(past: Past) -> dict[str, Any] | None:
+    shown = (one for one, events in past.newest_records() if any(event.shown for event in events))
+    return next((one for one in shown if one.get("type") in SAID), None)
 
 
 class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
@@ -70,7 +81,8 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
         if not self._is_first or (self._is_whole and record.get("type") not in SAID):
             return
         self._is_first = False
-        self._side = is_side(record) if self._is_whole else self._began_on_side()
+        last = None if self._is_whole else _last_shown(self._past)
+        self._side = is_side(last or record)
         first_id = self._options.first_id
         self._switches = Switches(ShownChain(self._side))
         if first_id:
@@ -87,13 +99,6 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
         """Yield the last imported events with an id of their source, among the last events."""
         last = islice(self._past.newest_first(), _LAST_EVENTS)
         return (each for each in last if each.origin is not None and each.origin.format == NAME and each.origin.id)
-
-    def _began_on_side(self) -> bool:
-        for stop in (_FIRST_EVENTS, None):
-            for record, _ in self._past.records(stop):
-                if record.get("type") in SAID:
-                    return is_side(record)
-        return False
 
     def _needs_all(self, record: dict[str, Any]) -> bool:
         return self._switches.lacks(record) or self._titles.is_title(record)

@@ -76,6 +76,7 @@ FORMAT = Format(
     conversation=_conversation,
     begins=_is_old,
     live=True,
+    reads_on=lambda past: True,
     kept_in=(
         "$CODEX_HOME/sessions",
         "$CODEX_HOME/archived_sessions",

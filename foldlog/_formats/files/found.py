@@ -9,7 +9,7 @@ from foldlog._formats.files.naming import Name
 from foldlog._formats.format import Format
 from foldlog._formats.lookalikes import Lookalike
 from foldlog._formats.record import Located, RecordReader
-from foldlog.eventstore import EventStoreError
+from foldlog.eventstore import Event, EventStoreError
 
 HELD_BYTES_MAX = 4 * 2**20
 """A history up to this size is parsed once and kept in memory; a longer one is read again for each pass over it."""
@@ -19,7 +19,8 @@ class Found(NamedTuple):
     """One history at a path: its name, its format, and the place of its records.
 
     ``held`` are the records, if they were read already. ``leaf`` is the id of the record in which the active branch
-    ends, if the container names it.
+    ends, if the container names it. ``grown``: a store has the conversation ``name`` at this version, and these are the
+    events that the file has beyond.
     """
 
     name: Name
@@ -28,6 +29,7 @@ class Found(NamedTuple):
     reader: RecordReader
     held: list[Located] | None = None
     leaf: str | None = None
+    grown: tuple[int, list[Event]] | None = None
 
 
 class LeftOut(NamedTuple):

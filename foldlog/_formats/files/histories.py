@@ -47,22 +47,26 @@ _NOT_JSON = "is not JSON; import the JSON or JSON Lines that the agent's program
 _EVENT_FILE = re.compile(r"(?:event-)?(\d{1,18})(?:-.*)?\.json")
 
 
-IsUnchanged = Callable[[Path], bool]
-"""Tells whether a file is as it was when it was imported."""
+Look = Callable[[Path], Found | Unchanged | None]
+"""Looks at a file before it is opened: returns it unchanged, or with what it has beyond its last import, or None."""
+
+
+def no_look(path: Path) -> None:
+    """Know nothing of a file."""
 
 
 def histories(
-    path: Path, recognize: Recognize, is_unchanged: IsUnchanged = lambda path: False
+    path: Path, recognize: Recognize, look: Look = no_look
 ) -> Iterator[Found | LeftOut | Unchanged | ImportFinding]:
     """Yield the histories at ``path`` in a stable order, with the problems and the other files between them. No file is
-    opened before ``is_unchanged`` was asked whether it need not be.
+    opened before ``look`` was asked whether it need not be.
 
     Raises ``NotAHistory`` for a file without a history, ``OSError`` if it cannot be read.
     """
     if path.is_dir():
-        yield from _in_folder(path, path, recognize, is_unchanged)
-    elif path.is_file() and is_unchanged(path):
-        yield Unchanged(path)
+        yield from _in_folder(path, path, recognize, look)
+    elif path.is_file() and (known := look(path)) is not None:
+        yield known
     elif path.is_file():
         yield from _File(path, path, recognize).histories()
     else:
@@ -106,7 +110,7 @@ def _what_database(path: Path) -> str:
 
 
 def _in_folder(
-    root: Path, folder: Path, recognize: Recognize, is_unchanged: IsUnchanged
+    root: Path, folder: Path, recognize: Recognize, look: Look
 ) -> Iterator[Found | LeftOut | Unchanged | ImportFinding]:
     names = sorted(os.listdir(folder))
     if (contained := _contained(root, folder, recognize)) is not None:
@@ -122,9 +126,9 @@ def _in_folder(
         try:
             if entry.is_dir():
                 if not entry.is_symlink() and entry.name not in _NO_HISTORIES:
-                    yield from _in_folder(root, entry, recognize, is_unchanged)
-            elif is_unchanged(entry):
-                yield Unchanged(entry)
+                    yield from _in_folder(root, entry, recognize, look)
+            elif (known := look(entry)) is not None:
+                yield known
             elif _may_hold_histories(entry) or recognize.reader_of(entry, _beginning(entry)) is not None:
                 yield from _File(root, entry, recognize).histories()
         except NotAHistory as error:

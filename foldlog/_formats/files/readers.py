@@ -20,10 +20,13 @@ _new = tuple.__new__  # what Located(...) calls, without the call around it
 
 
 class JsonLines:
-    """JSON Lines: one record on each line. Empty lines, and NUL bytes around a line, are skipped."""
+    """JSON Lines: one record on each line. Empty lines, and NUL bytes around a line, are skipped.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    With ``offset`` the lines that begin there.
+    """
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self._path, self._offset = path, offset
 
     @property
     def size_bytes(self) -> int:
@@ -31,7 +34,7 @@ class JsonLines:
 
     def __iter__(self) -> Iterator[Located]:
         with self._path.open("rb", _BUFFER) as file:
-            number = offset = 0
+            number, offset = 0, file.seek(self._offset)
             while line := file.readline(RECORD_SIZE_MAX + 1):
                 number += 1
                 start, offset = offset, offset + len(line)

@@ -296,7 +296,7 @@ def test_a_growing_file_is_found_again_where_its_records_came_one_by_one(histori
     path = tmp_path / "s.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in lines))
     (source,) = open_sources([path])
-    assert import_source(histories.store, source) == ("s", 0, 5)
+    assert import_source(histories.store, source)[:3] == ("s", 0, 5)
 
 
 @pytest.mark.anyio
