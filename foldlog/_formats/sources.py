@@ -24,8 +24,8 @@ _State = tuple[int, ...]
 class Sources:
     """The histories in some files and folders: iterate it for one ``Source`` after the other.
 
-    ``findings`` are the problems that belong to no history, ``left_out`` the files in folders that are of no known
-    format, as of the last iteration.
+    As of the last iteration, ``findings`` are the problems that belong to no history, ``left_out`` the files in folders
+    that are of no known format, and ``not_opened`` those with names that histories do not have.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Sources:
     ) -> None:
         self.findings: list[ImportFinding] = []
         self.left_out: list[Path] = []
+        self.not_opened: list[Path] = []
         self._paths = tuple(paths)
         self._recognize = recognize
         self._prefix = prefix
@@ -85,6 +86,7 @@ class Sources:
     def __iter__(self) -> Iterator[Source]:
         self.findings.clear()
         self.left_out.clear()
+        self.not_opened.clear()
         for path in self._paths:
             try:
                 for found in self._taken(path) or histories(path, self._recognize, self._look):
@@ -92,7 +94,7 @@ class Sources:
                         name = found.name if found.grown else found.name.prefixed(self._prefix)
                         yield Source(found._replace(name=name), self._prefix)
                     elif isinstance(found, LeftOut):
-                        self.left_out.append(found.path)
+                        (self.left_out if found.is_read else self.not_opened).append(found.path)
                     elif isinstance(found, ImportFinding):
                         self.findings.append(found)
             except NotAHistory as error:  # it was one when it was looked at

@@ -45,6 +45,8 @@ _FINDINGS_SHOWN = 20
 _FORKED = (
     "{} is not what was imported before, which stays as it is; what it is now is in the fork {.conversation!r} of that"
 )
+_LEFT_OUT = "of no known format"
+_NOT_OPENED = "with names that no history has in a folder (import one by its name)"
 _TELL_EVERY = 200
 _LOOK_EVERY_S = 1.0
 """How often ``--watch`` looks at the files: at some thousands it takes ten milliseconds. Systems can tell of changes,
@@ -120,8 +122,13 @@ def run(
         given = _with_stdin(paths, Path(folder))
         options = _Options(format, prefix, conversation, check, strict, as_json)
         before = _states(given) if watch else {}
-        imported, elsewhere, left_out = _import_all(store, given, options, named)
-        _sum_up(db, imported, elsewhere, [named(path) for path in left_out], as_json=as_json)
+        imported, elsewhere, sources = _import_all(store, given, options, named)
+        _warn(elsewhere, len(elsewhere), "these paths")
+        for what, paths in (_LEFT_OUT, sources.left_out), (_NOT_OPENED, sources.not_opened):
+            if paths:
+                first = terminal.printable(named(paths[0]), one_line=True)
+                terminal.note(f"left out {count(len(paths), 'file')} {what}; the first: {first}")
+        _sum_up(db, imported, elsewhere, as_json=as_json)
         told = {*elsewhere, *(finding for one in imported for finding in one.findings)}
         with suppress(KeyboardInterrupt) if watch else nullcontext():  # which is how it ends
             while watch:
@@ -131,25 +138,27 @@ def run(
                 told.update(elsewhere_too, *(one.findings for one in more))
 
 
-def _sum_up(
-    db: str, imported: Sequence[ImportedDocument], elsewhere: Sequence[str], left_out: Sequence[str], *, as_json: bool
-) -> None:
-    _warn(elsewhere, len(elsewhere), "these paths")
+def _sum_up(db: str, imported: Sequence[ImportedDocument], elsewhere: Sequence[str], *, as_json: bool) -> None:
     for note in dict.fromkeys(one.note for one in imported if one.note and one.added):
         terminal.note(note)
-    if left_out:
-        first = terminal.printable(left_out[0], one_line=True)
-        terminal.note(f"left out {count(len(left_out), 'file')} of no known format; the first: {first}")
     if not any(one.version for one in imported) and not any(one.refused for one in imported):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
     if as_json:
         terminal.emit(ImportDocument(db=db, imported=tuple(imported), findings=tuple(elsewhere)))
         return
-    findings = sum(one.findings_count for one in imported) + len(elsewhere)
-    events = count(sum(one.added for one in imported), "event")
-    histories = count(sum(one.added > 0 for one in imported) or len(imported), "conversation")
-    words = f"{events} of {histories} added to {terminal.printable(store_name(db))}"
-    terminal.console().print(f"{words}; {count(findings, 'finding')}, named above." if findings else f"{words}.")
+    notes = sum(one.findings_count for one in imported if _is_kept(one))
+    findings = sum(one.findings_count for one in imported) + len(elsewhere) - notes
+    told = " and ".join(count(number, what) for number, what in ((findings, "finding"), (notes, "note")) if number)
+    there = [one for one in imported if one.version]
+    histories = {one.conversation for one in there if one.added} or {one.conversation for one in there}
+    events = f"{count(sum(one.added for one in there), 'event')} of {count(len(histories), 'conversation')}"
+    words = f"{events} added to {terminal.printable(store_name(db))}"
+    terminal.console().print(f"{words}; {told}, named above." if told else f"{words}.")
+
+
+def _is_kept(one: ImportedDocument) -> bool:
+    """Return whether a history was imported: then what could not be read of it is a note."""
+    return bool(one.version) and not one.refused
 
 
 class _Options(NamedTuple):
@@ -163,9 +172,9 @@ class _Options(NamedTuple):
 
 def _import_all(
     store: Store, paths: Sequence[Path], options: _Options, named: Callable[[object], str], told: set[str] | None = None
-) -> tuple[list[ImportedDocument], list[str], list[Path]]:
-    """Import all histories of these paths. Return the outcome of each, the problems that belong to none, and the files
-    that were left out. With ``told``, the findings that were told before, tell only what is new.
+) -> tuple[list[ImportedDocument], list[str], Sources]:
+    """Import all histories of these paths. Return the outcome of each, the problems that belong to none, and where they
+    came from. With ``told``, the findings that were told before, tell only what is new.
     """
     format, prefix, conversation, check, strict, as_json = options
     imported: list[ImportedDocument] = []
@@ -187,8 +196,7 @@ def _import_all(
             for source in read_ahead(sources, make=made_ahead):
                 one = _imported(store, source, conversation, named, seen, progress, task)
                 if told is None or not told.issuperset(one.findings):
-                    is_kept = bool(one.version) and not one.refused
-                    _warn(one.findings, one.findings_count, one.path, terminal.note if is_kept else terminal.warn)
+                    _warn(one.findings, one.findings_count, one.path, terminal.note if _is_kept(one) else terminal.warn)
                 if not as_json and (one.added or told is None):
                     _tell(one)
                 imported.append(one)
@@ -209,7 +217,7 @@ def _import_all(
     if not as_json and told is None:
         _tell(*unchanged)
     imported = sorted([*unchanged, *imported], key=lambda one: seen.place(Path(one.path)))
-    return imported, [*map(named, sources.findings), *failed], sources.left_out
+    return imported, [*map(named, sources.findings), *failed], sources
 
 
 # -- where programs keep their histories, and how they change ----------------------------------------------------------

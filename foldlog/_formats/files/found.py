@@ -33,9 +33,12 @@ class Found(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A file in a folder that is sound, and holds no history of a known format."""
+    """A file in a folder that is sound, and holds no history of a known format; or one that was not opened, because its
+    name is that of no history.
+    """
 
     path: Path
+    is_read: bool = True
 
 
 class Unchanged(NamedTuple):

@@ -129,8 +129,10 @@ def _in_folder(
                     yield from _in_folder(root, entry, recognize, look)
             elif (known := look(entry)) is not None:
                 yield known
-            elif _may_hold_histories(entry) or recognize.reader_of(entry, _beginning(entry)) is not None:
+            elif _may_hold_histories(entry) or recognize.reader_of(entry, begin := _beginning(entry)) is not None:
                 yield from _File(root, entry, recognize).histories()
+            elif begin and not _is_of_another(entry, begin):
+                yield LeftOut(entry, is_read=False)
         except NotAHistory as error:
             yield LeftOut(entry) if error.foreign or error.repeats else ImportFinding(str(entry), error.why)
         except OSError as error:
@@ -140,6 +142,12 @@ def _in_folder(
 def _may_hold_histories(entry: Path) -> bool:
     suffix = Path(entry.stem).suffix if entry.suffix in _COMPRESSED else entry.suffix
     return suffix in _SUFFIXES and entry.name not in _SIDECARS and entry.is_file()
+
+
+def _is_of_another(entry: Path, begin: bytes) -> bool:
+    """Return whether a file belongs to another one, or to the system, or is a database or beside one."""
+    is_hidden = entry.name.startswith(".") or entry.name in _SIDECARS
+    return is_hidden or begin.startswith(_SQLITE) or "-" in entry.suffix  # .db-wal
 
 
 def _event_files(names: Iterable[str]) -> list[str]:

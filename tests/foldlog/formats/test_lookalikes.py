@@ -206,6 +206,37 @@ def test_a_folder_tells_the_files_of_no_known_format(foldlog, tmp_path):
     assert f"left out 2 files of no known format; the first: {tmp_path / 'a.json'}" in ran.err.replace("\n", "")
 
 
+def test_a_folder_tells_the_files_whose_names_no_history_has(foldlog, tmp_path):
+    (folder := tmp_path / "runs").mkdir()
+    lines(folder / "c.jsonl", [ASKED, TEXT])
+    lines(folder / "other.log", [ASKED, TEXT])
+    for name in ("z.txt", ".hidden", "metadata.json", "empty.txt"):
+        (folder / name).write_text("" if name == "empty.txt" else "{}")
+    ran = foldlog("import", folder, "--db", folder / "foldlog.db")
+    told = ran.err.replace("\n", "")
+    assert (ran.status, "left out 2 files with names that" in told, f"{folder / 'other.log'}" in told) == (
+        0,
+        True,
+        True,
+    )
+    again = foldlog("import", folder, "--db", folder / "foldlog.db")
+    assert "left out 2 files with names" in again.err.replace("\n", "")
+    assert "0 events of 1 conversation added" in again.out
+    assert (
+        "events of 1 conversation added" in foldlog("import", folder / "other.log", "--db", folder / "foldlog.db").out
+    )
+
+
+def test_the_last_line_counts_as_the_lines_above_say(foldlog, tmp_path):
+    for name in "ab":
+        lines(tmp_path / f"{name}.jsonl", [ASKED, TEXT])
+    (tmp_path / "b.jsonl").write_text(f"{(tmp_path / 'b.jsonl').read_text()}{{broken\n")
+    (tmp_path / "c.json").write_text("{broken")
+    ran = foldlog("import", tmp_path)
+    assert (ran.err.count("found: "), ran.err.count("note: ")) == (1, 1)
+    assert ran.out.splitlines()[-1].endswith("; 1 finding and 1 note, named above.")
+
+
 def test_a_history_of_which_nothing_can_be_sent_is_a_finding(tmp_path):
     note = {"type": "file-history-snapshot", "messageId": "m", "snapshot": {}}
     (source,) = open_sources([lines(tmp_path / "a.jsonl", [note, note])])
