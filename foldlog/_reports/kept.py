@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Self
 
+import msgspec
+
 from foldlog.eventstore import ConversationRow, EventStoreError, Record, Store, WriteTransaction
 
 _AT_ONCE = 200
 """Conversations in one transaction."""
+_decode = msgspec.json.Decoder().decode
 
 
 class KeptBeside:
@@ -36,7 +39,7 @@ class KeptBeside:
         ids = sorted((row.id for row in rows), key=_in_order)
         records = self._store.records(self._projection, ids[0], ids[-1])
         there = {
-            row.id: json.loads(str(record.body, "ascii"))  # its encoding need not be detected
+            row.id: _value_of(record.body)
             for row in rows
             if (record := records.get(row.id)) is not None
             and record.code == self._code
@@ -80,6 +83,13 @@ class KeptBeside:
 
     def __exit__(self, *error: object) -> None:
         self.flush()
+
+
+def _value_of(body: bytes) -> Any:
+    try:
+        return _decode(body)
+    except ValueError:  # a text that is not Unicode, or NaN
+        return json.loads(body)
 
 
 def _in_order(conversation: str) -> bytes:

@@ -89,8 +89,12 @@ class Spending:
         total = Spending(dict(self.models), dict(self.unpriced), {}, self.version, self.counts_on)
         sums: dict[tuple[Any, ...], list[Any]] = {}
         for day, model, usage, cost, calls in self.replies.values():
-            so_far = sums.setdefault((day, model, cost is None, *usage), [day, model, {}, cost and 0.0, 0])
-            so_far[2] = {name: so_far[2].get(name, 0) + number for name, number in usage.items()}
+            alike = day, model, cost is None, *usage
+            if (so_far := sums.get(alike)) is None:
+                sums[alike] = [day, model, dict(usage), cost, calls]
+                continue
+            for name, number in usage.items():
+                so_far[2][name] += number
             so_far[3] = cost if cost is None else so_far[3] + cost
             so_far[4] += calls
         for each in sums.values():

@@ -17,7 +17,7 @@ from foldlog._kinds import label
 from foldlog._reports.kept import KeptBeside
 from foldlog._reports.prices import Prices
 from foldlog._reports.savings import is_declined, recorded_cost, saving_of
-from foldlog._reports.spending import NO_DAY, Spending, own_spending, spent, sum_up
+from foldlog._reports.spending import NO_DAY, SPENDING, Spending, own_spending, spent, sum_up
 from foldlog._reports.unreadable import sound
 from foldlog._words.times import happened_at
 from foldlog.condensers import event_tokens
@@ -36,7 +36,7 @@ from foldlog.projections import LifetimesFold, Views
 K = TypeVar("K")
 D = TypeVar("D", bound=Document)
 
-STATS = "stats", 2
+STATS = "stats", 3
 """Where figures are kept, and the version of what is counted and of how tokens are estimated: see ``KeptBeside``."""
 
 _PAGE = 1_000
@@ -85,26 +85,25 @@ class Stats:
         self.last_at = max((at for at in (self.last_at, other.last_at) if at is not None), default=None)
 
     def kept(self) -> dict[str, Any]:
-        """Return the figures of one conversation as JSON values."""
+        """Return the figures of one conversation as JSON values, without its spending."""
         moments = [None if at is None else at.isoformat() for at in (self.first_at, self.last_at)]
         return {
             "events": self.events,
             "tools": to_builtins(self.tools),
-            "spending": self.spending.kept(),
             "condensations": to_builtins(self.condensations),
             "days": self.days,
             "moments": moments,
         }
 
     @staticmethod
-    def of_kept(kept: dict[str, Any]) -> Stats:
-        """Return the figures that ``kept`` returned."""
+    def of_kept(kept: dict[str, Any], spending: Spending) -> Stats:
+        """Return the figures that ``kept`` returned, with the spending."""
         first_at, last_at = (None if at is None else datetime.fromisoformat(at) for at in kept["moments"])
         return Stats(
             conversations=1,
             events=Counter(kept["events"]),
             tools=convert(kept["tools"], dict[str, ToolDocument]),
-            spending=Spending.of_kept(kept["spending"]),
+            spending=spending,
             condensations=convert(kept["condensations"], dict[str, CondensationsDocument]),
             days=Counter(kept["days"]),
             first_at=first_at,
@@ -146,18 +145,19 @@ def collect_stats(
         stats.models = stats.spending.priced(prices or Prices())
         return stats
     chosen = set(conversations)
-    with KeptBeside(store, *STATS) as kept:
+    with KeptBeside(store, *STATS) as kept, KeptBeside(store, *SPENDING) as calls:
         for start in range(0, len(conversations), _PAGE):
             rows = [_row(store, conversation) for conversation in conversations[start : start + _PAGE]]
-            there = kept.load(rows)
+            there, spendings = kept.load(rows), calls.load(rows)
             for row in rows:
-                if row.id in there:
-                    one = Stats.of_kept(there[row.id])
+                if row.id in there and row.id in spendings:
+                    one = Stats.of_kept(there[row.id], Spending.of_kept(spendings[row.id]))
                     on_events(row.version)
                 else:
                     one = stats_of(store, views, row, on_events, alone=False)
                     if not one.findings:
                         kept.keep(row, one.kept())
+                        calls.keep(row, one.spending.kept())
                 one.spending = own_spending(store, row, chosen) or one.spending
                 stats.add(one)
     stats.models = stats.spending.priced(prices or Prices())
