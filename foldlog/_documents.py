@@ -755,6 +755,7 @@ class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
     order: tuple[Any, ...]
     changes: tuple[ChangeDocument, ...]
     masks: tuple[MaskDocument, ...]
+    models: tuple[ModelDocument, ...] = ()
 
 
 class ShownDocument(Document, frozen=True, kw_only=True):
@@ -975,9 +976,10 @@ class ToolDocument(Document, frozen=True, kw_only=True):
 
 
 class ModelDocument(Document, frozen=True, kw_only=True):
-    """Calls of one model on one day, in UTC. Tokens that no call tells are None. ``cached_tokens`` and
-    ``cache_write_tokens`` are part of ``prompt_tokens``, ``reasoning_tokens`` of ``completion_tokens``. ``cost`` is of
-    ``costs_recorded`` calls; ``costs_estimated`` of them told their tokens only, and a table has the prices.
+    """Calls of one model on one ``day``, in UTC; on a page of all days, with ``day`` empty. Tokens that no call tells
+    are None. ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``, ``reasoning_tokens`` of
+    ``completion_tokens``. ``cost`` is of ``costs_recorded`` calls; ``costs_estimated`` of them told their tokens only,
+    and a table has the prices.
     """
 
     day: str

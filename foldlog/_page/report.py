@@ -11,10 +11,14 @@ from html import escape
 from pathlib import Path
 from typing import IO
 
+from msgspec.structs import replace
+
 from foldlog._documents import HistoryDocument
 from foldlog._page import assets
 from foldlog._page.document import PageFold
 from foldlog._page.texts import text_document
+from foldlog._reports.prices import Prices
+from foldlog._reports.spending import Spendings
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
 from foldlog._words.safe_text import json_text, printable
@@ -54,7 +58,7 @@ def write_report(
     fold = new_fold(store, conversation, limit, model)
     with tempfile.TemporaryFile("w+", encoding="ascii") as texts:
         fold.take(_spooled(store.log(conversation, 0, version), texts, progress))
-        document = fold.document()
+        document = replace(fold.document(), models=Spendings(store, Prices()).models(store.conversation(conversation)))
         texts.seek(0)
         with whole_file(path) as opened:
             file = io.TextIOWrapper(opened, encoding="utf-8")

@@ -172,13 +172,27 @@ class Spendings:
         events. Raises ``KeyUnavailable``.
         """
         known = self.kept(rows)
-        others = [row for row in rows if row.id not in known and row.erased_at is None]
-        there = self._kept.load(others, of_any_version=True)
-        read = {row.id: self._read(row, there.get(row.id)) for row in others}
-        self._kept.flush()
-        self._sums.flush()
+        read = self._all_read([row for row in rows if row.id not in known and row.erased_at is None])
         known |= {name: self._priced(one) for name, one in read.items() if one is not None}
         return [known.get(row.id) for row in rows]
+
+    def models(self, row: ConversationRow) -> tuple[ModelDocument, ...]:
+        """Return the calls of one conversation by model, those of most tokens first; nothing where an event cannot be
+        read. Raises and costs what ``of`` does.
+        """
+        kept = self._sums.load([row])
+        one = Spending.of_kept(kept[row.id]) if kept else self._all_read([row])[row.id]
+        by_model: dict[str, ModelDocument] = {}
+        for calls in () if one is None else one.priced(self._prices).values():
+            sum_up(by_model, {calls.model: replace(calls, day="")})
+        return tuple(sorted(by_model.values(), key=lambda calls: (-(calls.prompt_tokens or 0), calls.model)))
+
+    def _all_read(self, rows: Sequence[ConversationRow]) -> dict[str, Spending | None]:
+        there = self._kept.load(rows, of_any_version=True)
+        read = {row.id: self._read(row, there.get(row.id)) for row in rows}
+        self._kept.flush()
+        self._sums.flush()
+        return read
 
     def kept(self, rows: Sequence[ConversationRow]) -> dict[str, SpentDocument]:
         """Return what those of these conversations spent that were read, by their ids. Cost: a record of each."""

@@ -75,7 +75,7 @@ def application(
     ``prices`` are for calls that tell no cost. ``completed`` names the store in the commands of a message. Once
     ``is_ending()`` is true, streams of events end.
     """
-    pages = Pages(store, limit, model)
+    pages = Pages(store, limit, model, prices)
     conversations = ServedConversations(store, model, prices)
 
     opened = cache(SearchIndex)

@@ -7,10 +7,14 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from foldlog._documents import FoundDocument, HistoryDocument, ShownDocument
 from foldlog._page.document import PageFold
 from foldlog._page.report import new_fold
 from foldlog._page.texts import text_document
+from foldlog._reports.prices import Prices
+from foldlog._reports.spending import Spendings
 from foldlog.condensers import CountsTokens
 from foldlog.eventstore import Store
 
@@ -24,8 +28,14 @@ _HITS_MAX = 1_000
 class Pages:
     """The folds of the conversations that were requested last. Thread-safe."""
 
-    def __init__(self, store: Store, limit: int | None = None, model: CountsTokens | None = None) -> None:
-        self._store = store
+    def __init__(
+        self,
+        store: Store,
+        limit: int | None = None,
+        model: CountsTokens | None = None,
+        prices: Prices | None = None,
+    ) -> None:
+        self._store, self._spendings = store, Spendings(store, prices or Prices())
         self._limit, self._model = limit, model
         self._lock = threading.Lock()
         self._folds: dict[str, tuple[threading.Lock, PageFold]] = {}
@@ -35,7 +45,8 @@ class Pages:
         lock, _ = self._entry(conversation)
         with lock:
             fold = self._caught_up(conversation)
-            return fold.document(since if since <= fold.version else 0)
+            document = fold.document(since if since <= fold.version else 0)
+        return replace(document, models=self._spendings.models(self._store.conversation(conversation)))
 
     def gists(self, conversation: str, start: int, stop: int) -> list[str]:
         """Return the lines of the events ``start`` to ``stop``."""

@@ -11,7 +11,7 @@ from foldlog.eventstore import Action, CondensationAction, Message, open_store
 from foldlog.projections import Views
 from tests.browser.server import serving
 from tests.browser.states import LINES, SIZES, V, sample
-from tests.page_samples import hostile_history, usual_history
+from tests.page_samples import HOSTILE, hostile_history, usual_history
 
 SCROLLERS = """Array.from(document.querySelectorAll('body *')).filter((each) =>
   /auto|scroll/.test(getComputedStyle(each).overflowY) && each.clientHeight && each.scrollHeight > each.clientHeight + 1
@@ -107,6 +107,32 @@ def test_saved_is_one_measure_beside_what_a_condensation_recorded(chromium, repo
         assert f"saved\n≈ {each} tokens" in words
         assert "its own count\n900 → 300 tokens of its prompt" in words
         assert "sent\n5 events → 4 events" in words
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_page_tells_which_models_were_called_and_with_how_many_tokens(chromium, report, size):
+    usage = {"prompt_tokens": 1_200, "cached_tokens": 800, "completion_tokens": 34}
+    some = [
+        Message(source="agent", content="hi", meta={"model": f"m<{n}>", "usage": usage, "cost": 0.25}) for n in "112"
+    ]
+    some += [Message(source="agent", content="hm", meta={"model": HOSTILE[0], "usage": "many", "cost": "free"})]
+    some.append(CondensationAction(forgotten_event_ids=(1,), summary="it", summary_offset=0))
+    with chromium.new_page(*SIZES[size]) as page:
+        page.open(report(some))
+        told = page.ask("Array.from(document.querySelectorAll('[aria-label=Models] > *'), (one) => one.textContent)")
+        assert told[:4] == [
+            *("m<1>", "2 calls, 2.4k tokens in, 1.6k of them cached, 68 out, cost $0.5000"),
+            *("m<2>", "1 call, 1.2k tokens in, 800 of them cached, 34 out, cost $0.2500"),
+        ]
+        for event, words in (
+            (0, "Model: m<1>, 1.2k tokens in, 800 of them cached, 34 out, cost $0.2500"),
+            (3, f"Model: {HOSTILE[0]}"),
+            (-6, "this is that of condensation 4"),
+        ):
+            page.ask(f"{V}.choose({event})")
+            page.settle()
+            assert words in page.ask("document.querySelector('.detail .body').textContent")
+        assert page.ask("window.attacked") is None
 
 
 def test_home_and_the_page_count_the_same_events(chromium, stored):

@@ -15,6 +15,7 @@ from foldlog._cli.stores import open_existing
 from foldlog._reports.prices import Prices
 from foldlog._reports.spending import Spendings
 from foldlog._web.conversations import ServedConversations
+from foldlog._web.pages import Pages
 from foldlog.condensers.reports import usage_of
 
 PRICES = {
@@ -150,6 +151,11 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     assert listed["told"] == {"calls": 2, **tokens, "cost": 0.75, "costs_recorded": 2, "costs_estimated": 0}
     assert foldlog("stats", "told", "--json").document["spent"] == listed["told"]
     assert "in all 6 calls: $0.7500 (of 2)" in foldlog("stats").out
+    with open_existing("foldlog.db", only_read=True) as store:
+        pages = Pages(store, prices=Prices(Path("p.json")))
+        models = pages.history("partly").models
+        assert [(one.day, one.model, one.calls, one.cost) for one in models] == [("", "m", 1, 20.0), ("", "x", 1, None)]
+        assert pages.history("silent").models == ()
     with open_existing("foldlog.db", only_read=True) as store:
         served = ServedConversations(store, prices=Prices(Path("p.json")))
         try:

@@ -156,7 +156,7 @@ export class Detail {
   // -- the text -------------------------------------------------------------------------------------------------------
 
   summary(document) {
-    return [this.block("summary", document.summary ?? document.content ?? "")];
+    return [el("p", { class: "soft" }, `A summary has the id of its condensation and two more, below 0: this is that of condensation ${idOf(document.id)}.`), this.block("summary", document.summary ?? document.content ?? "")];
   }
 
   // What is left of an event whose content was erased.
@@ -188,6 +188,8 @@ export class Detail {
     if (document.tools?.length) blocks.push(this.block(count(document.tools.length, "tool"), pretty(document.tools), true));
     if (document.name !== undefined) blocks.push(this.block(`annotation ${document.name}`, typeof data === "string" ? data : pretty(data), true));
     if (document.reason) blocks.push(this.block("reason", document.reason));
+    const call = calledWords(meta);
+    if (call) blocks.push(el("p", { class: "called" }, said(call)));
     for (const [name, value] of Object.entries({ extras, meta })) {
       if (value && Object.keys(value).length) blocks.push(this.block(name, pretty(value), true));
     }
@@ -273,6 +275,7 @@ export class Detail {
     const { made } = history.savingsAt(version);
     const told = [el("p", { class: "about" }, isLast ? "Whole history: " : `Up to version ${grouped(version)}: `, ...this.totalsAt(version), made ? el("span", { class: "soft" }, ` Saved: ${savingMeans(history.counted_as)}.`) : "")];
     if (!isLast) told.push(el("p", { class: "about soft" }, "Whole history: ", ...(this.isSame(version) ? ["the same."] : this.totalsAt(history.version))));
+    if (history.models.length) told.push(el("dl", { "aria-label": "Models" }, ...history.models.flatMap((each) => [el("dt", {}, said(each.model)), el("dd", {}, `${count(each.calls, "call")}, ${usageWords(each)}, cost ${costWords(each)}`)])));
     const attributes = this.attributes();
     if (attributes) told.push(attributes);
     if (!changes.length) told.push(el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The View shows all events that it can.`));
@@ -299,12 +302,13 @@ export class Detail {
 
   // Another run beside this one: what each has, the first request or call that differs, and what each model was shown then.
   beside() {
-    const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Compare with", placeholder: "the id of another conversation" }));
+    const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Compare with", placeholder: "the id of another one", size: 22 }));
     const told = el("div", { class: "runs", role: "status" });
     const compare = async (event) => {
       event.preventDefault();
       try {
         refill(told, ...this.runs(await this.app.source.ask("runs", { other: box.value })));
+        told.scrollIntoView({ block: "nearest" });
       } catch (error) {
         refill(told, el("p", { class: "problem", role: "alert" }, error.message));
       }
@@ -371,6 +375,20 @@ export class Detail {
 }
 
 const MOST = 200;
+
+// The tokens of calls, as far as they are told: "1.2k tokens in, 800 of them cached, 34 out".
+function usageWords({ prompt_tokens: prompt, cached_tokens: cached, completion_tokens: reply }) {
+  const known = (tokens) => (typeof tokens === "number" ? short(tokens) : "unknown");
+  return `${known(prompt)} tokens in, ${typeof cached === "number" && cached > 0 ? `${short(cached)} of them cached, ` : ""}${known(reply)} out`;
+}
+
+// The call of a model in which an event was made, as far as the event tells it.
+function calledWords(meta) {
+  const usage = typeof meta?.usage === "object" ? meta.usage : null;
+  const model = typeof meta?.model === "string" ? meta.model : "";
+  if (!model && !usage) return "";
+  return ["Model: ", model || "not named", usage ? `, ${usageWords(usage)}` : "", typeof meta.cost === "number" ? `, cost ${money(meta.cost)}` : ""].join("");
+}
 
 const isSaid = (content) => Array.isArray(content) ? content.length > 0 : Boolean(content);
 

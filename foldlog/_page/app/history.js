@@ -8,7 +8,7 @@ const GROUP_OF = {
 
 export class History {
   // As the document has them.
-  title; request; format; limit; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes;
+  title; request; format; limit; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes; models;
 
   constructor(document) {
     this.conversation = document.conversation;
@@ -33,7 +33,7 @@ export class History {
       for (const value of values) column.push(value);
     }
     for (const [id, spans] of document.spans) this.spans.set(id, spans.map(asSpan));
-    for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes"]) {
+    for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
       this[name] = document[name];
     }
     this.version = document.version;
