@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-from foldlog.condensers.strategies.showing import is_masked
+from foldlog.condensers import is_masked
 from foldlog.eventstore import Action, Annotation, CondensationSummary, Event
 from foldlog.projections import View, begins_reply
 

@@ -17,12 +17,21 @@ from msgspec.structs import replace
 
 from foldlog._reports.needed import Missing, Needs
 from foldlog._reports.prices import Price
-from foldlog.condensers import unseen
-from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report
-from foldlog.condensers.errors import OUT_OF_REACH, CondenserError, ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers import (
+    AgentModel,
+    Condensation,
+    Condenser,
+    CondenserError,
+    ModelCallFailed,
+    NoCondensationAvailable,
+    Report,
+    Usage,
+    is_masked,
+    reports_of,
+    unseen,
+)
+from foldlog.condensers.errors import OUT_OF_REACH
 from foldlog.condensers.models.estimate import counting, token_sums_of
-from foldlog.condensers.reports import Usage, reports_of
-from foldlog.condensers.strategies.showing import is_masked
 from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
 from foldlog.projections import View, begins_reply
 from foldlog.projections.intervals import contains
