@@ -342,7 +342,10 @@ def _price_of(model: str, counts: Mapping[str, int]) -> float | None:
     cached, written = counts.get("cached_tokens", 0), counts.get("cache_write_tokens", 0)
     told = {"cache_read_input_tokens": cached, "cache_creation_input_tokens": written}
     told |= {name: counts.get(name, 0) for name in ("prompt_tokens", "completion_tokens")}
-    return sum(_litellm().cost_per_token(model=model, **told)) if _known(model) is not None else None
+    try:
+        return float(sum(_litellm().cost_per_token(model=model, **told)))
+    except Exception:  # noqa: BLE001  as for ``_known``
+        return None
 
 
 def _bare_name(model: str) -> str:

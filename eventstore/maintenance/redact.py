@@ -198,7 +198,8 @@ def _erase_content(
                     f"because it is a receipt or of a later version of foldlog; redact another event, or erase the "
                     f"conversation"
                 )
-            its_hash, size = commitment_of(row.proof, row.body), size_of(encode(untraced(event), ours=True).body)
+            its_hash, own = commitment_of(row.proof, row.body), untraced(event)
+            size = size_of(row.body if own is event else encode(own, ours=True).body)
             receipt = Redacted(
                 at=from_microseconds(now), by=by, reason=reason, hash=its_hash.hex(), bytes=size, record=is_record
             )
