@@ -243,6 +243,10 @@ def test_another_run_stands_beside_the_open_one(chromium, stored):
     with serving(url) as address, chromium.new_page() as page:
         page.open(address.replace("/?", "/?id=monday&"))
         page.wait("document.querySelector('.beside input')")
+        page.ask("document.querySelector('.beside input').focus()")
+        page.wait("document.querySelector('.beside datalist').childElementCount")
+        proposed = page.ask("Array.from(document.querySelectorAll('.beside option'), (each) => each.value)")
+        assert {"monday", "tuesday"} <= set(proposed)
         page.ask("document.querySelector('.beside input').value = 'tuesday'")
         page.click(".beside button")
         page.wait("document.querySelector('.runs table')")

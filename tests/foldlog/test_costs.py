@@ -138,6 +138,8 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
             *shown,
             "unknown",
         ]
+    unpriced = "the cost of 1 conversation is not known, since its models have no price: give --prices FILE"
+    assert unpriced in foldlog("list", "--long", "--prices", "p.json").err
     with open_histories("foldlog.db") as histories:
         say(histories, "told", cost=0.25, model="m")
         read = []

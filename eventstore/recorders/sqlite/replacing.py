@@ -56,7 +56,8 @@ def replace(path: str, new: str, kept: str) -> str | None:
             give_rights(new, file.path)
             _give_name(file.path, kept)
         elif os.geteuid() == 0:  # whose service is to open it
-            os.chown(new, folder.stat().st_uid, folder.stat().st_gid)
+            with suppress(PermissionError):
+                os.chown(new, folder.stat().st_uid, folder.stat().st_gid)
         for suffix in _BESIDE:
             with suppress(FileNotFoundError):
                 if suffix != "-shm" and os.path.getsize(f"{file.path}{suffix}"):  # readers make empty logs

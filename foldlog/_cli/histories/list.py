@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
+from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -25,7 +26,7 @@ from foldlog._cli.tables import Column, print_rows
 from foldlog._histories import Histories, is_own
 from foldlog._lease import to_resume
 from foldlog._words.gist import compact, cost_words, count
-from foldlog.eventstore import ConversationRow, Store
+from foldlog.eventstore import ConversationRow, Store, install_command
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ def run(
     for each in filter(is_like_a_store, attributes or ()):
         raise Refused(f"an option names the store: '{command('list', '--db', each)}'")
     after = given_moment("--since", since)
-    locked: list[str] = []
+    locked: dict[str, str] = {}
+    unpriced = set[str]()
     own: list[str] = []
     with open_existing(db) as store:
         rows: Iterator[ConversationRow] = listed(store)
@@ -144,7 +146,7 @@ def run(
         if long is None and not as_json:
             rows, long = _is_short(rows, limit)
         in_full = bool(long or sort in _DESCRIBED)
-        describe = partial(_described, store, locked, prices) if in_full or not as_json else _not_described
+        describe = partial(_described, store, locked, unpriced, prices) if in_full or not as_json else _not_described
         with terminal.working("reading conversations") if sort in _DESCRIBED else nullcontext():
             lines = _chosen(rows, describe, sort, limit, reverse=reverse, sizes=in_full)
         if as_json:
@@ -162,7 +164,12 @@ def run(
     if own and not as_json:
         terminal.note(f"{count(len(own), 'conversation')} that runtimes keep for themselves: --all shows them")
     if locked and not as_json:
-        terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {locked[0]}")
+        problem = next(iter(locked.values()))
+        terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {problem}")
+    if unpriced and not as_json:
+        table = "" if find_spec("litellm") else f", or the table of litellm: {install_command('llm')}"
+        of = count(len(unpriced), "conversation")
+        terminal.note(f"the cost of {of} is not known, since its models have no price: give --prices FILE{table}")
 
 
 def _having(store: Store, attributes: dict[str, Any]) -> set[str]:
@@ -193,7 +200,13 @@ def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Itera
 
 
 def _described(
-    store: Store, locked: list[str], prices: Path | None, rows: Iterable[ConversationRow], *, sizes: bool
+    store: Store,
+    locked: dict[str, str],
+    unpriced: set[str],
+    prices: Path | None,
+    rows: Iterable[ConversationRow],
+    *,
+    sizes: bool,
 ) -> Iterator[_Line]:
     from foldlog._reports.overview import overviews  # a short list for programs needs no event
 
@@ -203,10 +216,13 @@ def _described(
         costs = _costs(store, readable, prices) if readable else {}
         for row, more in page:
             if more.problem is not None and more.needs_key:
-                locked.append(more.problem)
+                locked[row.id] = more.problem
             elif more.problem is not None:
                 terminal.unread(terminal.about(row.id, more.problem))
-            yield _Line(row, more, costs.get(row.id))
+            spent = costs.get(row.id)
+            if spent is not None and spent.calls and spent.cost is None:
+                unpriced.add(row.id)
+            yield _Line(row, more, spent)
 
 
 def _costs(store: Store, rows: Sequence[ConversationRow], prices: Path | None) -> dict[str, SpentDocument | None]:
@@ -240,6 +256,8 @@ def _chosen(
         for line in describe(rows, sizes=sort == "cost"):
             (unknown if last(line) is None else known).append(line)
         ordered = [*sorted(known, key=last, reverse=reverse), *unknown]
+        if sort == "cost":
+            return iter(ordered[:limit])
     return describe([line.row for line in ordered[:limit]], sizes=sizes)
 
 

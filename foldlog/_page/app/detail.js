@@ -303,6 +303,10 @@ export class Detail {
   // Another run beside this one: what each has, the first request or call that differs, and what each model was shown then.
   beside() {
     const box = /** @type {HTMLInputElement} */ (el("input", { type: "search", "aria-label": "Compare with", placeholder: "the id of another one", size: 22 }));
+    const ids = el("datalist", { id: "conversations" });
+    const list = async () => ids.childElementCount || refill(ids, ...(await this.app.source.ask("conversations")).conversations.map((one) => el("option", { value: one.conversation })));
+    box.setAttribute("list", ids.id);
+    box.addEventListener("focus", () => list().catch(() => {})); // without proposals the id is typed
     const told = el("div", { class: "runs", role: "status" });
     const compare = async (event) => {
       event.preventDefault();
@@ -313,7 +317,7 @@ export class Detail {
         refill(told, el("p", { class: "problem", role: "alert" }, error.message));
       }
     };
-    return el("form", { class: "beside", onsubmit: compare }, el("label", {}, "Compare with ", box), " ", el("button", {}, "Compare"), told);
+    return el("form", { class: "beside", onsubmit: compare }, el("label", {}, "Compare with ", box), ids, " ", el("button", {}, "Compare"), told);
   }
 
   runs({ runs, same_first: same, first_difference: differing, knew }) {
