@@ -27,7 +27,7 @@ from foldlog.eventstore.events import (
     summary_of,
 )
 from foldlog.eventstore.log.database import Database, behind
-from foldlog.eventstore.log.finding import find_existing
+from foldlog.eventstore.log.finding import find_again, find_existing
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
@@ -236,7 +236,8 @@ def redact_rows(
     _leave_nothing_beside(transaction, writing, [event for event, _ in gone])
     writing.end()
     for fork in forks:
-        beside = WriteTransaction(transaction, fork, writing.database)
+        fork_now = find_again(writing.database, transaction, fork).found  # its parent may be encrypted since just now
+        beside = WriteTransaction(transaction, fork_now, writing.database)
         shared = [event for event, _ in gone if event.id < fork.begins]
         beside.count_redactions(len(shared))
         _leave_nothing_beside(transaction, beside, shared)

@@ -410,6 +410,18 @@ def test_a_document_goes_unless_a_later_value_builds_on_it(store: Store):
     assert problems(store) == []
 
 
+def test_attributes_that_forks_share_go_where_keys_are_new(store: Store):
+    documents = Documents(store)
+    documents.append("c", (), {"attributes": {"title": "SECRET"}}, expected_version=ANY_VERSION)
+    shared = store.version("c") - 1
+    store.fork("c", shared + 1, "f")
+    store.fork("f", shared + 1, "g")
+    keyed = Store(store.database.recorder, WriteSettings(keys=KEYS))  # its first write encrypts
+    assert redacted(keyed, shared).forks == ("f", "g")
+    assert [Documents(keyed).get(name, "attributes") for name in "cfg"] == [{}, {}, {}]
+    assert problems(keyed) == []
+
+
 @pytest.mark.parametrize("compression", [None, "zlib"])
 def test_copies_and_rekeying_carry_it(store: Store, open_recorder: OpenRecorder, compression: str | None):
     store.fork("c", 2, "f")
