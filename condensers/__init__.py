@@ -33,7 +33,7 @@ _NAMES = {
     "handler": "CondenseHandler",
     "models.agents_model": "request_condensation_tool",
     "models.client": "LLM",
-    "models.estimate": "CountedTokens CountsTokens ESTIMATE event_tokens view_tokens",
+    "models.estimate": "ESTIMATE event_tokens",
     "models.failures": "is_context_window_error",
     "models.llm_config": "LLMConfig",
     "reports": "CONDENSER_METADATA_KEY Report Usage model_of on_a_model reports_of",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -101,45 +101,15 @@ def event_tokens(event: Event) -> int:
             function = {"name": event.tool, "arguments": arguments_of(event)}
             thought = _sampled(text) if says_something(text) else 0
             return _OF_A_MESSAGE + thought + _OF_A_CALL + _of_value(function, _sampled)
-    return sum(_of_message(each, _sampled) for each in _messages_of(event)) + _of_tools(_tools_of(event), _sampled)
+    return sum(_of_message(each, _sampled) for each in messages_of(event)) + _of_tools(tools_of(event), _sampled)
 
 
-class CountsTokens(Protocol):
-    """A model whose tokenizer counts prompts, such as ``foldlog.condensers.LLM``."""
-
-    @property
-    def model(self) -> str: ...
-
-    def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int: ...
-
-
-class CountedTokens:
-    """Counts the tokens that an event adds to a prompt of ``model``; call it with an event.
-
-    The sum over the events of a View is close to its prompt: a prompt has a few tokens of its own, and joined messages
-    take a few less. An event that the tokenizer cannot count is estimated, and its id is in ``estimated``. The
-    constructor raises ``TokensUnknown`` if the model's tokenizer is missing.
-    """
-
-    def __init__(self, model: CountsTokens) -> None:
-        self.model = model.model
-        self.estimated: set[int] = set()
-        self._count = model.count_tokens
-        self._frame = self._count([])
-
-    def __call__(self, event: Event) -> int:
-        try:
-            return sum(self._count([message], _tools_of(event)) - self._frame for message in _messages_of(event))
-        except TokensUnknown:
-            self.estimated.add(event.id)
-            return event_tokens(event)
-
-
-def _tools_of(event: Event) -> Sequence[Any]:
+def tools_of(event: Event) -> Sequence[Any]:
+    """Return the tools that an event offers to a model."""
     return event.tools if isinstance(event, SystemMessage) else ()
 
 
-def _messages_of(event: Event) -> list[dict[str, Any]]:
+def messages_of(event: Event) -> list[dict[str, Any]]:
     """Return the messages of one event. A call is never sent without its result, so an empty counterpart is added."""
     shown: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []
     place = 0
@@ -151,14 +121,6 @@ def _messages_of(event: Event) -> list[dict[str, Any]]:
         shown, place = [call, replace(event, id=1, cause=0)], 1
     messages = rendered(shown, range(len(shown)), opening=False)
     return [each.message for each in messages if place in each.positions]
-
-
-def view_tokens(view: View, count: Callable[[Event], int] = event_tokens) -> int:
-    """Return the tokens of the events that ``view`` sends to a model, each counted by itself.
-
-    It is the last of ``Lifetimes.sizes`` of the same version and the same ``count``. Cost: the events of the View.
-    """
-    return sum(count(view[position]) for position in view.fit_positions)
 
 
 def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:

@@ -24,10 +24,11 @@ from foldlog._documents import (
 from foldlog._kinds import KINDS, label
 from foldlog._reports.overview import title_in
 from foldlog._reports.savings import saving_of, total_of
+from foldlog._reports.sizes import CountedTokens
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because
 from foldlog._words.times import happened_at, local_time
-from foldlog.condensers import CountedTokens, event_tokens, reports_of
+from foldlog.condensers import event_tokens, reports_of
 from foldlog.eventstore import (
     ATTRIBUTES,
     Action,

@@ -18,11 +18,11 @@ from foldlog._page import assets
 from foldlog._page.document import PageFold
 from foldlog._page.texts import text_document
 from foldlog._reports.prices import Prices
+from foldlog._reports.sizes import CountedTokens, CountsTokens
 from foldlog._reports.spending import Spendings
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
 from foldlog._words.safe_text import json_text, printable
-from foldlog.condensers import CountedTokens, CountsTokens
 from foldlog.eventstore import Border, Logged, ReadTransaction, Retraction, Store
 from foldlog.projections.retractions import target
 

@@ -117,10 +117,10 @@ def overview_of(
         found = _near_the_ends(store, row)
         if not sizes:
             return found
-        from foldlog.condensers import event_tokens, view_tokens  # a list whose overviews are kept needs no model
+        from foldlog._reports.sizes import view_tokens  # a list whose overviews are kept needs no model
 
         view = views.current(row.id)
-        tokens = view_tokens(view, count or event_tokens)
+        tokens = view_tokens(view, count)
         summaries = sum(isinstance(view[position], CondensationSummary) for position in view.fit_positions)
         return found._replace(
             sent_events=len(view.fit_positions) - summaries,

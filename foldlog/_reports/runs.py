@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from foldlog._documents import KnewDocument, LineDocument, RunDocument, RunsDocument, StepDocument
 from foldlog._kinds import label
 from foldlog._reports.prices import Prices
+from foldlog._reports.sizes import view_tokens
 from foldlog._reports.spending import Spendings
 from foldlog._words.gist import UNLIMITED, gist
-from foldlog.condensers import view_tokens
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Store, said
 from foldlog.projections import View, Views, begins_reply
 from foldlog.projections.intervals import contains

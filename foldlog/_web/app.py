@@ -19,13 +19,13 @@ from foldlog import _documents as documents
 from foldlog._page import assets
 from foldlog._reports.prices import Prices
 from foldlog._reports.runs import compared_runs
+from foldlog._reports.sizes import CountsTokens
 from foldlog._search import SearchIndex, SearchRefused, hits_document
 from foldlog._web.access import Access
 from foldlog._web.conversations import LIMIT_MAX, ServedConversations
 from foldlog._web.metrics import metrics
 from foldlog._web.pages import Pages
 from foldlog._words.safe_text import json_text
-from foldlog.condensers import CountsTokens
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,

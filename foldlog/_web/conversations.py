@@ -27,8 +27,9 @@ from foldlog._reports.figures import FIGURES, figures_of
 from foldlog._reports.kept import KeptBeside
 from foldlog._reports.prices import Prices
 from foldlog._reports.savings import Saving, total_of
+from foldlog._reports.sizes import CountedTokens, CountsTokens
 from foldlog._reports.spending import Spendings, spent
-from foldlog.condensers import CountedTokens, CountsTokens, event_tokens
+from foldlog.condensers import event_tokens
 from foldlog.eventstore import ConversationRow, Event, EventStoreError, Store
 from foldlog.projections import Views
 

@@ -14,8 +14,8 @@ from foldlog._page.document import PageFold
 from foldlog._page.report import new_fold
 from foldlog._page.texts import text_document
 from foldlog._reports.prices import Prices
+from foldlog._reports.sizes import CountsTokens
 from foldlog._reports.spending import Spendings
-from foldlog.condensers import CountsTokens
 from foldlog.eventstore import Store
 
 _WANTED = re.compile(r'"([^"]*)"|(\S+)')

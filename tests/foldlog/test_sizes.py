@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import foldlog as package
+from foldlog._reports.sizes import CountedTokens, view_tokens
 from foldlog._web.app import application
 from foldlog.condensers import LLM, LLMConfig
-from foldlog.condensers.models.estimate import CountedTokens, view_tokens
 from foldlog.eventstore import Annotation, Observation, open_store
 from foldlog.formats import open_sources
 from foldlog.projections import Views

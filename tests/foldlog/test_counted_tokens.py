@@ -8,8 +8,8 @@ import pytest
 
 from foldlog._page.document import PageFold
 from foldlog._page.report import new_fold
+from foldlog._reports.sizes import CountedTokens
 from foldlog.condensers import LLM, LLMConfig, TokensUnknown, event_tokens
-from foldlog.condensers.models.estimate import CountedTokens
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, open_store
 from foldlog.formats import open_sources
 from foldlog.projections import View, Views
