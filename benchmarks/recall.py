@@ -1,7 +1,8 @@
 """``python -m benchmarks.recall``: what each condenser shows of what the agent needs again, and what it sends.
 
-    python -m benchmarks.recall                                    # the shipped sample and generated histories
-    python -m benchmarks.recall runs/ sqlite:///work.db --of 20    # the longest histories there
+    python -m benchmarks.recall                              # the shipped sample and generated histories
+    python -m benchmarks.recall runs/ work.db --of 20        # the longest histories there, and as they were recorded
+    python -m benchmarks.recall runs/ --publish              # all of that, into docs/RECALL.md and its picture
 
 docs/RECALL.md defines the measure.
 """
@@ -11,9 +12,10 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,25 +24,84 @@ from rich.console import Console
 from rich.table import Table
 
 import foldlog
-from foldlog.condensers import ESTIMATE, condenser_from_config
-from foldlog.eventstore import Action, Event, Message, Observation
+from benchmarks.pages import with_part
+from benchmarks.recall_picture import PICTURE, svg
+from foldlog._reports.prices import Price
+from foldlog.condensers import ESTIMATE, Condenser, LLMSummarizingCondenser, Reply, condenser_from_config
+from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation
 from foldlog.replays import Replay, replay
 
-CONDENSERS: Mapping[str, Mapping[str, Any]] = {
+Config = Mapping[str, Any]
+_CLEARED: Config = {"type": "clear_tool_uses", "keep": 5, "exclude_tools": ["recall"]}
+CONDENSERS: Mapping[str, Config] = {
     "noop": {"type": "noop"},
     "digest 80": {"type": "digest", "max_size": 80},
+    "llm 80, a copier": {"type": "llm", "max_size": 80, "keep_first": 4},
     "amortized 80": {"type": "amortized", "max_size": 80},
-    "observation_masking 40": {"type": "observation_masking", "attention_window": 40},
     "recent 80": {"type": "recent", "max_events": 80},
+    "observation_masking 40": {"type": "observation_masking", "attention_window": 40},
+    "clear_tool_uses 20k": {**_CLEARED, "trigger": 20_000, "clear_at_least": 8_000},
+    "clear_tool_uses 20k, digest 80": {
+        "type": "pipeline",
+        "condensers": [
+            {**_CLEARED, "trigger": 20_000, "clear_at_least": 8_000},
+            {"type": "digest", "max_size": 80},
+        ],
+    },
     "digest 40": {"type": "digest", "max_size": 40},
+    "llm 40, a copier": {"type": "llm", "max_size": 40, "keep_first": 4},
     "amortized 40": {"type": "amortized", "max_size": 40},
-    "observation_masking 10": {"type": "observation_masking", "attention_window": 10},
     "recent 40": {"type": "recent", "max_events": 40},
+    "observation_masking 10": {"type": "observation_masking", "attention_window": 10},
+    "clear_tool_uses 8k": {**_CLEARED, "trigger": 8_000, "clear_at_least": 3_000},
+    "clear_thinking": {"type": "clear_thinking"},
 }
+RECORDED = "as recorded"
+_OTHERS = {name for name in CONDENSERS if not name.startswith(("noop", "digest", "llm"))}
+PRICE = Price(1e-6, 0.0, 1e-7)
+"""Of a new token and of a repeated one, in proportions that most providers have."""
 SAMPLE = Path(foldlog.__file__).parent / "sample"
 GENERATED = 5
 LENGTH = 400
 EXAMPLES = 5
+USES_LEAST = 100
+COLUMNS = ("condenser", "shown", "halves", "or named", "sent", "repeated", "cost", "condensations/100")
+PAGE = Path(__file__).parents[1] / "docs" / "RECALL.md"
+PUBLISHED = PAGE.with_name("recall.json")
+
+
+class Copier:
+    """Stands in for a model that summarizes: it copies what the prompt asks for, as far as its reply has room.
+
+    The user's words come first, then the beginning of each event, the newest first; each line ends with its event's id.
+    """
+
+    model = "a copier"
+    supports_function_calling = supports_response_schema = False
+    _EVENT = re.compile(r"<EVENT id=(\d+)>\n(.*?)\n</EVENT>", re.DOTALL)
+    _LENGTH, _LINE, _ASKED = 6_000, 160, 600
+
+    def complete(self, messages: Sequence[Mapping[str, Any]], **_: Any) -> Reply:
+        material = str(messages[-1]["content"])
+        before = material.partition("</PREVIOUS SUMMARY>")[0].partition("<PREVIOUS SUMMARY>")[2].splitlines()
+        lines = [line for line in before if line.endswith("]")]
+        for event_id, text in self._EVENT.findall(material):
+            length = self._ASKED if text.startswith("User:") else self._LINE
+            lines.append(f"{' '.join(text.split())[:length]} [{event_id}]")
+        kept, room = set[int](), self._LENGTH
+        for place in sorted(range(len(lines)), key=lambda place: (not lines[place].startswith("User:"), -place)):
+            room -= len(lines[place]) + 1
+            kept |= {place} if room > 0 else set()
+        return Reply(text="\n".join(line for place, line in enumerate(lines) if place in kept), model=self.model)
+
+
+def condenser_of(config: Config) -> Condenser | None:
+    """Return the condenser; the copier is the model of one that names none. None: as it was recorded."""
+    if config.get("type") == RECORDED:
+        return None
+    if config.get("type") == "llm" and not {"llm", "llm_config"} & config.keys():
+        return LLMSummarizingCondenser(Copier(), **{key: value for key, value in config.items() if key != "type"})
+    return condenser_from_config(dict(config))
 
 
 def generated(seed: int, length: int) -> list[Event]:
@@ -73,8 +134,8 @@ def spread(replays: Sequence[Replay], seeds: int) -> tuple[float, float]:
     return min(shares), max(shares)
 
 
-def histories(sources: Sequence[str], of: int) -> dict[str, list[Event]]:
-    """Return the longest histories of the sources, files and folders to import or URLs of stores, by their names."""
+def histories(sources: Sequence[str]) -> dict[str, list[Event]]:
+    """Return the histories of the sources, files and folders to import or URLs of stores, by name, longest first."""
     found: dict[str, list[Event]] = {}
     for source in sources:
         url = source if "://" in source or source.endswith(".db") else "memory:"
@@ -83,8 +144,7 @@ def histories(sources: Sequence[str], of: int) -> dict[str, list[Event]]:
                 stored.import_(source)
             for conversation in stored:
                 found[f"{source} {conversation}"] = list(stored[conversation].events())
-    names = sorted(found, key=lambda name: len(found[name]), reverse=True)[:of]
-    return {name: found[name] for name in names}
+    return {name: found[name] for name in sorted(found, key=lambda name: len(found[name]), reverse=True)}
 
 
 def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
@@ -101,42 +161,75 @@ def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
         "shown_least": round(low, 2),
         "shown_most": round(high, 2),
         "tokens_sent": sent,
-        "tokens_new": sent - repeated,
+        "tokens_repeated": repeated,
+        "cost": round(sum(done.prompts_cost(PRICE) or 0.0 for done in replays), 6),
         "calls": calls,
         "condensations_per_100_calls": round(100 * sum(len(done.condensations) for done in replays) / calls, 1),
         "missing": Counter(each.term for each in missing).most_common(EXAMPLES),
     }
 
 
-def measured(
-    found: Mapping[str, Iterable[Event]], condensers: Mapping[str, Mapping[str, Any]], seeds: int
-) -> dict[str, Any]:
-    """Return the row of each condenser over these histories."""
+def measured(found: Mapping[str, Sequence[Event]], condensers: Mapping[str, Config], seeds: int) -> dict[str, Any]:
+    """Return the size of these histories, and the row of each condenser over them."""
     rows = {}
     for name, config in condensers.items():
-        replays = [replay(events, condenser_from_config(dict(config)), ESTIMATE) for events in found.values()]
-        rows[name] = row(replays, seeds)
+        condenser = condenser_of(config)
+        rows[name] = row([replay(events, condenser, ESTIMATE) for events in found.values()], seeds)
         sys.stderr.write(f"{name}: {rows[name]['shown']} % shown\n")
-    return rows
+    needed = max(each["needed"] for each in rows.values())
+    return {"histories": len(found), "events": sum(map(len, found.values())), "uses": needed, "rows": rows}
 
 
-def table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
-    shown = Table(box=None, pad_edge=False)
-    headings = ("condenser", "shown", "halves", "or named", "sent", "new", "condensations/100", "missing most often")
-    for heading in headings:
-        shown.add_column(heading, justify="left" if heading in (headings[0], headings[-1]) else "right")
-    for name, each in rows.items():
-        shown.add_row(
+def figures(group: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the cells of a table: one row for each condenser."""
+    rows = group["rows"]
+    whole = rows.get("noop", max(rows.values(), key=lambda each: each["cost"]))["cost"] or 1
+    return [
+        (
             name,
             f"{each['shown']:.1f} %",
             f"{each['shown_least']:.1f} to {each['shown_most']:.1f}",
             f"{each['named']:.1f} %",
             f"{each['tokens_sent'] / 1e6:.2f}M",
-            f"{each['tokens_new'] / 1e6:.2f}M",
+            f"{100 * each['tokens_repeated'] / max(1, each['tokens_sent']):.0f} %",
+            f"{100 * each['cost'] / whole:.0f} %",
             str(each["condensations_per_100_calls"]),
-            ", ".join(term for term, _ in each["missing"][:2]),
         )
-    return shown
+        for name, each in rows.items()
+    ]
+
+
+def title(name: str, group: Mapping[str, Any]) -> str:
+    return f"{name}: {group['histories']} histories, {group['events']:,} events, {group['uses']:,} uses"
+
+
+def show(name: str, group: Mapping[str, Any]) -> None:
+    sys.stdout.write(title(name, group) + "\n")
+    shown = Table(box=None, pad_edge=False)
+    for column in (*COLUMNS, "missing most often"):
+        shown.add_column(column, justify="left" if column in (COLUMNS[0], "missing most often") else "right")
+    for cells, each in zip(figures(group), group["rows"].values(), strict=True):
+        shown.add_row(*cells, ", ".join(term for term, _ in each["missing"][:2]))
+    Console(width=150).print(shown)
+
+
+def in_page(text: str, groups: Mapping[str, Any]) -> str:
+    """Put the tables of docs/recall.json into the page."""
+    made = ""
+    for name, group in groups.items():
+        made += f"**{title(name, group)}**\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n"
+        made += "".join(f"| {' | '.join(cells)} |\n" for cells in figures(group)) + "\n"
+    return with_part(text, "python -m benchmarks.recall FOLDER --publish", made)
+
+
+def publish(groups: Mapping[str, Any]) -> None:
+    """Write the figures, without terms: those of a public history are its people's."""
+    for group in groups.values():
+        for each in group["rows"].values():
+            del each["missing"]
+    PUBLISHED.write_text(json.dumps(groups, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), groups), encoding="utf-8")
+    PICTURE.write_text(svg(groups), encoding="utf-8")
 
 
 def main() -> None:
@@ -146,17 +239,41 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="how many random halves of the uses (10)")
     parser.add_argument("--condenser", action="append", metavar="JSON", help="a configuration; once for each")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--publish", action="store_true", help="put the figures into docs/RECALL.md")
     given = parser.parse_args()
     chosen = {each: json.loads(each) for each in given.condenser} if given.condenser else CONDENSERS
-    found: dict[str, list[Event]] = histories(given.sources or [str(SAMPLE)], given.of)
-    if not given.sources:
-        found |= {f"generated {seed}": generated(seed, LENGTH) for seed in range(GENERATED)}
-    rows = measured(found, chosen, given.seeds)
-    needed = max(each["needed"] for each in rows.values())
-    sys.stdout.write(f"{len(found)} histories, {sum(map(len, found.values())):,} events, {needed:,} uses\n")
-    Console(width=150).print(table(rows))
+    groups: dict[str, Any] = {}
+    if given.publish or not given.sources:
+        own = histories([str(SAMPLE)]) | {f"seed {seed}": generated(seed, LENGTH) for seed in range(GENERATED)}
+        groups["Sample and generated"] = measured(own, chosen, given.seeds)
+    if given.sources:
+        found = histories(given.sources)
+        longest = {name: found[name] for name in [*found][: given.of]}
+        groups["Public" if given.publish else "Given"] = measured(longest, chosen, given.seeds)
+        for runtime, condensed in condensed_by(found).items():
+            which = {RECORDED: {"type": RECORDED}, **{name: chosen[name] for name in chosen if name not in _OTHERS}}
+            groups[f"Condensed by {runtime}"] = measured(condensed, which, given.seeds)
+    for name, group in groups.items():
+        show(name, group)
     if given.json is not None:
-        given.json.write_text(json.dumps(rows, indent=1) + "\n")
+        given.json.write_text(json.dumps(groups, indent=1) + "\n")
+    if given.publish:
+        publish(groups)
+
+
+def condensed_by(found: Mapping[str, Sequence[Event]]) -> dict[str, dict[str, Sequence[Event]]]:
+    """Return the histories that a runtime condensed while its agent went on, by the format of their records. Those in
+    which less was needed again say nothing.
+    """
+    groups: dict[str, dict[str, Sequence[Event]]] = {}
+    for name, events in found.items():
+        made = next((event for event in events if isinstance(event, CondensationAction) and event.origin), None)
+        if made is None or made.origin is None:
+            continue
+        recorded = replay(events, None)
+        if recorded.acted and len(recorded.needed) >= USES_LEAST:
+            groups.setdefault(made.origin.format, {})[name] = events
+    return groups
 
 
 if __name__ == "__main__":

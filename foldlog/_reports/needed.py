@@ -111,6 +111,10 @@ class Needs:
             self._occurred.setdefault(term, []).append(event.id)
 
 
+def _left(event: Event) -> str:
+    return f"{getattr(event, 'content', '')}{getattr(event, 'arguments', '')}"
+
+
 class _Shown:
     """What a prompt shows."""
 
@@ -129,9 +133,12 @@ class _Shown:
             self._others = set().union(*map(event_terms, changed))
             ends = (_ID_OF_A_LINE.findall(event.content) for event in sent if isinstance(event, CondensationSummary))
             self._named = {int(each) for each in chain.from_iterable(ends)}
+            self._named |= {event.id for event in changed if f"[{event.id}]" in _left(event)}
             self._whole = {event.id for event in sent} - {event.id for event in changed}
         return term in self._others or not self._whole.isdisjoint(occurred)
 
     def names(self, occurred: Iterable[int]) -> bool:
-        """Return whether a line of a digest ends with the id of one of these events. Ask ``has`` first."""
+        """Return whether a line of a summary ends with the id of one of these events, or what is left of a cleared one
+        has it. Ask ``has`` first.
+        """
         return not self._named.isdisjoint(occurred)

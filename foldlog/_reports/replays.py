@@ -97,6 +97,11 @@ class Replay:
     missing: Sequence[Missing]
 
     @property
+    def acted(self) -> bool:
+        """Whether the model was called after a condensation."""
+        return any(made.event_id <= self.turns[-1].event_id for made in self.condensations if self.turns)
+
+    @property
     def needed_shown(self) -> float | None:
         """The percentage of ``needed`` that was shown; None if the agent needed nothing again."""
         return 100 * (1 - len(self.missing) / len(self.needed)) if self.needed else None
@@ -166,9 +171,9 @@ def _sum(counts: Iterable[_Number | None]) -> _Number | None:
     return None if None in given else sum(filter(None, given))
 
 
-def replay(events: Iterable[Event], condenser: Condenser, agent_llm: AgentModel | None = None) -> Replay:
-    """Replay ``events``, a history from its first event on, with ``condenser``. Events that a retraction took back are
-    left out.
+def replay(events: Iterable[Event], condenser: Condenser | None, agent_llm: AgentModel | None = None) -> Replay:
+    """Replay ``events``, a history from its first event on, with ``condenser``; with None as it was recorded. Events
+    that a retraction took back are left out.
 
     ``agent_llm`` counts tokens and sets the limits of a budget. A condenser with a model calls that model. Raises the
     errors of the condenser except ``NoCondensationAvailable``; ``ModelCallFailed`` if its model cannot be reached,
@@ -190,9 +195,11 @@ class Replaying:
     Leave out the events that a retraction took back, and the retraction: see ``foldlog.projections.retractions``. The
     history gets new ids, since it has other condensations. Memory: the View, two numbers for each event, and the terms
     of the history.
+
+    Without a condenser the condensations of the history are made where they stand in it.
     """
 
-    def __init__(self, condenser: Condenser, agent_llm: AgentModel | None = None) -> None:
+    def __init__(self, condenser: Condenser | None, agent_llm: AgentModel | None = None) -> None:
         self._condenser, self._agent_llm = condenser, agent_llm
         self._said: Event | None = None
         self._view = View.from_events(())
@@ -214,6 +221,8 @@ class Replaying:
     def take(self, event: Event) -> None:
         """Go on with the next event of the history. Raises what ``replay`` raises."""
         if isinstance(event, CondensationAction):
+            if self._condenser is None:
+                self._make(event)
             return
         if isinstance(event, Retraction):
             raise TypeError(
@@ -235,6 +244,9 @@ class Replaying:
 
     def _take_turn(self, event_id: int) -> None:
         """Condense as often as needed before the call of the model that gave the event with this id."""
+        if self._condenser is None:
+            self._send(self._view, event_id)
+            return
         for _ in range(_CONDENSATIONS_MAX_A_TURN):
             try:
                 result, reports = unseen.step(self._condenser, self._view, counting(self._agent_llm))
@@ -269,7 +281,9 @@ class Replaying:
 
     def _report(self, reports: Iterable[Report]) -> None:
         for report in reports:
-            if report.get("failure") in OUT_OF_REACH:  # which says nothing of the strategy; an unusable reply does
+            if (
+                self._condenser is not None and report.get("failure") in OUT_OF_REACH
+            ):  # which says nothing of the strategy; an unusable reply does
                 raise ModelCallFailed(report["model"], report["failure"], report["problem"], report)
             self._reports.append(report)
 
@@ -278,6 +292,23 @@ class Replaying:
         if self._view.unhandled_condensation_request:
             metadata = {"outcome": "declined", "reason": str(error)}
             self._view = self._view.then((CondensationAction(forgotten_event_ids=(), metadata=metadata),))
+
+    def _make(self, action: CondensationAction) -> None:
+        """Make a condensation of the history, with the ids of the replay."""
+        new_id = self._view.version
+        self._new_ids[action.id], self._old_ids[new_id] = new_id, action.id
+        if action.origin is None or action.origin.format != "openhands-v0":  # that one names ids of its source
+            old = ((each, each if each >= 0 else summary_id(each)) for each in action.forgotten_event_ids or ())
+            new = ((each, self._new_ids.get(known)) for each, known in old)
+            ids = tuple(known if each >= 0 else summary_id(known) for each, known in new if known is not None)
+            action = replace(
+                action, forgotten_event_ids=ids, forgotten_events_start_id=None, forgotten_events_end_id=None
+            )
+        if action.metadata.get("outcome") == "declined":
+            self._declined += 1
+            self._view = self._view.then((replace(action, id=new_id),))
+        else:
+            self._condense(Condensation(action), action.id)
 
     def _condense(self, condensation: Condensation, event_id: int) -> None:
         action = replace(condensation.action, id=self._view.version)

@@ -75,6 +75,18 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
     assert (tmp_path / "foldlog.db").read_bytes() == before
 
 
+def test_what_the_recorded_condensations_did_not_show_has_a_column(foldlog, work, config):
+    with open_store("sqlite:///foldlog.db") as store:
+        later = Message(source="agent", content="step 1 was done, and a/path.py was not")
+        told = Message(source="user", content="see a/path.py")
+        store.append("c1", [told, CondensationAction(forgotten_event_ids=(62,)), later], expected_version=62)
+    (noop, recorded) = by_name(foldlog("compare", "c1", "--config", config("noop"), "--json")).values()
+    assert (noop["needed_again"], noop["missing"]) == (1, [])
+    assert (recorded["strategy"], recorded["condensations"], recorded["lost"]) == ("as recorded", 2, [1, 2, 62])
+    assert recorded["missing"] == [{"term": "a/path.py", "used": 64, "occurred": [62], "named": False}]
+    assert "as recorded did not show a/path.py (1 time; event 64 used it, 62 has it)" in foldlog("compare", "c1").out
+
+
 def test_people_read_a_table(foldlog, work, config):
     out = foldlog("compare", "c1", "--config", config("amortized", "max_size = 20"), "--config", config("noop")).out
     assert out.startswith(f"c1: {2 * CALLS + 2} events, {CALLS} calls of the agent's model\n")

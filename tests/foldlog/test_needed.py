@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
+from benchmarks import recall
 from benchmarks.recall import generated, spread
 from foldlog._reports.needed import Missing, event_terms, terms_of
 from foldlog._reports.replays import replay
@@ -96,6 +100,18 @@ def test_nothing_is_missing_where_everything_is_shown_and_masks_show_nothing():
     }
 
 
+@pytest.mark.parametrize("inputs", [False, True])
+def test_a_cleared_event_leaves_its_id_by_which_it_can_be_recalled(inputs):
+    settings = {"trigger": 1, "keep": 2, "clear_tool_inputs": inputs}
+    long = [
+        replace(event, content=event.content + " word" * 90) if isinstance(event, Observation) else event
+        for event in looking_back()
+    ]
+    done = replayed(long, type="clear_tool_uses", **settings)
+    assert done.missing
+    assert done.needed_shown < done.needed_named == 100
+
+
 def test_a_summary_shows_the_terms_that_stand_in_it():
     events = [Message(id=0, source="user", content="begin"), Message(id=1, source="user", content="keep wish_list.txt")]
     events += [
@@ -176,3 +192,20 @@ def test_halves_of_the_uses_agree():
     low, high = spread([done], seeds=6)
     assert low < done.needed_shown < high
     assert high - low < 15
+
+
+def test_the_page_and_its_picture_are_made_of_the_published_figures():
+    groups = json.loads(recall.PUBLISHED.read_text(encoding="utf-8"))
+    page = recall.PAGE.read_text(encoding="utf-8")
+    assert recall.in_page(page, groups) == page
+    assert recall.PICTURE.read_text(encoding="utf-8") == recall.svg(groups)
+    assert "missing" not in recall.PUBLISHED.read_text(encoding="utf-8"), "terms of public histories are not published"
+
+
+def test_the_copier_keeps_the_users_words_and_the_ids_of_events():
+    events = looking_back()
+    done = replay(events, recall.condenser_of({"type": "llm", "max_size": 10, "keep_first": 0}))
+    summary = next(event for event in done.final if event.id < 0)
+    assert summary.content.splitlines()[0].startswith("User:")
+    assert summary.content.splitlines()[0].endswith("[0]")
+    assert any(each.named for each in done.missing) or not done.missing

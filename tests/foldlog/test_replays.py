@@ -26,6 +26,7 @@ from foldlog.eventstore import (
     CondensationSummary,
     Message,
     Observation,
+    Retraction,
     SystemMessage,
 )
 from foldlog.eventstore.events import is_structural
@@ -65,6 +66,29 @@ def call(call_id: str, response_id: str | None = None, *, thinking: bool = False
 
 def answer(call_id: str) -> Observation:
     return Observation(call_id=call_id, content="done")
+
+
+@examples(100)
+@given(ordered_histories)
+def test_a_replay_without_a_condenser_ends_with_the_view_as_it_was_recorded(history):
+    done, view = replay(history, None), View.from_events(history)
+    assert [replace(event, id=0, cause=None) for event in done.final] == [
+        replace(event, id=0, cause=None) for event in view
+    ]
+
+
+def test_condensations_are_replayed_as_they_were_recorded_beside_what_was_taken_back():
+    events = [*work(3), CondensationAction(id=8, forgotten_event_ids=(2, 3), summary="one", summary_offset=1)]
+    events += [Message(id=9, source="user", content="wrong"), Retraction(id=10, version=9)]
+    events += [replace(event, id=event.id + 9, cause=None) for event in work(3)[2:]]
+    gone = {"forgotten_event_ids": (-10, 4, 5), "summary": "two", "summary_offset": 1}
+    events += [CondensationAction(id=17, **gone, metadata={"condenser_meta": [{"failure": "timeout"}]})]
+    events += [CondensationAction(id=18, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})]
+    events += [Message(id=19, source="agent", content="step 4")]
+    done = replay(events, None)
+    assert [made.event_id for made in done.condensations] == [8, 17]
+    assert (done.declined, done.summarized, done.lost, done.condenser_failures) == (1, (2, 3, 4, 5), (), 1)
+    assert [event.content for event in done.final if event.id < 0] == ["two"]
 
 
 def test_a_turn_is_one_call_of_the_model_and_sees_what_came_before_it():

@@ -24,7 +24,7 @@ from foldlog._documents import ComparisonDocument, StrategyFiguresDocument
 from foldlog._reports.comparison import comparison, verdict_of
 from foldlog._reports.comparison_page import write_page
 from foldlog._words.gist import count
-from foldlog.eventstore import Message, Store, install_command
+from foldlog.eventstore import CondensationAction, Message, Store, install_command
 from foldlog.projections.intervals import contains, normalize
 from foldlog.projections.retractions import intervals_kept
 
@@ -59,10 +59,11 @@ def run(
 ) -> None:
     """Replay a conversation under several condensers. Say which costs least, and what each loses for it.
 
-    Its condensations are left out, and a condenser that uses a model asks it. The store is not changed. The cost is
-    that of all prompts to the agent's model, and of the condenser's own. Tokens with which the prompt before began as
-    well are repeated, and cost what the provider asks for tokens from its cache. The price is that of --agent-model, by
-    --prices or litellm's table. Without it a new token costs ten times as much as a repeated one.
+    Its own condensations are left out, but for the column "as recorded", and a condenser that uses a model asks it. The
+    store is not changed. The cost is that of all prompts to the agent's model, and of the condenser's own. Tokens with
+    which the prompt before began as well are repeated, and cost what the provider asks for tokens from its cache. The
+    price is that of --agent-model, by --prices or litellm's table. Without it a new token costs ten times as much as a
+    repeated one.
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
@@ -131,10 +132,13 @@ def _replays(
     from foldlog.condensers import ESTIMATE
 
     replaying = {name: Replaying(condenser, model or ESTIMATE) for name, condenser in condensers.items()}
+    structural = store.query(conversation, lambda reading: [*reading.structural_events(0, version)])
+    kept = intervals_kept(structural, version)
+    if any(isinstance(event, CondensationAction) and contains(kept, event.id) for event in structural):
+        replaying[_RECORDED] = Replaying(None, model or ESTIMATE)
     asks: list[int] = []
     with terminal.progress() as bars:
         bar = bars.add_task("replaying", unit="events", total=version)
-        kept = store.query(conversation, lambda reading: intervals_kept(reading.structural_events(0, version), version))
         for event in store.events(conversation, 0, version):
             if not contains(kept, event.id):
                 continue  # a retraction took it back
@@ -150,6 +154,9 @@ def _replays(
         for name, one in replaying.items():
             with _named(name):
                 replays[name] = one.result()
+    recorded = replays.get(_RECORDED)
+    if recorded is not None and not recorded.acted:
+        del replays[_RECORDED]
     return replays, asks
 
 
@@ -164,6 +171,7 @@ def _named(name: str) -> Iterator[None]:
         raise Refused(f"{name} cannot be compared: {error}") from error
 
 
+_RECORDED = "as recorded"
 _MISSING_SHOWN = 3
 _COSTS = {"cost", "condenser_cost"}
 _FIGURES = (
