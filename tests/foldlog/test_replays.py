@@ -71,10 +71,10 @@ def answer(call_id: str) -> Observation:
 @examples(100)
 @given(ordered_histories)
 def test_a_replay_without_a_condenser_ends_with_the_view_as_it_was_recorded(history):
-    done, view = replay(history, None), View.from_events(history)
-    assert [replace(event, id=0, cause=None) for event in done.final] == [
-        replace(event, id=0, cause=None) for event in view
-    ]
+    def said(view):  # without ids: those of a replay are new where a retraction took something back
+        return [(type(event), event.meta, getattr(event, "content", getattr(event, "call_id", 0))) for event in view]
+
+    assert said(replay(history, None).final) == said(View.from_events(history))
 
 
 def test_condensations_are_replayed_as_they_were_recorded_beside_what_was_taken_back():
