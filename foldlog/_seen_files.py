@@ -22,7 +22,7 @@ from foldlog._formats.files.found import Found, Unchanged
 from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import Held, JsonLines
 from foldlog._formats.live import read_on
-from foldlog._formats.registry import format_named
+from foldlog._formats.registry import format_named, formats
 from foldlog._formats.source import Source
 from foldlog._reports.kept import KeptBeside
 from foldlog.eventstore import Event, EventStoreError, Store
@@ -128,12 +128,12 @@ class SeenFiles:
         return found
 
     def _grown(self, path: Path, kept: _Kept, one: SeenHistory, state: State) -> Found | None:
-        if not kept.digest or kept.then != one.version or kept.state[0] != state[0]:
+        format = formats().get(kept.format)
+        if format is None or not kept.digest or kept.then != one.version or tuple(kept.state[:1]) != state[:1]:
             return None
         size = kept.state[1]
         if not size < state[1] <= size + _READ_ON_MAX or _digest(path, size) != kept.digest:
             return None
-        format = format_named(kept.format)
         events = read_on(format, _Stored(self._store, one.conversation, one.version), JsonLines(path, size))
         grown = one.version, events or []
         return Found(Name(one.conversation), format, path, Held(path, 0, ()), grown=grown) if events else None
@@ -187,8 +187,9 @@ class SeenFiles:
             forgotten -= conversations.keys()  # those that it continues in a fork of
             state, number = self._states[name], len(conversations)
             for each, (_, format, alone) in conversations.items():
-                is_log = number == 1 and alone and format_named(format).live and _state(name) == state
+                is_log = number == 1 and alone and format_named(format).live
                 digest = _digest(Path(name), state[1]) if is_log else ""
+                digest = digest if _state(name) == state else ""  # it may have been written meanwhile
                 value = _Kept(name, self._options, state, number, format, alone, digest)
                 self._kept.keep(self._store.conversation(each), value)
         for each in forgotten:
@@ -204,13 +205,12 @@ def _gist(event: Event) -> tuple[object, ...]:
 
 
 def _digest(path: Path, size: int) -> str:
-    """Return a hash of the first bytes of a file; empty where it cannot be read."""
-    hashed = blake2b(digest_size=16)
+    """Return a hash of the first bytes of a file; empty where it cannot be read, or they do not end a line."""
+    hashed, some = blake2b(digest_size=16), b""
     with suppress(OSError), path.open("rb") as file:
-        while (left := size - file.tell()) and (some := file.read(min(left, 2**20))):
-            hashed.update(some)
-        return hashed.hexdigest()
-    return ""
+        while (left := size - file.tell()) and (read := file.read(min(left, 2**20))):
+            hashed.update(some := read)
+    return hashed.hexdigest() if some.endswith(b"\n") else ""
 
 
 def _state(path: str) -> State:

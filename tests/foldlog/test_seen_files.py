@@ -130,6 +130,15 @@ def cut_and_grown(log: Path, run) -> None:
     more(log)
 
 
+def without_an_end(log: Path, run) -> None:
+    before = log.read_text()
+    log.write_text(before.rstrip())
+    run("import", log.parent)
+    log.write_text(before)
+    more(log)
+
+
+GROWN["after a line without an end"] = ("", without_an_end, None, "1 new event, 3 in all")
 GROWN["cut, and with the same line"] = ("", cut_and_grown, True, "nothing new, 3 events as before")
 
 
