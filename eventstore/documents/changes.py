@@ -37,7 +37,7 @@ from foldlog.eventstore.log.finding import Generation, find_meant
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.recorders.base import Reader
-from foldlog.eventstore.recorders.types import RecalledKey
+from foldlog.eventstore.recorders.types import Conversation, RecalledKey
 from foldlog.eventstore.store import Store
 
 
@@ -96,10 +96,11 @@ class Documents:
             _checked_name(name): value if value is DELETED else _own(name, value) for name, value in changed.items()
         }
         while True:
-            change, guard = self._change(conversation, values, generation, idempotency_key)
+            change, guard, found = self._change(conversation, values, generation, idempotency_key)
             batch = given if change is None else [*given, change]
-            if not batch:
-                self._check(conversation, expected_version, generation)
+            if not batch:  # the rules of an append, as of the moment at which nothing changes
+                check_version(State(conversation, 0 if found is None else found.version), expected_version)
+                generation.key = generation.key or (None if found is None else found.key)
                 return ()
             try:
                 return self._store.append(
@@ -114,32 +115,25 @@ class Documents:
             except DocumentsChanged:
                 continue  # another writer changed or redacted a document: take the differences from its value
 
-    def _check(
-        self, conversation: str, expected: int | Literal[AnyVersion.ANY_VERSION], generation: Generation
-    ) -> None:
-        """Raise the errors of an append to this conversation, for a call that has nothing to append."""
-        database = self._store.database
-        found, _ = database.recorder.query(lambda reader: find_meant(database, reader, conversation, generation))
-        check_version(State(conversation, 0 if found is None else found.version), expected)
-        generation.key = generation.key or (None if found is None else found.key)
-
     def _change(
         self, conversation: str, values: Mapping[str, Any], generation: Generation, key: str | None
-    ) -> tuple[DocumentChanges | None, DocumentsUnchanged]:
-        """Return the event that holds these values, None where nothing changes; and the guard of its append."""
+    ) -> tuple[DocumentChanges | None, DocumentsUnchanged, Conversation | None]:
+        """Return the event that holds these values, None where nothing changes; the guard of its append; and the
+        conversation that this is true of.
+        """
         database = self._store.database
 
-        def read(reader: Reader) -> tuple[DocumentChanges | None, DocumentsUnchanged]:
+        def read(reader: Reader) -> tuple[DocumentChanges | None, DocumentsUnchanged, Conversation | None]:
             found, _ = find_meant(database, reader, conversation, generation)
             if found is None:
-                return _of_values({}, {}, values), DocumentsUnchanged(values, None, {})
+                return _of_values({}, {}, values), DocumentsUnchanged(values, None, {}), None
             reading = ReadTransaction(reader, found, database)
             ids = newest_documents(reading, None)
             guard = DocumentsUnchanged(values, (reading.key, reading.redactions), ids)
             if key is not None and (recalled := reading.recall(key)) is not None:
-                return _repeated(reading, recalled, key, values), guard
+                return _repeated(reading, recalled, key, values), guard, found
             known = {name: read_value(reading, name, ids[name]) for name in values if name in ids}
-            return _of_values(ids, known, values), guard
+            return _of_values(ids, known, values), guard, found
 
         return database.recorder.query(read)
 

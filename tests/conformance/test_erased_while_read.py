@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from foldlog import Histories
-from foldlog.eventstore import ConversationErased, Event, Message, Store
+from foldlog.eventstore import ConversationErased, Event, Message, Store, VersionConflict
 from foldlog.eventstore.maintenance import verify as verification
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Check, verify
@@ -69,3 +69,21 @@ def test_verifying_finds_no_damage(filled: Store, monkeypatch: pytest.MonkeyPatc
 def test_a_snapshot_that_is_open_reads_on(filled: Store):
     with reading(filled, "c") as snapshot:
         assert len(list(snapshot.events())) == EVENTS
+
+
+def test_what_begins_a_history_again_never_says_that_one_is_there_which_was_erased(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    histories, recorder = Histories(store), store.database.recorder
+    histories.create("c", {"app": "x"})
+    query = recorder.query
+
+    def and_erase(work: Callable[[object], object]) -> object:
+        answer = query(work)
+        monkeypatch.setattr(recorder, "query", query)
+        erase(store, "c", reason="asked for", complete=False)
+        return answer
+
+    monkeypatch.setattr(recorder, "query", and_erase)
+    with pytest.raises(VersionConflict):  # as of its only look at the store: there is one, with an event
+        histories.create("c", {"app": "x"}, replace_erased=True)
