@@ -282,8 +282,8 @@ class VacuumDocument(Document, frozen=True, kw_only=True):
     """``foldlog vacuum``."""
 
     imports_discarded: int
-    bytes_before: int
-    bytes_after: int
+    bytes_before: int | None
+    bytes_after: int | None
     bytes_pending: bool
     space_returned: bool
 

@@ -311,18 +311,18 @@ class Histories:
         erased; ``VersionConflict`` where its last event is not that of ``expected``; and ``StoreUnavailable`` where, on
         PostgreSQL, a transaction that began before does not end. Cost: its events.
         """
-        from foldlog._maintenance import holders
+        from foldlog._maintenance import gone_everywhere
 
         tombstone = erase(
             self.store,
             conversation,
             reason=reason,
-            complete=complete,
+            complete=False,
             with_forks=with_forks,
             detach_forks=detach_forks,
             expected=expected,
         )
-        return tombstone._replace(unconfirmed=holders(self.store, tombstone.unconfirmed))
+        return gone_everywhere(self.store, tombstone, complete=complete)
 
     def close(self) -> None:
         """Close the store. Views that a caller holds and that were not read yet are read first. The threads of its

@@ -504,7 +504,7 @@ class History:
         of an imported event, all events: records that repeat its content go with it.
         """
         from foldlog._formats.repeats import records_with
-        from foldlog._maintenance import holders
+        from foldlog._maintenance import gone_everywhere
 
         self._meet()
         event_id = event.id if isinstance(event, Event) else whole("event", event)
@@ -515,10 +515,10 @@ class History:
             reason=reason,
             by=_user() if by is None else by,
             with_summaries=with_summaries,
-            complete=complete,
+            complete=False,
             records=records_with(self._store, self.id, event_id),
         )
-        return receipt._replace(unconfirmed=holders(self._store, receipt.unconfirmed))
+        return gone_everywhere(self._store, receipt, complete=complete)
 
     def why(self, event_id: int, at: int | None = None) -> Why:
         """Return why the View, now or at a version, shows an event, or the summary with this id, or does not. Raises

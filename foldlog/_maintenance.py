@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from foldlog._reports.audit_database import path_of
 from foldlog._search.index import erase_from_index, index_path, remove_index, still_in_index
@@ -26,11 +26,13 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.database import behind
 from foldlog.eventstore.maintenance import backup, copy, erase, redact, rekey, verify
+from foldlog.eventstore.maintenance.unfinished import purge
 
 _ALL = 2**63
 _BACKUP = "backup "
 _COPIES = (_BACKUP, "former file ")
 _PAGE = 1_000
+Removed = TypeVar("Removed", ConversationRow, redact.RedactionReceipt)
 
 BackedUp = backup.BackedUp
 Vacuumed = backup.Vacuumed
@@ -96,8 +98,10 @@ class Maintenance:
         """Reclaim disk space, and remove the remains of interrupted operations, in the search index too. See
         ``maintenance.backup.vacuum``.
         """
-        vacuumed = backup.vacuum(self._store, on_progress)
-        erase_from_index(self._store)
+        try:
+            erase_from_index(self._store)
+        finally:  # on PostgreSQL the tables of the index are vacuumed with the others
+            vacuumed = backup.vacuum(self._store, on_progress)
         return vacuumed
 
     def retain(
@@ -193,6 +197,7 @@ def erased(
     with_forks: bool = False,
     detach_forks: bool = False,
     unchanged: bool = False,
+    complete: bool = True,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
     """Erase conversations, forks before the conversations whose events they share. Yield the tombstone of each; for one
     that stays, its row and why. ``unchanged``: one that has a newer event than its row stays.
@@ -225,8 +230,17 @@ def erased(
             break
         waiting = [row for row, _ in stay]
     if last is not None:
-        last = erase.erase(store, last.id, reason=reason)  # on PostgreSQL it vacuums the tables, once for all
-        yield last._replace(unconfirmed=holders(store, last.unconfirmed)), None
+        yield gone_everywhere(store, last, complete=complete), None  # on PostgreSQL it vacuums the tables, once for all
+
+
+def gone_everywhere(store: Store, receipt: Removed, *, complete: bool) -> Removed:
+    """Return the receipt of a removal once what was removed is gone from the search index too, and, if it is to be
+    ``complete``, its bytes from the tables of a server.
+    """
+    unconfirmed = holders(store, receipt.unconfirmed)
+    if complete:
+        purge(store.database.recorder, "what was erased is gone for every reader")
+    return receipt._replace(unconfirmed=unconfirmed, bytes_pending=store.database.bytes_pending)
 
 
 def holders(store: Store, unconfirmed: Iterable[str]) -> tuple[str, ...]:

@@ -160,7 +160,8 @@ class WriteTransaction(ReadTransaction):
         renewed, data_key, mark = encrypted(found, keys)
         if has_nothing:
             mark = mark._replace(pending_until=0)
-        self._reader.change(found.key, changes.NewKey(renewed.salt, renewed.key_id, renewed.sealed_key))
+        new_key = changes.NewKey if mark.pending_until else changes.FirstKey
+        self._reader.change(found.key, new_key(renewed.salt, renewed.key_id, renewed.sealed_key))
         forget_records(self._reader, found.key)  # they are plain
         if mark.pending_until and found.visible:
             enter(self._reader, renewed, KeyChanged(key_id=renewed.key_id), self.database.now())

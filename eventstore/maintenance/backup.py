@@ -73,13 +73,13 @@ class Restored(NamedTuple):
 class Vacuumed(NamedTuple):
     """The outcome of a vacuum. ``discarded`` is the number of killed imports whose rows were removed. ``bytes_pending``
     says whether bytes of erased events may still be in the file. ``space_returned`` is False if a reader that was
-    opened before is still open: the file is rewritten in the log, and shrinks at a vacuum after that reader has ended.
-    Of a store that is not a file, the sizes are 0.
+    opened before is still open: the file is rewritten in the log, and shrinks at a vacuum after that reader has ended;
+    and where this role may not vacuum the tables of a server. Of a store that is not a file, the sizes are None.
     """
 
     discarded: int
-    bytes_before: int
-    bytes_after: int
+    bytes_before: int | None
+    bytes_after: int | None
     bytes_pending: bool
     space_returned: bool
 
@@ -244,19 +244,16 @@ def vacuum(store: Store, on_progress: Callable[[int, int], object] = lambda done
     recorder, path = database.recorder, database.recorder.path
     before = _size(path)
     discarded = _finish(database)
-    if path is None:
-        return Vacuumed(discarded, before, before, not recorder.compact(PATIENCE_S, on_progress), space_returned=True)
-    pending = recorder.value("bytes_pending") != ""
-    returned = True
+    pending = path is None or database.bytes_pending
     try:
-        recorder.compact(PATIENCE_S if pending else 0)
+        returned = recorder.compact(PATIENCE_S if pending else 0, on_progress)
     except StillRead as error:
         if pending:
-            still_read = StoreUnavailable(f"{error}; end it and run 'foldlog vacuum' again")
+            still_read = StoreUnavailable(f"{error}; end what reads and run 'foldlog vacuum' again")
             still_read.unfinished = True
             raise still_read from error
         returned = False
-    return Vacuumed(discarded, before, _size(path), recorder.value("bytes_pending") != "", returned)
+    return Vacuumed(discarded, before, _size(path), database.bytes_pending, returned)
 
 
 def _finish(database: Database) -> int:
@@ -281,7 +278,7 @@ def _stale(recorder: Recorder, before: int) -> list[int]:
     return recorder.query(stale)
 
 
-def _size(path: str | None) -> int:
-    """Return the size of the database with its log, in bytes; 0 where it is not a file."""
+def _size(path: str | None) -> int | None:
+    """Return the size of the database with its log, in bytes; None where it is not a file."""
     files = [] if path is None else [Path(path), Path(f"{path}-wal")]
-    return sum(file.stat().st_size for file in files if file.exists())
+    return sum(file.stat().st_size for file in files if file.exists()) if files else None

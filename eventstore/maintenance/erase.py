@@ -92,8 +92,10 @@ def erase(
             _delete_rows(database, found.id)
         if not doomed:
             break
-    purged = complete and purge(recorder, _DONE.format(conversation))
-    return listed(found, bytes_pending=not purged, unconfirmed=recorder.query(partial(_unconfirmed, key=found.key)))
+    if complete:
+        purge(recorder, _DONE.format(conversation))
+    unconfirmed = recorder.query(partial(_unconfirmed, key=found.key))
+    return listed(found, bytes_pending=database.bytes_pending, unconfirmed=unconfirmed)
 
 
 def _delete_rows(database: Database, conversation: str) -> None:

@@ -120,11 +120,12 @@ def redact(
         records=records,
     )
     receipt, place = on_finished(database, work)
-    gone = complete and purge(database.recorder, f"event {event_id} of {conversation!r} is redacted")
+    if complete:
+        purge(database.recorder, f"event {event_id} of {conversation!r} is redacted")
     position = None if place is None else place()
     newest = database.last_position if position is None else position
     unconfirmed = tuple(database.recorder.query(lambda reader: behind(reader, newest)))
-    return receipt._replace(position=position, unconfirmed=unconfirmed, bytes_pending=not gone)
+    return receipt._replace(position=position, unconfirmed=unconfirmed, bytes_pending=database.bytes_pending)
 
 
 def _redact(

@@ -77,9 +77,9 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False) -> Iterator[
     for each in database.recorder.query(lambda reader: reader.unfinished()):
         if each.operation == IMPORT and (not conversations or each.conversation in conversations):
             delete_rows(database.recorder, each.key)
-    gone = purge(database.recorder, "all events are stored in their new form")
+    purge(database.recorder, "all events are stored in their new form")
     if last is not None:
-        yield last._replace(bytes_pending=not gone)
+        yield last._replace(bytes_pending=database.bytes_pending)
 
 
 def named_or_all(database: Database, conversations: Sequence[str]) -> Iterator[Conversation]:

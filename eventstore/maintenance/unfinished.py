@@ -75,15 +75,16 @@ def finish(database: Database, left: Unfinished) -> None:
         delete_rows(database.recorder, key)
 
 
-def purge(recorder: Recorder, what_is_done: str) -> bool:
-    """Remove the bytes of deleted and replaced rows, on PostgreSQL. Return whether none is pending; in a SQLite file,
-    ``vacuum`` removes them.
+def purge(recorder: Recorder, what_is_done: str) -> None:
+    """Remove the bytes of deleted and replaced rows, on PostgreSQL; in a SQLite file, and where this role may not, they
+    stay ``bytes_pending``.
 
     The call waits for open transactions for a minute, then raises ``StoreUnavailable``, as it does where the disk
     refuses. The error is ``unfinished``.
     """
     try:
-        return recorder.compact(PATIENCE_S) if recorder.on_server else recorder.value("bytes_pending") == ""
+        if recorder.on_server:
+            recorder.compact(PATIENCE_S)
     except RecorderError as error:
         raise unfinished(f"{what_is_done}, but the deleted bytes are still in the files", error) from error
 

@@ -338,6 +338,8 @@ class Transaction(Reader):
         """Change a conversation that exists. ``IntegrityError``, here or at the commit: a ``RememberedKey`` exists, or
         what is to be ``Visible`` is not staged any more, or its id is taken.
         """
+        if type(change) in changes.LEAVE_BYTES:
+            self._write("leave_bytes", key)
         match change:
             case changes.NewKey():  # a process that has the new key lists it again
                 self._write("leave_listed", key)
@@ -410,6 +412,7 @@ class Transaction(Reader):
 
     def _delete_copies(self, key: int, limit: int) -> bool:
         """Delete the rows of its parent that a fork has under its own key."""
+        self._write("leave_bytes", key)
         if not self._delete("delete_copies", key, limit):
             return False
         self._write("detach_copies", key)
@@ -480,10 +483,10 @@ class Recorder(ABC):
 
     @abstractmethod
     def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:
-        """Remove the bytes of deleted and replaced rows; a file is rewritten without them. Return False where only the
-        owner of a server's tables can do it. Raises ``StillRead`` where a reader that was opened before needs them for
-        ``patience_s`` seconds: then bytes stay pending, and a file does not shrink. ``on_progress`` gets how many
-        tables are done and of how many; a file is rewritten in one step.
+        """Remove the bytes of deleted and replaced rows: those of later ones alone stay ``bytes_pending``. A file is
+        rewritten. Return False where only the owner of a server's tables can do it. Raises ``StillRead`` where a reader
+        that was opened before needs them for ``patience_s`` seconds: then bytes stay pending, and a file does not
+        shrink. ``on_progress`` gets how many tables are done and of how many; a file is rewritten in one step.
 
         Positions stay. Readers go on; the writers of a file wait, and it needs free space of its size.
         """

@@ -16,6 +16,10 @@ class NewKey(NamedTuple):
     sealed_key: bytes | None
 
 
+class FirstKey(NewKey):
+    """The same for a conversation under which nothing is stored yet."""
+
+
 class NewMark(NamedTuple):
     """Another mark for a conversation."""
 
@@ -104,6 +108,7 @@ class Finished(NamedTuple):
 
 STATEMENTS: Final[Mapping[type, str]] = {
     NewKey: "set_key",
+    FirstKey: "set_key",
     NewMark: "set_mark",
     NewPast: "set_past",
     MoreRedactions: "count_redactions",
@@ -111,6 +116,9 @@ STATEMENTS: Final[Mapping[type, str]] = {
     Finished: "finish",
 }
 """The changes that are one statement, of which the key of the conversation and the fields are the parameters."""
+
+LEAVE_BYTES: Final = (NewKey, NewForm, Erasure)
+"""The changes that replace or delete what was stored: its bytes stay in the files, until ``Recorder.compact``."""
 
 Change = (
     NewKey | NewMark | NewForm | MoreRedactions | NewPast | PastRows | PlacedPast | Visible | RememberedKey

@@ -39,7 +39,7 @@ def bytes_pending_words(store: Store, of: str) -> str:
         return f"the file of the store may still hold bytes of {of}; run 'foldlog vacuum' to remove them"
     return (
         f"the tables may still hold deleted rows of {of}, which no query returns: this role may not run VACUUM. "
-        f"Autovacuum removes them later; to remove them now, run this command again as the owner of the tables"
+        f"Autovacuum removes them later, unseen; to remove them now, run as the owner of the tables: foldlog vacuum"
     )
 
 

@@ -116,7 +116,7 @@ class SearchTables(ABC):
 
     @abstractmethod
     def purge(self) -> None:
-        """Remove every byte of the texts that were removed, unless that was done."""
+        """Remove every byte of the texts that were removed, unless that was done, or is left to the store's vacuum."""
 
     @abstractmethod
     def find(self, wanted: Wanted) -> list[Hit]: ...

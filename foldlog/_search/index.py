@@ -31,6 +31,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.arguments import text, to_microseconds, whole
 
 if TYPE_CHECKING:
+    from foldlog._search.postgres_tables import PostgresTables
     from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
 
 _BATCH = 4_000
@@ -207,8 +208,8 @@ def erase_from_index(store: Store) -> None:
     """Do what ``still_in_index`` does. Raises ``SearchRefused`` and ``StoreUnavailable`` where the index cannot be
     changed.
     """
-    path = index_path(store)
-    exists = store.database.recorder.on_server if path is None else os.path.exists(path)
+    path, tables = index_path(store), _on_server(store)
+    exists = tables is not None and tables.exist() if path is None else os.path.exists(path)
     if _encrypts(store) or not exists:
         remove_index(store)
         return
@@ -222,15 +223,13 @@ def remove_index(store: Store) -> None:
 
     Raises ``SearchRefused`` where this role may not remove its tables on a server.
     """
-    path = index_path(store)
+    path, tables = index_path(store), _on_server(store)
     if path is not None:
         for ending in ("", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path + ending)
-    elif store.database.recorder.on_server:
-        from foldlog._search.postgres_tables import PostgresTables
-
-        PostgresTables(cast("PostgresRecorder", store.database.recorder), make=False).drop()
+    elif tables is not None:
+        tables.drop()
 
 
 def indexed(recorded: Recorded) -> IndexedText:
@@ -253,15 +252,22 @@ def _opened(store: Store) -> SearchTables:
     if in_memory:
         remove_index(store)
         path = None
-    elif store.database.recorder.on_server:
-        from foldlog._search.postgres_tables import PostgresTables
-
-        return PostgresTables(cast("PostgresRecorder", store.database.recorder))
+    elif (tables := _on_server(store, make=True)) is not None:
+        return tables
     from foldlog._search.sqlite_tables import SQLiteTables
 
     if path is not None and not os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK):
         path = None
     return SQLiteTables(path)
+
+
+def _on_server(store: Store, *, make: bool = False) -> PostgresTables | None:
+    """Return the tables of an index on a server, made or not; None where the store is on none."""
+    if not store.database.recorder.on_server:
+        return None
+    from foldlog._search.postgres_tables import PostgresTables
+
+    return PostgresTables(cast("PostgresRecorder", store.database.recorder), make=make)
 
 
 def _encrypts(store: Store) -> bool:

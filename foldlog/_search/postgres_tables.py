@@ -55,7 +55,7 @@ _DROP = """
 _MAY_USE = """
     SELECT bool_and(has_table_privilege(c.oid, right_)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,
         unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) right_
-    WHERE n.nspname = {name} AND c.relname IN ('search_facts', 'search_texts')
+    WHERE n.nspname = {name} AND c.relname IN ('search_facts', 'search_texts', 'facts')
 """
 _ADD = """
     INSERT INTO {schema}.search_texts VALUES (%s, %s, %s, %s, %s, %s, %s, to_tsvector(%s::regconfig, %s))
@@ -71,6 +71,10 @@ _FIND = """
 _REMOVE = """
     DELETE FROM {schema}.search_texts WHERE sha256(conversation) = sha256(%s) AND conversation = %s AND position < %s
         AND (%s::bigint[] IS NULL OR id = ANY(%s::bigint[]))
+"""
+_LEAVE_BYTES = """
+    INSERT INTO {schema}.facts VALUES ('bytes_pending search', pg_current_xact_id()::text)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
 _SET = """
     INSERT INTO {schema}.search_facts VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value
@@ -134,21 +138,14 @@ class PostgresTables(SearchTables):
                 for name, before, ids in removals:
                     asked = (id_bytes(name), id_bytes(name), before, ids and list(ids), ids and list(ids))
                     if connection.execute(self._sql(_REMOVE), asked).rowcount:
-                        facts["pending"] = "bytes"
+                        connection.execute(self._sql(_LEAVE_BYTES))
                 self._set(connection, facts)
             return True
 
         return self._run(work)
 
     def purge(self) -> None:
-        """Delete the removed rows from the table's pages; for copies elsewhere on a server, see docs/PRIVACY.md."""
-
-        def work(connection: Connection) -> None:
-            connection.execute(self._sql("VACUUM {schema}.search_texts"))
-            self._set(connection, {"pending": ""})
-
-        if self.value("pending"):
-            self._run(work)
+        """Do nothing: the bytes are pending in the store, whose vacuum removes them here too."""
 
     def find(self, wanted: Wanted) -> list[Hit]:
         query = sql.SQL(" && ").join([sql.SQL(_QUERIES[term.prefix]) for term in wanted.terms])
@@ -166,6 +163,9 @@ class PostgresTables(SearchTables):
                 self._set(connection, facts)
 
         self._run(work)
+
+    def exist(self) -> bool:
+        return self._run(self._is_there)
 
     def drop(self) -> None:
         """Remove the tables with all that they hold, if they are there."""
@@ -216,7 +216,7 @@ class PostgresTables(SearchTables):
         """Say what the owner has to run where this role may not make or change the index."""
         info, is_there = connection.info, self._is_there(connection)
         if is_there and connection.execute(self._sql(_MAY_USE)).fetchone() != (True,):
-            grant = self._sql("{schema}.search_facts, {schema}.search_texts TO ").as_string(None)
+            grant = self._sql("{schema}.search_facts, {schema}.search_texts, {schema}.facts TO ").as_string(None)
             role = sql.Identifier(info.user).as_string(None)
             return (
                 f"the role {info.user!r} may not use the tables of the search index; as their owner, run in psql: "

@@ -145,7 +145,7 @@ def test_a_store_in_memory_cannot_be_backed_up_and_has_nothing_to_vacuum(tmp_pat
     with open_store("memory:") as store:
         with pytest.raises(InvalidOption, match="only a store in a SQLite file can be backed up"):
             back_up(store, str(tmp_path / "copy.db"))
-        assert vacuum(store) == Vacuumed(0, 0, 0, bytes_pending=False, space_returned=True)
+        assert vacuum(store) == Vacuumed(0, None, None, bytes_pending=False, space_returned=True)
 
 
 # -- vacuum -----------------------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ def test_a_removal_whose_bytes_stay_on_a_full_disk_says_what_is_done(foldlog, fi
         ran = foldlog(*command, "--json")
     of = "conversations" if command[0] == "erase" else "receipts"
     assert (ran.status, ran.document[of][0]["bytes_pending"]) == (1, True)
-    assert "the vacuum that removes its bytes from the file failed: " in ran.err
+    assert "the vacuum that removes its bytes failed: " in ran.err
     assert "run 'foldlog vacuum' to remove them" in ran.err
     assert foldlog(*command, "--json").document[of][0]["bytes_pending"] is False
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from pydantic import SecretStr
 from typer.testing import CliRunner
 
 import foldlog
 from foldlog import EventStoreError, Message
-from foldlog._cli.application import build
+from foldlog._cli.application import _run, build
 from foldlog._cli.stores import bytes_pending_words
 from foldlog._search import SearchIndex, SearchRefused
 from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
     InvalidOption,
+    KeyRing,
     Store,
     StoreUnavailable,
     StoreUnusable,
@@ -240,13 +244,92 @@ def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         store.append("c1", said("secret"), expected_version=0)
         assert erase(store, "c1", reason="asked for").bytes_pending
-        assert "run this command again as the owner of the tables" in bytes_pending_words(store, "it")
+        assert "run as the owner of the tables: foldlog vacuum" in bytes_pending_words(store, "it")
         if int(postgres_server.sql("SHOW server_version_num")) >= 170_000:
             postgres_server.sql(f"GRANT MAINTAIN ON ALL TABLES IN SCHEMA {schema_of(url)} TO {role}")
             assert not erase(store, "c1", reason="asked for").bytes_pending
     with open_store(url) as store:
         assert not erase(store, "c1", reason="asked for").bytes_pending
         assert postgres_server.sql(f"SELECT count(*) FROM {schema_of(url)}.events WHERE conversation > 0") == "0"
+
+
+@pytest.fixture
+def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Any, str]]:
+    """Run a command. Return its status, its document, and what it says beside it."""
+
+    def run(*command: str, db: str) -> tuple[int, Any, str]:
+        status = _run([*command, "--db", db, "--json"])
+        told = capsys.readouterr()
+        return status, json.loads(told.out), told.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "removal",
+    [
+        ("erase", "c1", "--reason", "gdpr", "--yes"),
+        ("redact", "c1", "0", "--reason", "gdpr", "--yes"),
+        ("redact", "c1", "--matching", "zebra", "--reason", "gdpr", "--yes"),
+        ("rekey", "c1"),
+    ],
+    ids=lambda command: " ".join(command[:3]),
+)
+def test_what_a_role_that_may_not_vacuum_removes_is_pending_until_the_owner_vacuums_all_tables(
+    url: str,
+    role: str,
+    postgres_server: Server,
+    asked: Callable[..., tuple[int, Any, str]],
+    removal: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    schema, of_role = schema_of(url), url.replace("postgres@", f"{role}@")
+    with foldlog.open(url) as histories:
+        histories["c1"].append([said("a zebra in the text"), said("and another one")])
+        assert histories.search("zebra")
+        assert not histories.store.database.bytes_pending
+    if removal[0] == "rekey":
+        monkeypatch.setenv("FOLDLOG_KEY", "ab" * 32)
+        postgres_server.sql(f"ALTER TABLE {schema}.search_texts OWNER TO {role}")  # a key removes the index
+        postgres_server.sql(f"ALTER TABLE {schema}.search_facts OWNER TO {role}")
+        for kind in ("DICTIONARY", "CONFIGURATION"):
+            name = "search_stems" if kind == "DICTIONARY" else "search_words"
+            postgres_server.sql(f"ALTER TEXT SEARCH {kind} {schema}.{name} OWNER TO {role}")
+    assert asked(*removal, db=of_role)[2].count("run as the owner of the tables: foldlog vacuum") == 1
+    for asking in (of_role, url):
+        if removal[0] == "erase":
+            assert [row["bytes_pending"] for row in asked("list", db=asking)[1]["conversations"]] == [True]
+        with open_store(asking) as store:
+            assert store.database.bytes_pending
+    status, told, problem = asked("vacuum", db=of_role)
+    assert (status, told["bytes_pending"], told["bytes_before"]) == (1, True, None)
+    assert "run as the owner of the tables: foldlog vacuum" in problem
+    assert asked("vacuum", db=url) == (0, told | {"bytes_pending": False, "space_returned": True}, "")
+    with open_store(of_role) as store:
+        assert not store.database.bytes_pending
+    if removal[0] == "erase":
+        assert postgres_server.sql(f"SELECT pg_relation_size('{schema}.search_texts')") == "0"
+        assert not asked("list", db=of_role)[1]["conversations"][0]["bytes_pending"]
+
+
+def test_what_is_deleted_during_a_vacuum_stays_pending(url: str):
+    with foldlog.open(url) as histories:
+        for name in ("c1", "c2"):
+            histories[name].append([said("0"), said("1")])
+        histories.erase("c1", reason="asked for", complete=False)
+
+        def erase_another(done: int, of: int) -> None:
+            if done == of and "c2" in histories:
+                histories.erase("c2", reason="asked for", complete=False)
+
+        assert histories.maintenance.vacuum(erase_another).bytes_pending
+        assert not histories.maintenance.vacuum().bytes_pending
+
+
+def test_a_conversation_that_begins_encrypted_leaves_no_bytes(url: str):
+    with open_store(url, keys=KeyRing([SecretStr("ab" * 32)])) as store:
+        store.append("c1", said("0"), expected_version=0)
+        assert not store.database.bytes_pending
 
 
 def test_a_role_that_may_not_make_the_search_index_is_told_what_the_owner_runs(url: str, role: str):
@@ -465,7 +548,7 @@ def test_a_partitioned_store_holds_what_one_table_holds_and_copy_leads_to_it(url
         assert four.database.last_position == positions[-1]
         done: list[tuple[int, int]] = []
         assert four._recorder.compact(10, lambda *progress: done.append(progress))
-        assert done == [(n, 15) for n in range(1, 16)]  # three tables of four partitions, and three
+        assert done == [(n, 23) for n in range(1, 24)]  # three tables of four partitions, and eleven
         for name in ("c1", "c2", "fork", *(f"c{n}" for n in range(4, 20))):
             shown = [Views(store).at(name, 3).events for store in (one, four)]
             assert shown[0] == shown[1]

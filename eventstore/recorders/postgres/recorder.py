@@ -172,17 +172,11 @@ class PostgresRecorder(Recorder):
         their indices.
         """
         until = time.monotonic() + patience_s
-        try:
-            while not self.beside(lambda connection: status.vacuum(connection, self._statements, on_progress)):
-                if time.monotonic() >= until:
-                    raise StillRead(
-                        f"{self._server}: transactions that began before may still read deleted rows; try again when "
-                        f"they have ended"
-                    )
-                time.sleep(_VACUUM_PAUSE_S)  # each time costs something
-        except status.MayNotVacuum:
-            return False
-        return True
+        while (are_gone := self.beside(lambda c: status.vacuum(c, self._statements, on_progress))) is False:
+            if time.monotonic() >= until:
+                raise StillRead(f"{self._server}: transactions that began before may still read deleted rows")
+            time.sleep(_VACUUM_PAUSE_S)  # each time costs something
+        return are_gone is not None
 
     def check(self) -> Iterator[str]:
         """Yield the problems of rows without a conversation and, where the extension ``amcheck`` is installed, of

@@ -8,8 +8,6 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
-from foldlog.eventstore.recorders.errors import ProgrammingError
-
 
 class Holder(NamedTuple):
     """The oldest transaction that was writing when the status was taken: followers wait for its end. A prepared
@@ -81,37 +79,33 @@ def holder(connection: psycopg.Connection[Any], statements: Mapping[str, bytes],
     )
 
 
-class MayNotVacuum(ProgrammingError):
-    """This role may not vacuum a table: only its owner may, and from PostgreSQL 17 on a role with ``MAINTAIN``."""
-
-
 def vacuum(
     connection: psycopg.Connection[Any], statements: Mapping[str, bytes], on_progress: Callable[[int, int], object]
-) -> bool:
-    """Vacuum every table and partition. Return whether no row that was deleted before this call is still readable, by
-    VACUUM's own report; False for a report in another language than English.
-
-    Raises ``MayNotVacuum`` where the role may not vacuum: the server itself only warns.
+) -> bool | None:
+    """Vacuum every table and partition of the schema. Return whether no row that was deleted before this call is still
+    readable, by VACUUM's own report; False for a report in another language than English. Then the marks are removed.
+    None where the role may not: only the owner of a table may, and from PostgreSQL 17 on a role with ``MAINTAIN``.
     """
-    warnings: list[str] = []
-    reports: list[str] = []
+    notices: list[str] = []
 
     def keep(notice: psycopg.errors.Diagnostic) -> None:
-        kept = warnings if notice.severity_nonlocalized == "WARNING" else reports
-        kept.append(f"{notice.message_primary or ''} {notice.message_detail or ''}")
+        notices.append(f"{notice.severity_nonlocalized}: {notice.message_primary} {notice.message_detail or ''}")
 
     connection.add_notice_handler(keep)
     try:
+        marks = connection.execute(statements["marks_of_bytes"]).fetchall()
         [(now,)] = connection.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint").fetchall()
         are_gone = True
         tables = connection.execute(statements["tables"]).fetchall()
         for done, (table,) in enumerate(tables, 1):
-            reports.clear()
+            notices.clear()
             connection.execute(f"VACUUM (VERBOSE) {table}".encode())
-            if warnings:
-                raise MayNotVacuum(warnings[0].strip())
-            are_gone = are_gone and _removed_all_before(now, " ".join(reports))
+            if any(notice.startswith("WARNING: ") for notice in notices):
+                return None
+            are_gone = are_gone and _removed_all_before(now, " ".join(notices))
             on_progress(done, len(tables))
+        if are_gone and marks:
+            connection.execute(statements["bytes_are_gone"], [list(column) for column in zip(*marks, strict=True)])
         return are_gone
     finally:
         connection.remove_notice_handler(keep)  # the connection is used again

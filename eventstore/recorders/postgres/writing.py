@@ -117,6 +117,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     def delete(self, key: int, limit: int) -> bool:
         if self.ask("is_erased", key):
+            self._write("leave_bytes", key)
             return self._delete_all(key, limit)
         if not self._is_staged(key):
             return not self._lock_by_key(key) or self._delete_copies(key, limit)

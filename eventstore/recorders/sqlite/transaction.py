@@ -31,7 +31,7 @@ _ADDITIONS = (
     changes.NewMark, changes.RememberedKey, changes.NewRecords, changes.NewListing, changes.Left,
     changes.Finished,
 )  # fmt: skip
-"""The changes that leave no bytes behind, and by which no earlier answer is wrong, but for that of a mark."""
+"""The changes by which no earlier answer is wrong, but for that of a mark."""
 _eras = count(1)
 _body = attrgetter("body")
 _COLUMNS = len(Row._fields) + 2
@@ -98,8 +98,6 @@ class SQLiteTransaction(SQLiteReader, Transaction):
     def change(self, key: int, change: changes.Change) -> None:
         if not isinstance(change, _ADDITIONS):
             self.forget()
-            if not isinstance(change, changes.Visible):
-                self._write("leave_bytes")
         if isinstance(change, changes.NewMark):
             self.newest_era = next(_eras)
         elif isinstance(change, changes.PastRows):
@@ -108,11 +106,11 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
     def delete(self, key: int, limit: int) -> bool:
         self.forget()
-        visible, erased = state = self._execute(SQL["state"], (key,)).fetchone() or (True, False)
-        if state != _STAGED:
-            self._write("leave_bytes")
+        visible, erased = self._execute(SQL["state"], (key,)).fetchone() or (True, False)
         if visible and not erased:
             return self._delete_copies(key, limit)
+        if erased:
+            self._write("leave_bytes", key)
         if not self._delete_all(key, limit):
             return False
         if not erased:

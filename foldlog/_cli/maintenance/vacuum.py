@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db
-from foldlog._cli.stores import open_existing
+from foldlog._cli.stores import bytes_pending_words, open_existing
 from foldlog._documents import VacuumDocument
 from foldlog._maintenance import Maintenance, Vacuumed
 from foldlog._words.gist import count
@@ -15,18 +15,25 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted imports.
 
     Events keep their ids and positions. Readers go on; writers wait. It needs free space of the size of the store.
-    While a reader is open, the files do not shrink; the command says so.
+    While a reader is open, the files do not shrink; the command says so. The tables of a PostgreSQL store are vacuumed
+    by their owner; as another role, the exit status is 1.
 
     Example: foldlog vacuum
     """
     with open_existing(db) as store:
         done = vacuumed(store)
+        remedy = bytes_pending_words(store, "what was erased")
     if as_json:
         terminal.emit(VacuumDocument.of(done, imports_discarded=done.discarded))
     else:
         left = f"; the remains of {count(done.discarded, 'import')} were removed" if done.discarded else ""
-        terminal.console().print(f"{done.bytes_before:,} bytes before, {done.bytes_after:,} now{left}")
-    if not done.space_returned:
+        said = "the tables are vacuumed" if done.space_returned else "the tables are as they were"
+        if done.bytes_before is not None:
+            said = f"{done.bytes_before:,} bytes before, {done.bytes_after:,} now"
+        terminal.console().print(f"{said}{left}")
+    if not done.space_returned and done.bytes_before is None:
+        terminal.warn(remedy)
+    elif not done.space_returned:
         terminal.note(
             "the store is rewritten, but its files cannot shrink while a reader that was opened before is still open; "
             "end it and run 'foldlog vacuum' again"
@@ -40,14 +47,14 @@ def vacuumed(store: Store) -> Vacuumed:
         return Maintenance(store).vacuum(lambda done, of: bars.update(bar, completed=done, total=of))
 
 
-def bytes_stay_pending(store: Store, pending: bool, done: str, *, no_vacuum: bool) -> bool:
-    """Vacuum a store in a file, if bytes of what was erased are ``pending`` in it. Return whether they still are.
-    ``done`` says what was erased, if the vacuum fails.
+def bytes_stay_pending(store: Store, done: str, *, no_vacuum: bool) -> bool:
+    """Vacuum a store, if bytes of what was erased are pending in it. Return whether they still are. ``done`` says what
+    was erased, if the vacuum fails.
     """
-    if not pending or no_vacuum or store.path is None:
-        return pending
+    if no_vacuum or not store.database.bytes_pending:
+        return store.database.bytes_pending
     try:
         return vacuumed(store).bytes_pending
     except EventStoreError as error:
-        terminal.warn(f"{done}, and the vacuum that removes its bytes from the file failed: {error}")
+        terminal.warn(f"{done}, and the vacuum that removes its bytes failed: {error}")
         return True

@@ -56,7 +56,7 @@ def run(
     """Erase conversations for good: their events and all derived data, from tables, free pages and logs.
 
     In a terminal the command shows the conversations and asks first. No reader sees them from the first moment on. At
-    the end a SQLite file is vacuumed: that rewrites the whole file, and other writers wait. With --older-than, a
+    the end the store is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. With --older-than, a
     conversation stays that gets a new event before its turn, or whose younger fork shares its events.
 
     A tombstone stays: when, why, how many events, and the last head. An append does not use its id again. Earlier
@@ -91,6 +91,7 @@ def run(
                 with_forks=with_forks,
                 detach_forks=detach,
                 unchanged=before is not None,
+                complete=False,
             )
             for row, error in work:
                 if error is None:
@@ -126,7 +127,7 @@ def _finish(
     as_json: bool,
 ) -> None:
     done = f"conversation {tombstones[0].id!r} is erased" if len(tombstones) == 1 else f"{len(tombstones)} are erased"
-    is_pending = bool(tombstones) and bytes_stay_pending(store, tombstones[-1].bytes_pending, done, no_vacuum=no_vacuum)
+    is_pending = bool(tombstones) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
     pending = bytes_pending_words(store, "it")
     _told([row._replace(bytes_pending=is_pending) for row in tombstones], stay, as_json=as_json)
     if is_pending:

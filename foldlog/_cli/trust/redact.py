@@ -90,8 +90,8 @@ def run(
 
     In a terminal the command shows the events and asks first. Id, kind, place, times and size stay, and published heads
     still verify. The model sees the word "redacted". The receipt is a new event: who, when, why, and a hash of the
-    former content. At the end a SQLite file is vacuumed: that rewrites the whole file, and other writers wait. Earlier
-    copies and backups still hold the content.
+    former content. At the end the store is vacuumed: a SQLite file is rewritten as a whole, and other writers wait.
+    Earlier copies and backups still hold the content.
 
     --matching finds a text in events, summaries, documents and records of imports, and looks in the end whether a file
     beside the store still holds its bytes. A shell keeps the text in its history.
@@ -123,10 +123,10 @@ def run(
             ids = {name: [event.id for event in each] for name, each in found.items()}
             if events and conversation is not None:
                 ids = {conversation: list(dict.fromkeys(events))}
-            redact = partial(History.redact, reason=reason, by=by, with_summaries=with_summaries)
+            redact = partial(History.redact, reason=reason, by=by, with_summaries=with_summaries, complete=False)
             receipts, stay = _redacted(histories, ids, redact, text)
         done = f"{count(len(receipts), 'event')} redacted"
-        is_pending = bool(receipts) and bytes_stay_pending(store, receipts[-1].bytes_pending, done, no_vacuum=no_vacuum)
+        is_pending = bool(receipts) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
         holders = tuple(dict.fromkeys(name for receipt in receipts for name in receipt.unconfirmed))
         if text is not None and not dry_run:
             stay += _left(store, find(redacted=True), text, holders, with_store=not is_pending)
@@ -187,9 +187,9 @@ def _redacted(
         if text is not None:
             for name, gone in gone_of_each(conversations_with(histories.store), chosen).items():
                 keep_documents(histories[name], histories.store, gone, text)
-        for place, (name, event_id) in enumerate(each, 1):
+        for name, event_id in each:
             try:
-                receipts.append(redact(histories[name], event_id, complete=place == len(each)))
+                receipts.append(redact(histories[name], event_id))
             except (CannotRedact, InvalidArgument) as error:
                 if len(each) == 1:
                     raise Refused(str(error)) from error

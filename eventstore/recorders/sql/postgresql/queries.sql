@@ -321,6 +321,25 @@ SELECT max(notification_id) FROM {schema}.tracking WHERE application = $1::bytea
 SELECT convert_to(value, 'UTF8') FROM {schema}.store WHERE name = convert_from($1::bytea, 'UTF8')
 UNION ALL
 SELECT convert_to(value, 'UTF8') FROM {schema}.facts WHERE name = convert_from($1::bytea, 'UTF8')
+UNION ALL
+(SELECT convert_to(value, 'UTF8') FROM {schema}.facts
+ WHERE $1::bytea = 'bytes_pending'::bytea AND starts_with(name, 'bytes_pending ') LIMIT 1)
+
+-- One mark for each conversation, so that writers do not wait for one another; the search index has one too. A value
+-- is never given twice: more may be deleted during a vacuum.
+-- name: leave_bytes
+INSERT INTO {schema}.facts AS f (name, value) VALUES ('bytes_pending ' || $1::bigint, pg_current_xact_id()::text)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE f.value <> excluded.value
+
+-- name: marks_of_bytes
+SELECT name, value FROM {schema}.facts WHERE starts_with(name, 'bytes_pending ')
+
+-- A mark that is locked is given anew.
+-- name: bytes_are_gone
+DELETE FROM {schema}.facts WHERE name IN (
+    SELECT f.name FROM {schema}.facts f JOIN unnest(%s::text[], %s::text[]) AS gone (name, value) USING (name, value)
+    FOR UPDATE OF f SKIP LOCKED
+)
 
 -- name: set_value
 INSERT INTO {schema}.facts (name, value) VALUES (convert_from($1::bytea, 'UTF8'), convert_from($2::bytea, 'UTF8'))
@@ -576,9 +595,7 @@ FROM pg_class c LEFT JOIN pg_am ON pg_am.oid = c.relam
 WHERE c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = (SELECT tableoid FROM {schema}.epoch))
 
 -- name: tables
-SELECT c.oid::regclass::text {of_this_schema} AND c.relkind = 'r' AND regexp_replace(c.relname, '_[0-9]+$', '') IN (
-    'events', 'records', 'idempotency_keys', 'attachments', 'attached', 'conversations'
-) ORDER BY c.relname
+SELECT c.oid::regclass::text {of_this_schema} AND c.relkind = 'r' ORDER BY c.relname
 
 -- name: b_trees
 SELECT c.oid::regclass::text {of_this_schema} AND c.relkind = 'i' AND amname = 'btree' ORDER BY c.relname

@@ -98,7 +98,7 @@ SELECT value FROM store WHERE name = 'bytes_pending'
 
 -- A mark is never given twice: of two vacuums, one may remove the mark that the other has read, and a new one come.
 -- name: leave_bytes
-INSERT INTO store (name, value) VALUES ('bytes_pending', lower(hex(randomblob(8))))
+INSERT INTO store (name, value) VALUES ('bytes_pending', ? || ' ' || lower(hex(randomblob(8))))
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 
 -- Unless more was deleted since the mark was read.
