@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.progress import Progress, TaskID
@@ -27,7 +27,7 @@ from foldlog._formats.reading_ahead import read_ahead
 from foldlog._formats.registry import formats
 from foldlog._importing import Imported, InAFork, import_source
 from foldlog._reports.ahead import KeptAhead, made_ahead
-from foldlog._seen_files import SeenFiles, SeenHistory
+from foldlog._seen_files import SeenFiles
 from foldlog._words.gist import count
 from foldlog.eventstore import (
     ConversationErased,
@@ -147,13 +147,12 @@ def _sum_up(db: str, imported: Sequence[ImportedDocument], elsewhere: Sequence[s
         terminal.emit(ImportDocument(db=db, imported=tuple(imported), findings=tuple(elsewhere)))
         return
     notes = sum(one.findings_count for one in imported if _is_kept(one))
-    findings = sum(one.findings_count for one in imported) + len(elsewhere) - notes
+    findings = sum(one.findings_count for one in imported if not _is_kept(one)) + len(elsewhere)
     told = " and ".join(count(number, what) for number, what in ((findings, "finding"), (notes, "note")) if number)
-    there = [one for one in imported if one.version]
-    histories = {one.conversation for one in there if one.added} or {one.conversation for one in there}
-    events = f"{count(sum(one.added for one in there), 'event')} of {count(len(histories), 'conversation')}"
-    words = f"{events} added to {terminal.printable(store_name(db))}"
-    terminal.console().print(f"{words}; {told}, named above." if told else f"{words}.")
+    there = {one.conversation for one in imported if one.added} or {one.conversation for one in imported if one.version}
+    events = f"{count(sum(one.added for one in imported), 'event')} of {count(len(there), 'conversation')}"
+    end = f"; {told}, named above." if told else "."
+    terminal.console().print(f"{events} added to {terminal.printable(store_name(db))}{end}")
 
 
 def _is_kept(one: ImportedDocument) -> bool:
@@ -213,7 +212,8 @@ def _import_all(
         finally:
             seen.flush()
             lists.flush()
-    unchanged = [_unchanged(one, named) for one in seen.unchanged.values()]
+    as_before: dict[str, Any] = {"added": 0, "refused": False, "findings": (), "findings_count": 0, "note": ""}
+    unchanged = [ImportedDocument.of(one, path=named(one.path), **as_before) for one in seen.unchanged.values()]
     if not as_json and told is None:
         _tell(*unchanged)
     imported = sorted([*unchanged, *imported], key=lambda one: seen.place(Path(one.path)))
@@ -330,20 +330,6 @@ def _imported(
         findings=tuple(map(named, (*refused, *source.findings))),
         findings_count=source.findings_count + len(refused),
         note=named(_FORKED.format(source.path, imported)) if isinstance(imported, InAFork) else source.note,
-    )
-
-
-def _unchanged(one: SeenHistory, named: Callable[[object], str]) -> ImportedDocument:
-    return ImportedDocument(
-        path=named(one.path),
-        conversation=one.conversation,
-        format=one.format,
-        added=0,
-        version=one.version,
-        refused=False,
-        findings=(),
-        findings_count=0,
-        note="",
     )
 
 
