@@ -103,9 +103,12 @@ class TokenCounter:
         before = self._last.get(key)
         if before is not None and before.events is events:
             return before.sums
-        sent = (events[position] for position in fit)
-        sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
-        sums: tuple[int, ...] = (self.frame(offered_tools(view), beside_system=sent_system),)
+        tools, sent_system = (), False
+        if SystemMessage in map(type, events):
+            sent = (events[position] for position in fit)
+            sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
+            tools = offered_tools(view)
+        sums: tuple[int, ...] = (self.frame(tools, beside_system=sent_system),)
         start, calls = 0, None
         if before is not None and before.sums[0] == sums[0]:
             start = _shared_beginning(before, view)
