@@ -210,10 +210,15 @@ def test_the_site_names_every_page():
     } == named
 
 
-def test_the_readme_says_what_a_condensation_saves():
-    readme = (ROOT / "README.md").read_text()
-    assert "default costs least: $0.2044 instead of $0.2988 (32 % less than noop)." in cli_reference.PAGE.read_text()
-    assert "the default costs 32 % less" in readme
+def test_the_readme_and_the_page_on_choosing_say_what_compare_prints():
+    guide = (ROOT / "docs/COMMAND.md").read_text()
+    (costs,) = re.findall(r"^cost of these prompts and of its model +\$(\S+) +\$(\S+)", guide, re.MULTILINE)
+    default, noop = map(float, costs)
+    assert f"the default costs {100 * (1 - default / noop):.0f} % less" in (ROOT / "README.md").read_text()
+    (verdict,) = re.findall(
+        r"^```text\n\w+: .*\n(.*?)^```", (ROOT / "docs/how-to/choosing.md").read_text(), re.M | re.S
+    )
+    assert verdict in guide
 
 
 def test_the_picture_of_a_view_is_that_of_the_demo(tmp_path, monkeypatch):
