@@ -280,7 +280,11 @@ def from_plain(plain: Any) -> Any:
         ((key, inside),) = plain.items()
         if key in _MARKED:
             return _MARKED[key](inside)
-    return {key: from_plain(each) if type(each) in _NESTED else each for key, each in plain.items()}
+    value = plain.copy()
+    for key, each in plain.items():
+        if type(each) in _NESTED:
+            value[key] = from_plain(each)
+    return value
 
 
 _NESTED = (dict, list)

@@ -14,7 +14,7 @@ import msgspec
 from foldlog.eventstore.recorders.base import Columns, Reader
 from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.statements import statements
-from foldlog.eventstore.recorders.types import RecalledKey, Row, as_rows, utf8
+from foldlog.eventstore.recorders.types import RecalledKey, Row, as_rows, as_text, utf8
 
 SQL: Final = statements("sqlite")
 _FEW: Final = 16
@@ -51,14 +51,9 @@ class SQLiteReader(Reader):
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        found: list[tuple[int, str, RecalledKey]] = []
-        for name in idempotency_keys:
-            if key is None:
-                rows = self._ask("recalled_anywhere", name)
-                found += ((conversation, name, RecalledKey(*recalled)) for conversation, *recalled in rows)
-            else:
-                found += ((key, name, recalled) for _, recalled in self.recalled(key, name, 1, exactly=True))
-        return found
+        names = json_text(idempotency_keys)
+        found = self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", key, names)
+        return [(owner, as_text(name), RecalledKey(*entry)) for owner, name, *entry in found]
 
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
         statement = SQL["listed"].format(others=" ".join([SQL["also_listed"]] * (len(digests) - 1)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import sqlite3
 import threading
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -58,6 +59,26 @@ def line(number, parent, kind="user", content="hi", **fields):
     envelope = {"sessionId": "s", "cwd": "/w", "version": "2.1", "isSidechain": False, "userType": "external"}
     ids = {"uuid": f"u{number}", "parentUuid": None if parent is None else f"u{parent}"}
     return {**envelope, **ids, "type": kind, "message": message, **fields}
+
+
+def test_ids_of_sources_are_looked_up_together(tmp_path, monkeypatch):
+    asked, counts, connect = [], [], sqlite3.connect
+
+    def traced(*arguments, **options):
+        connection = connect(*arguments, **options)
+        connection.set_trace_callback(asked.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    with foldlog.open(f"sqlite:///{tmp_path}/h.db") as histories:
+        for numbers in (range(2), range(2, 4), range(4, 44)):
+            asked.clear()
+            lines = [line(number, number - 1 if number else None) for number in numbers]
+            assert len(histories["c"].append_records([*lines, lines[0]], format="claude-code", dedupe="origin")) == len(
+                lines
+            )
+            counts.append(sum(text.startswith("SELECT") and "idempotency_keys" in text for text in asked))
+    assert counts[1] == counts[2] == 2, "before the records are read, and in the transaction"
 
 
 def use(number, parent, call_id, **fields):
