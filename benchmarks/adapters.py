@@ -2,16 +2,12 @@
 
     scripts/test --adapters openai_agents-newest              # makes the environment
     .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters openai_agents
-    .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters tails
-    .cache/adapters/claude_agent-newest/bin/python -m benchmarks.adapters claude_agent
-    .cache/adapters/openhands-newest/bin/python -m benchmarks.adapters openhands
-    .cache/adapters/google_adk-newest/bin/python -m benchmarks.adapters google_adk
-    .cache/adapters/pydantic_ai-newest/bin/python -m benchmarks.adapters pydantic_ai
 
-The OpenAI Agents SDK and Google ADK have SQLite stores of their own, the OpenHands SDK one file for each event. Beside
-the Claude Agent SDK and pydantic-ai stand tables of JSON by hand. ``tails`` reads the end of a history of foldlog
-itself, without an adapter, beside the store of the OpenAI Agents SDK. Both sides take turns; a figure is the median of
-the rounds.
+and so with each other name, in its environment; ``tails`` in that of ``openai_agents``. The OpenAI Agents SDK, Google
+ADK and LangGraph have SQLite stores of their own, the OpenHands SDK and Strands one file for each event or message, and
+the Agent Framework a file of lines. Beside the Claude Agent SDK and pydantic-ai stand tables of JSON by hand. ``tails``
+reads the end of a history of foldlog itself, without an adapter, beside the store of the OpenAI Agents SDK. Both sides
+take turns; a figure is the median of the rounds, and the second ratio is that of CPU time.
 """
 
 from __future__ import annotations
@@ -88,10 +84,11 @@ class ByHand:
         self._connection.close()
 
 
-async def timed(work: Callable[[], Awaitable[Any]]) -> float:
-    begun = time.perf_counter()
+async def timed(work: Callable[[], Awaitable[Any]]) -> tuple[float, float]:
+    """Return how long work took, in ms: by the clock, and of the processor."""
+    begun, used = time.perf_counter(), time.process_time()
     await work()
-    return 1_000 * (time.perf_counter() - begun)
+    return 1_000 * (time.perf_counter() - begun), 1_000 * (time.process_time() - used)
 
 
 def stored_bytes(path: str) -> int:
@@ -126,7 +123,7 @@ async def compare(
             for start in range(4 * STEPS, ITEMS, 500):
                 await add(store, [one(number) for number in range(start, start + 500)])
             await closed(store)
-        figures: dict[str, tuple[list[float], list[float]]] = {}
+        figures: dict[str, tuple[list[tuple[float, float]], list[tuple[float, float]]]] = {}
         for number in range(ROUNDS):
             for which in (0, 1) if number % 2 else (1, 0):
                 store = make[which](paths[which])
@@ -144,8 +141,10 @@ async def compare(
 
                     figures.setdefault(f"open and {name}", ([], []))[which].append(await timed(opened))
     for name, (ours, theirs) in figures.items():
-        mine, other = statistics.median(ours), statistics.median(theirs)
-        print(f"{name:34} {mine:9.2f} ms {other:9.2f} ms   x {mine / other:.2f}")
+        (mine, cpu), (other, theirs_cpu) = (
+            [*map(statistics.median, zip(*side, strict=True))] for side in (ours, theirs)
+        )
+        print(f"{name:34} {mine:9.2f} ms {other:9.2f} ms   x {mine / other:.2f}   x {cpu / theirs_cpu:.2f}")
     print(f"{'bytes after 1,000 steps of 4':34} {sizes[0]:9,} B  {sizes[1]:9,} B    x {sizes[0] / sizes[1]:.2f}")
 
 
@@ -255,6 +254,58 @@ async def openhands() -> None:
     await compare(make, event, lambda talk, events: talk.add(events), reads)
 
 
+async def agent_framework() -> None:
+    from agent_framework import FileHistoryProvider, Message
+
+    from foldlog.adapters.agent_framework import FoldlogHistoryProvider
+
+    class File(FileHistoryProvider):  # type: ignore[misc]
+        def close(self) -> None: ...
+
+    make = (lambda path: FoldlogHistoryProvider(f"sqlite:///{path}"), File)
+    reads = {f"get all {ITEMS:,}": lambda store: store.get_messages("s")}
+
+    def one(number: int) -> Any:
+        return Message("user", [f"{number} " + "word " * 60], message_id=f"m{number}")
+
+    await compare(make, one, lambda store, messages: store.save_messages("s", messages), reads)
+
+
+async def strands() -> None:
+    from strands.session.file_session_manager import FileSessionManager
+    from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
+
+    from foldlog.adapters.strands import FoldlogSessionRepository
+
+    class Files(FileSessionManager):  # type: ignore[misc]
+        def __init__(self, path: str) -> None:
+            super().__init__("s", storage_dir=path)
+
+        def close(self) -> None: ...
+
+    def one(number: int) -> Any:
+        message: Any = {"role": "user", "content": [{"text": f"{number} " + "word " * 60}]}
+        return SessionMessage.from_message(message, number)
+
+    async def add(store: Any, messages: list[Any]) -> None:
+        if store.read_agent("s", "a") is None:
+            if store.read_session("s") is None:
+                store.create_session(Session(session_id="s", session_type=SessionType.AGENT))
+            store.create_agent("s", SessionAgent("a", {}, {}))
+        for message in messages:
+            store.create_message("s", "a", message)
+
+    async def read(store: Any) -> Any:
+        return store.list_messages("s", "a")
+
+    make = (lambda path: FoldlogSessionRepository(f"sqlite:///{path}"), Files)
+    await compare(make, one, add, {f"list {ITEMS:,}": read})
+
+
+async def langgraph() -> None:
+    await import_module("benchmarks.langgraph_saver").main()
+
+
 async def talks(module: str) -> None:
     """Compare the two sides of a module beside this one."""
     sides = import_module(f"benchmarks.{module}")
@@ -270,6 +321,9 @@ SIDES = {
     "tails": tails,
     "claude_agent": claude_agent,
     "openhands": openhands,
+    "agent_framework": agent_framework,
+    "strands": strands,
+    "langgraph": langgraph,
     "google_adk": partial(talks, "adapter_google_adk"),
     "pydantic_ai": partial(talks, "adapter_pydantic_ai"),
 }

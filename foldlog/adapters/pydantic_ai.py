@@ -376,7 +376,18 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         given = next((n for n in range(len(self._given), 0, -1) if _plain(self._given[n - 1]) == plain), None)
         if given is None and (isinstance(newest, ModelResponse) or not await self._given_before(conversation_id)):
             raise ConversationConflict(conversation_id)
-        return Conversation(conversation_id=conversation_id, revision=record.revision, new_message_index=given)
+        stored = await self._stored_of(record.head_id, given)
+        return Conversation(conversation_id=conversation_id, revision=record.revision, new_message_index=stored)
+
+    async def _stored_of(self, head_id: str, given: int | None) -> int | None:
+        """Return how many of the last stored messages the run begins with; None where it begins with another message,
+        such as a summary of them: then all are compared, and the others are left as a branch.
+        """
+        if given is None:
+            return None
+        chain = await self.store._run(partial(self.store._entries.chain, head_id, given))
+        (first,) = ModelMessagesTypeAdapter.validate_python([_message(chain[0])])
+        return given if len(chain) == given and _plain(first) == _plain(self._given[0]) else None
 
     async def _given_before(self, conversation_id: str) -> bool:
         """Return whether the run begins with all messages before the newest one, so that it takes nothing else back."""

@@ -5,7 +5,7 @@
 The parts, and the events that they become:
 
     system-prompt                   SystemMessage
-    user-prompt                     Message from the user
+    user-prompt                     Message from the user; so is a summary in a request, which models are sent as one
     text                            Message from the agent
     tool-call                       Action; the calls of a response share their ``response_id``
     tool-return, retry-prompt       Observation; a retry that answers no call is a Message from the environment
@@ -99,7 +99,7 @@ def _event(part: dict[str, Any], common: dict[str, Any], kind: str, response_id:
         call_id, tool = part.get("tool_call_id"), part.get("tool_name")
         if name == "system-prompt" and type(content) is str:
             return SystemMessage(content=content, **common)
-        if name == "user-prompt":
+        if name == "user-prompt" or (name == "compaction" and type(content) is str):
             return Message(content=_shown(content), source="user", **common)
         if name in ("tool-return", "retry-prompt") and type(tool) is str and type(call_id) is str:
             failed = name == "retry-prompt" or part.get("outcome", "success") != "success"

@@ -62,9 +62,12 @@ def reply(given):
 
 
 def told(messages):
-    """What a model is sent, part by part."""
+    """What a model is sent, part by part. A summary of the application is sent as a user's words."""
     parts = [part for message in messages for part in message.parts]
-    return [(part.part_kind, getattr(part, "tool_call_id", None) or part.content) for part in parts]
+    return [
+        (part.part_kind.replace("compaction", "user-prompt"), getattr(part, "tool_call_id", None) or part.content)
+        for part in parts
+    ]
 
 
 def scripted(script, prompts=None):
