@@ -270,12 +270,13 @@ def _with_results(blocks: Iterable[Part]) -> list[Part]:
     """
     found: dict[Any, Part] = {}
     for place, block in enumerate(blocks):
-        kind, call = str(block.get("type")), found.get(block.get("tool_use_id"))
+        kind, answered = str(block.get("type")), str(block.get("tool_use_id"))
+        call = found.get(answered)
         if kind == "server_tool_use":
-            found[block.get("id")] = block
+            found[str(block.get("id"))] = block
         elif call is not None and kind.endswith("_tool_result"):
             both = [{name: each[name] for name in _OF_SERVER_TOOLS if name in each} for each in (call, block)]
-            found[block["tool_use_id"]] = {"type": "server_tool", "blocks": both}
+            found[answered] = {"type": "server_tool", "blocks": both}
         else:
             found[place, kind] = block
     return list(found.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from typing import overload
+from typing import Any, overload
 
 from foldlog.eventstore import Event
 from foldlog.projections.units import Units, UnitsSoFar, units
@@ -19,13 +19,13 @@ class Items(Sequence[Event]):
 
     __slots__ = ("_count", "_events", "_found", "_token", "masks")
 
-    def __init__(self, events: list[Event], masks: dict[tuple[str, int], tuple[Event, Event]] | None = None) -> None:
+    def __init__(self, events: list[Event], masks: dict[tuple[str, int], tuple[Event, Any]] | None = None) -> None:
         """Take over ``events``: do not change the list afterwards."""
         self._events = events
         self._count = len(events)
         self._token = [True]
         self.masks = {} if masks is None else masks
-        """Events and their masks, by condenser and id: the next step shows the same masks."""
+        """Events and their masks or sizes, by condenser and id: the next step shows the same masks and counts less."""
         self._found: list[UnitsSoFar] = []
         """The units of the beginning of the list, as far as they were found. A caller removes them here while it uses
         them.

@@ -49,7 +49,7 @@ class ClearToolUsesCondenser(ReportingCondenser):
         """Yield the index of each result to clear, and that of its call if this is cleared, too."""
         answers = units(view.events, view.left_behind).answers if self.clear_tool_inputs else {}
         calls = {result: call for call, result in answers.items()}
-        sizes = [_size(event) for event in view.events]
+        sizes = [_size(event, view.state.items.masks) for event in view.events]
         whole: list[list[int]] = []
         tokens = 0
         said: Event | None = None
@@ -71,18 +71,17 @@ class ClearToolUsesCondenser(ReportingCondenser):
                 whole += [large] if large else []
 
 
-_sizes: dict[int, tuple[Event, int]] = {}
-_SIZES_KEPT = 20_000
-
-
-def _size(event: Event) -> int:
+def _size(event: Event, known: dict[tuple[str, int], tuple[Event, Any]]) -> int:
     """Return the tokens of an event, which are counted once: each step asks for those of the whole View."""
-    known = _sizes.get(id(event))
-    if known is None or known[0] is not event:
-        if len(_sizes) >= _SIZES_KEPT:
-            _sizes.clear()
-        known = _sizes[id(event)] = event, event_tokens(event)
-    return known[1]
+    counted = known.get(("tokens", event.id))
+    if counted is None or counted[0] is not event:
+        counted = known["tokens", event.id] = event, event_tokens(event)
+    size: int = counted[1]
+    return size
+
+
+_CLEARED = ({"type": "cleared"},)
+"""In the place of thinking: no model is sent it, and the tool loop that it began stays whole."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +101,7 @@ class ClearThinkingCondenser(ReportingCondenser):
                 case Message(source="user") if turns[-1]:
                     turns.append({})
                 case Action(thinking=blocks) | Message(thinking=blocks) if blocks:
-                    turns[-1][place] = ("thinking", ())
+                    turns[-1][place] = ("thinking", _CLEARED)
                 case Annotation(name="reasoning", stays_with_next=True):
                     turns[-1][place] = ("data", None)
         with_thinking = [turn for turn in turns if turn]

@@ -137,6 +137,13 @@ def test_turns_older_than_the_newest_that_have_thinking_lose_it(keep, ids):
     assert ("encrypted_content" in sent) == (9 not in ids)
 
 
+def test_a_loop_stays_whole_without_its_thinking():
+    view = viewed(message("1"), thought(1), pair(2), pair(3), message("2"), thought(4))
+    result = shown(ClearThinkingCondenser().condense(view))
+    assert is_masked(result[1])
+    assert result.with_events(result.events).cut_points == view.cut_points
+
+
 def test_the_turn_that_goes_on_keeps_its_thinking():
     with pytest.raises(InvalidCondenser, match=r"keep \(0\) must be at least 1"):
         ClearThinkingCondenser(0)
