@@ -189,7 +189,7 @@ class SeenFiles:
             for each, (_, format, alone) in conversations.items():
                 is_log = number == 1 and alone and format_named(format).live
                 digest = _digest(Path(name), state[1]) if is_log else ""
-                digest = digest if _state(name) == state else ""  # it may have been written meanwhile
+                digest = digest if _state(name) == state else ""  # it was written while it was read
                 value = _Kept(name, self._options, state, number, format, alone, digest)
                 self._kept.keep(self._store.conversation(each), value)
         for each in forgotten:
