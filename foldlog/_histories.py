@@ -312,7 +312,10 @@ class Histories:
         PostgreSQL, a transaction that began before does not end. Cost: its events.
         """
         from foldlog._maintenance import gone_everywhere
+        from foldlog._seen_files import source_files
 
+        rows = [row for row in [self.store.conversation(conversation)] if row.erased_at is None]
+        source = source_files(self.store, rows).get(conversation)
         tombstone = erase(
             self.store,
             conversation,
@@ -322,7 +325,7 @@ class Histories:
             detach_forks=detach_forks,
             expected=expected,
         )
-        return gone_everywhere(self.store, tombstone, complete=complete)
+        return gone_everywhere(self.store, tombstone, source, complete=complete)
 
     def close(self) -> None:
         """Close the store. Views that a caller holds and that were not read yet are read first. The threads of its

@@ -505,8 +505,10 @@ class History:
         """
         from foldlog._formats.repeats import records_with
         from foldlog._maintenance import gone_everywhere
+        from foldlog._seen_files import keep_source, source_files
 
         self._meet()
+        source = source_files(self._store, [self._store.conversation(self.id)]).get(self.id)
         event_id = event.id if isinstance(event, Event) else whole("event", event)
         receipt = redact(
             self._store,
@@ -518,7 +520,9 @@ class History:
             complete=False,
             records=records_with(self._store, self.id, event_id),
         )
-        return gone_everywhere(self._store, receipt, complete=complete)
+        if source is not None:
+            keep_source(self._store, self.id, source)
+        return gone_everywhere(self._store, receipt, source, complete=complete)
 
     def why(self, event_id: int, at: int | None = None) -> Why:
         """Return why the View, now or at a version, shows an event, or the summary with this id, or does not. Raises

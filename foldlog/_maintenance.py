@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from foldlog._reports.audit_database import path_of
 from foldlog._search.index import erase_from_index, index_path, remove_index, still_in_index
+from foldlog._seen_files import source_files
 from foldlog.eventstore import (
     ConversationHasForks,
     ConversationRow,
@@ -30,7 +31,7 @@ from foldlog.eventstore.maintenance.unfinished import purge
 
 _ALL = 2**63
 _BACKUP = "backup "
-_COPIES = (_BACKUP, "former file ")
+_COPIES = (_BACKUP, "former file ", "imported file ")
 _PAGE = 1_000
 Removed = TypeVar("Removed", ConversationRow, redact.RedactionReceipt)
 
@@ -203,6 +204,7 @@ def erased(
     that stays, its row and why. ``unchanged``: one that has a newer event than its row stays.
     """
     waiting = sorted(rows, key=lambda row: row.created_at, reverse=True)
+    sources = source_files(store, waiting)
     last: ConversationRow | None = None
     while waiting:
         stay: list[tuple[ConversationRow, EventStoreError]] = []
@@ -223,33 +225,35 @@ def erased(
                 yield row, error
             else:
                 if last is not None:
-                    yield last._replace(unconfirmed=holders(store, last.unconfirmed)), None
+                    yield last._replace(unconfirmed=holders(store, last.unconfirmed, sources.get(last.id))), None
                 last = tombstone
         if len(stay) == len(waiting):
             yield from stay
             break
         waiting = [row for row, _ in stay]
     if last is not None:
-        yield gone_everywhere(store, last, complete=complete), None  # on PostgreSQL it vacuums the tables, once for all
+        source = sources.get(last.id)
+        yield gone_everywhere(store, last, source, complete=complete), None  # a server vacuums its tables once for all
 
 
-def gone_everywhere(store: Store, receipt: Removed, *, complete: bool) -> Removed:
+def gone_everywhere(store: Store, receipt: Removed, source: str | None = None, *, complete: bool) -> Removed:
     """Return the receipt of a removal once what was removed is gone from the search index too, and, if it is to be
     ``complete``, its bytes from the tables of a server.
     """
-    unconfirmed = holders(store, receipt.unconfirmed)
+    unconfirmed = holders(store, receipt.unconfirmed, source)
     if complete:
         purge(store.database.recorder, "what was erased is gone for every reader")
     return receipt._replace(unconfirmed=unconfirmed, bytes_pending=store.database.bytes_pending)
 
 
-def holders(store: Store, unconfirmed: Iterable[str]) -> tuple[str, ...]:
+def holders(store: Store, unconfirmed: Iterable[str], source: str | None = None) -> tuple[str, ...]:
     """Return what may still hold what was erased: of ``unconfirmed`` the read models and the backups that still exist,
-    the search index where it cannot be changed, and the former files that restores kept.
+    the search index where it cannot be changed, the former files that restores kept, and the file ``source``.
     """
     there = [name for name in unconfirmed if not is_gone(name)]
     former = [] if store.path is None else sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
-    return (*there, *still_in_index(store), *(f"{_COPIES[1]}{path}" for path in former))
+    files = [*(f"{_COPIES[1]}{path}" for path in former), *([] if source is None else [f"{_COPIES[2]}{source}"])]
+    return (*there, *still_in_index(store), *files)
 
 
 def note_backups(store: Store, restored_from: str, former: str | None) -> None:

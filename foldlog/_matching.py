@@ -1,5 +1,8 @@
 """Find a text in everything that a store holds of a conversation: events, summaries, documents, records of imports.
 
+A text is found as a search finds words, in capital and small letters, in each form of Unicode, with accents and
+without: an officer looks for a person's name. A pattern is found as it is written.
+
 A pattern is a regular expression of limited cost: each of its repeats has an upper limit, and it can match at one place
 in few ways. So a search takes time in proportion to the text, whatever the text is.
 """
@@ -8,13 +11,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from json import loads
 from math import prod
 from re import _parser  # type: ignore[attr-defined]  # the parser of the standard library
 from typing import Any
+from unicodedata import combining, normalize
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -32,23 +36,29 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.documents.values import newest_documents
-from foldlog.eventstore.log.redacted import can_be_redacted
+from foldlog.eventstore.log.redacted import can_be_redacted, has_content
 
 _WAYS_MAX, _WIDTH_MAX = 1_000, 1_000
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 16
 _ESCAPES = re.compile(r"""(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+""")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f\ufffd]+")
 _KEPT = ("id", "timestamp", "redacted")
 """Fields of an event in which no text is searched for."""
 
 
-def text_or_pattern(text: str, *, is_pattern: bool) -> re.Pattern[str]:
+Holds = Callable[[str], object]
+"""Returns whether a text holds what is searched for."""
+
+
+def text_or_pattern(text: str, *, is_pattern: bool) -> Holds:
     """Return what finds a text, or a pattern. Raises ``InvalidArgument`` for an empty one and for a pattern that may
     take long.
     """
-    if not text:
+    folded = _folded(text)
+    if not (text if is_pattern else folded):
         raise InvalidArgument("the text to search for is empty")
     if not is_pattern:
-        return re.compile(re.escape(text))
+        return lambda given: folded in _folded(given)
     try:
         parsed, compiled = _parser.parse(text), re.compile(text)
         ways, width = _ways(parsed), parsed.getwidth()[1]
@@ -63,7 +73,16 @@ def text_or_pattern(text: str, *, is_pattern: bool) -> re.Pattern[str]:
         raise InvalidArgument(f"the pattern can match {width:,} characters, and {_WIDTH_MAX:,} are allowed")
     if compiled.match(""):
         raise InvalidArgument("the pattern matches an empty text, so every event has it")
-    return compiled
+    return compiled.search
+
+
+def _folded(text: str) -> str:
+    """Return a text without its accents, in small letters."""
+    return (text if text.isascii() else _NOT_ASCII.sub(_without_marks, text)).casefold()
+
+
+def _without_marks(found: re.Match[str]) -> str:
+    return "".join(each for each in normalize("NFKD", found[0]) if not combining(each))
 
 
 _ENDLESS, _COUNTED_MAX = float("inf"), 10**9
@@ -95,7 +114,7 @@ def _ways_of(kind: str, value: Any) -> float:
 def events_with(
     history: History,
     store: Store,
-    pattern: re.Pattern[str] | None,
+    holds: Holds | None,
     before: datetime | None = None,
     start: int = 0,
     *,
@@ -110,35 +129,34 @@ def events_with(
     found: dict[int, Event] = {}
     formats: set[str] = set()
     chains: dict[str, int] = {}  # the events with newest values that hold a match: later values may build on them
-    if start and pattern is not None:
+    if start and holds is not None:
         past = history.documents(start)
         newest = store.query(history.id, partial(newest_documents, version=start))
-        chains = {name: newest[name] for name, value in past.items() if _has(pattern, {name: value})}
+        chains = {name: newest[name] for name, value in past.items() if _has(holds, {name: value})}
     for logged in store.log(history.id, start):
         event = logged.event
         if before is not None and logged.recorded_at >= before:
             continue
-        if pattern is None:
+        if holds is None:
             is_found = can_be_redacted(event) and not isinstance(event, SystemMessage | DocumentChanges)
         else:
-            is_found = _has(pattern, _without_kept(event))
-        if isinstance(event, DocumentChanges) and pattern is not None:
+            is_found = _has(holds, _without_kept(event))
+        if isinstance(event, DocumentChanges) and holds is not None:
             # A value may hold the text though the event holds a part of it. And a value cannot be built on one that is
             # erased.
             is_found = is_found or any(
-                change.get("base") == chains.get(name, -1)
-                or _has(pattern, history.document(name, version=event.id + 1))
+                change.get("base") == chains.get(name, -1) or _has(holds, history.document(name, version=event.id + 1))
                 for name, change in event.changed.items()
             )
             chains |= dict.fromkeys(event.changed, event.id if is_found else -1)
         if event.origin is not None:
             formats.add(event.origin.format)
-        if is_found and (redacted or event.redacted is None):
+        if is_found and (redacted or has_content(event)):
             found[event.id] = event
-    for format in formats if pattern is not None else ():
+    for format in formats if holds is not None else ():
         for record, events in recorded(format, store.events(history.id)):
             first = events[0]
-            if first.id >= start and first.redacted is None and first.id not in found and _has(pattern, record):
+            if first.id >= start and first.id not in found and _has(holds, record):
                 found[first.id] = first
     return [found[event_id] for event_id in sorted(found)]
 
@@ -156,7 +174,7 @@ def gone_of_each(rows: Iterable[ConversationRow], chosen: Mapping[str, Iterable[
     return {name: ids for name in by_id if (ids := gone(name))}
 
 
-def keep_documents(history: History, store: Store, gone: Collection[int], pattern: re.Pattern[str]) -> None:
+def keep_documents(history: History, store: Store, gone: Collection[int], holds: Holds) -> None:
     """Append the newest values of documents that stand in events to be redacted, unless they hold a match themselves.
     Other writers may append at the same time.
     """
@@ -167,7 +185,7 @@ def keep_documents(history: History, store: Store, gone: Collection[int], patter
         kept = {
             name: {"value": read[name]}
             for name, event_id in newest.items()
-            if event_id in gone and not _has(pattern, {name: read[name]})
+            if event_id in gone and not _has(holds, {name: read[name]})
         }
         if not kept:
             return
@@ -179,9 +197,7 @@ def keep_documents(history: History, store: Store, gone: Collection[int], patter
         return
 
 
-def files_with(
-    store: Store, pattern: re.Pattern[str], others: Iterable[str], *, with_store: bool = True
-) -> Iterator[str]:
+def files_with(store: Store, holds: Holds, others: Iterable[str], *, with_store: bool = True) -> Iterator[str]:
     """Yield the files that hold the bytes of a match: the store's own, its search index, and ``others``. What is
     compressed or encrypted is not found. Cost: these files.
     """
@@ -192,7 +208,7 @@ def files_with(
         with open(path, "rb") as file:
             before = b""
             while chunk := file.read(_CHUNK_BYTES):
-                if _has(pattern, before + chunk):
+                if _has(holds, before + chunk):
                     yield path
                     break
                 before = chunk[-_OVERLAP_BYTES:]
@@ -202,8 +218,8 @@ def _without_kept(event: Event) -> dict[str, Any]:
     return {name: value for name, value in asdict(event).items() if name not in _KEPT}
 
 
-def _has(pattern: re.Pattern[str] | None, value: Any) -> bool:
-    return pattern is not None and any(pattern.search(text) is not None for text in _texts(value))
+def _has(holds: Holds | None, value: Any) -> bool:
+    return holds is not None and any(map(holds, _texts(value)))
 
 
 def _unescaped(escapes: re.Match[str]) -> str:

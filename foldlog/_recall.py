@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from foldlog.eventstore import Action, ConversationNotFound, Event, Observation, Store, SystemMessage, is_structural
 from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.log.redacted import has_content
 from foldlog.projections import Dialect, Views
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
@@ -201,7 +202,7 @@ class RecallTool:
 
 
 def _is_told(event: Event) -> bool:
-    return event.shown and event.redacted is None and not isinstance(event, SystemMessage) and not is_structural(event)
+    return event.shown and has_content(event) and not isinstance(event, SystemMessage) and not is_structural(event)
 
 
 def _text(event: Event) -> str:

@@ -25,7 +25,7 @@ from foldlog._formats.live import read_on
 from foldlog._formats.registry import format_named, formats
 from foldlog._formats.source import Source
 from foldlog._reports.kept import KeptBeside
-from foldlog.eventstore import Event, EventStoreError, Store
+from foldlog.eventstore import ConversationRow, Event, EventStoreError, Store
 from foldlog.projections import View, Views
 
 _CODE = 2
@@ -198,6 +198,20 @@ class SeenFiles:
     def flush(self) -> None:
         """Write what is kept. A file of which only a part was imported is not among it."""
         self._kept.flush()
+
+
+def source_files(store: Store, rows: Sequence[ConversationRow]) -> dict[str, str]:
+    """Return the files that are still there of those from which these conversations were imported, as far as the store
+    knows them, by the ids of the conversations. Cost: as ``KeptBeside.load``.
+    """
+    kept = KeptBeside(store, "source", _CODE).load(rows, of_any_version=True)
+    return {name: path for name, (path, *_) in kept.items() if os.path.exists(path)}
+
+
+def keep_source(store: Store, conversation: str, path: str) -> None:
+    """Keep from which file a conversation was imported, after a redaction. The next import reads the file again."""
+    with KeptBeside(store, "source", _CODE) as kept:
+        kept.keep(store.conversation(conversation), _Kept(path))
 
 
 def _gist(event: Event) -> tuple[object, ...]:

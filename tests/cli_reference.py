@@ -148,7 +148,7 @@ def _output_of(name: str, base: Path) -> str:
     shutil.copytree(base, folder)
     if name in _BEFORE:
         _run(_BEFORE[name], folder)
-    printed = _run(command, folder).replace(f"{folder}{os.sep}", "")
+    printed = _run(command, folder).replace(f"{folder}{os.sep}", "").replace(f"{base}{os.sep}", "")
     lines = [_OF_THE_RUN.sub("…", line).rstrip() for line in printed.strip("\n").splitlines()]
     if name == "bench":  # its columns are as wide as what was measured
         lines = [re.sub(" {2,}", "  ", line) for line in lines]

@@ -54,6 +54,11 @@ def can_be_redacted(event: Event) -> bool:
     return isinstance(event, KnownEvent) and not isinstance(event, Redaction | Erased)
 
 
+def has_content(event: Event) -> bool:
+    """Return whether the content of an event is there: at most the record of its source was erased."""
+    return event.redacted is None or event.redacted.record
+
+
 def without_content(event: Event, redacted: Redacted) -> Event:
     """Return the event without its content, or without the record of its source alone, as the receipt says. For one
     that has this receipt already, return an equal event.

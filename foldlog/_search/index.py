@@ -29,6 +29,7 @@ from foldlog.eventstore import (
     StoreRestored,
 )
 from foldlog.eventstore.arguments import text, to_microseconds, whole
+from foldlog.eventstore.log.redacted import has_content
 
 if TYPE_CHECKING:
     from foldlog._search.postgres_tables import PostgresTables
@@ -172,7 +173,7 @@ class SearchIndex:
                 case event:
                     if isinstance(event, Redaction) and not event.record:
                         removals.append(Removal(one.conversation, one.position, event.event_ids))
-                    if event.redacted is None or event.redacted.record:
+                    if has_content(event):
                         texts.append(indexed(one))
         return len(texts) if self.tables.apply(texts, removals, unread, position, after=after) else None
 

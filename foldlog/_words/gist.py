@@ -50,9 +50,10 @@ def _words(event: Event, length_max: int) -> str:
             return _condensation(event, UNLIMITED if length_max == UNLIMITED else INTERVALS_MAX)
         case events.Retraction(version=version, reason=reason):
             return f"takes back the events from {version} on" + (f": {reason}" if reason else "")
-        case events.Redaction(event_ids=ids, reason=reason):
+        case events.Redaction(event_ids=ids, reason=reason, record=record):
             erased = interval_words(normalize((event_id, event_id) for event_id in ids))
-            return f"erased the content of event{'' if len(ids) == 1 else 's'} {erased}: {reason}"
+            what = "record" if record else "content"
+            return f"erased the {what} of event{'' if len(ids) == 1 else 's'} {erased}: {reason}"
         case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
             return f"{kind} of schema {schema}, which this version of foldlog does not know"
     return type(event).__name__

@@ -261,6 +261,79 @@ def test_a_secret_in_the_shared_past_of_chosen_forks_is_named(foldlog, tmp_path)
     assert ran.err.count("belongs to conversation 'parent'") == 2
 
 
+NAMED = ["NADIA Ünal", "nadia u\u0308nal", "Nadia Unal", "ask: Na\u0301dia ÜNAL."]
+
+
+@pytest.mark.parametrize("matching", NAMED[:3])
+def test_a_name_is_found_in_each_case_and_form_as_by_a_search(foldlog, tmp_path, matching):
+    with api.open(tmp_path / "foldlog.db") as histories:
+        histories["c"].append([*map(said, [*NAMED, "Nadine Ünal"])])
+    given = ("redact", "--matching", matching, "--reason", "x", "--yes", "--json")
+    ran = foldlog(*given)
+    assert (ran.status, ran.document["found"]) == (0, [{"conversation": "c", "event_ids": [0, 1, 2, 3]}]), ran.err
+    assert foldlog(*given[:2], "(?i)NADINE", "--pattern", *given[3:]).document["found"][0]["event_ids"] == [4]
+
+
+def mail(foldlog, name="m"):
+    """Import a call to mail Nadia, and its result."""
+    call = {"name": "mail", "arguments": '{"to": "Nadia"}'}
+    records = [
+        {"role": "user", "content": "mail it"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "x", "type": "function", "function": call}]},
+        {"role": "tool", "tool_call_id": "x", "content": "sent to nadia"},
+    ]
+    Path(f"{name}.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    assert foldlog("import", f"{name}.jsonl").status == 0
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_an_event_that_lost_only_its_record_is_found_shown_and_redacted(foldlog, monkeypatch, encrypted):
+    if encrypted:
+        monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    mail(foldlog)
+    assert foldlog("redact", "m", 1, "--reason", "r", "--yes").status == 0
+    shown = foldlog("show", "m", 2).out
+    assert ("sent to nadia" in shown, "record redacted" in shown) == (True, True)
+    assert "erased the record of event 2" in foldlog("log", "m").out
+    Path("m.jsonl").unlink()
+    ran = foldlog("redact", "--matching", "nadia", "--reason", "r", "--yes")
+    assert (ran.status, "m: 1 event: 2" in ran.out) == (0, True), ran.err
+    assert "nadia" not in foldlog("log", "m").out
+    assert foldlog("verify").status == 0
+
+
+def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_what_to_do(foldlog):
+    mail(foldlog, "nadia-1")
+    given = ("redact", "--matching", "Nadia", "--reason", "r", "--yes", "--json")
+    for found in (2, 0):  # also where nothing is left to redact
+        ran = foldlog(*given)
+        assert (ran.status, sum(len(one["event_ids"]) for one in ran.document["found"])) == (1, found)
+        name, store, file = (one["problem"] for one in ran.document["stay"])
+        assert name.startswith("the id of conversation 'nadia-1' holds the text; erase it, and import its source under")
+        assert store.endswith("foldlog.db still holds the text, in what is named above")
+        assert file.endswith("nadia-1.jsonl still holds the text; delete it")
+    assert foldlog("redact", "nadia-1", 0, "--reason", "r", "--yes", "--json").document["holders"]
+    assert foldlog("import", "nadia-1.jsonl", "--json").document["imported"][0]["added"] == 0
+    (holder,) = foldlog("erase", "nadia-1", "--reason", "r", "--yes", "--json").document["holders"]
+    assert holder == f"imported file {Path('nadia-1.jsonl').absolute()}"
+    assert foldlog("import", "nadia-1.jsonl", "--conversation", "n").status == 0
+    assert "the tombstone of the erased conversation 'nadia-1'" in foldlog(*given, "--no-vacuum").err
+    assert foldlog("copy", "foldlog.db", "new.db", "n").status == 0
+    assert foldlog(*given, "--db", "new.db").status == 0
+
+
+def test_each_summary_that_may_quote_what_is_redacted_is_named_once(foldlog, tmp_path):
+    with api.open(tmp_path / "foldlog.db") as histories:
+        histories["c"].append([said("marigold 1"), said("marigold 2"), said("hi")])
+        histories["c"].append(CondensationAction(forgotten_event_ids=[0, 1], summary="flowers", summary_offset=0))
+        histories["c"].append(CondensationAction(forgotten_event_ids=[2], summary="Marigold", summary_offset=0))
+        histories["c"].fork(2, "f")
+    ran = foldlog("redact", "--matching", "marigold", "--reason", "r", "--yes")
+    assert "c: 3 events: 0, 1, summary of condensation 4\n" in ran.out
+    quote = "the summary of condensation 3 replaces redacted events and may quote them; --with-summaries redacts it"
+    assert (ran.out.count(quote), ran.out.count("may quote"), ran.out.count("redacted too: f")) == (1, 1, 1)
+
+
 def test_what_a_redaction_cannot_remove_is_named(foldlog, tmp_path):
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["c"].append([api.Action(tool=SECRET, call_id="x"), Annotation(name="n", data=SECRET)])

@@ -59,9 +59,10 @@ def run(
     the end the store is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. With --older-than, a
     conversation stays that gets a new event before its turn, or whose younger fork shares its events.
 
-    A tombstone stays: when, why, how many events, and the last head. An append does not use its id again. Earlier
-    copies and backups still hold the conversations; later ones hold the tombstones. The report names the backups and
-    read models that may still hold them; the same command asks again.
+    A tombstone stays: the id, when, why, how many events, and the last head. An append does not use its id again.
+    Earlier copies and backups still hold the conversations; later ones hold the tombstones. The report names the
+    backups, read models and imported files that may still hold them; the same command asks again. It does not know
+    exports, reports and other stores.
 
     Example: foldlog erase tidewatch --reason "asked to"
     """

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from re import Pattern
 from typing import Annotated
 
 import typer
@@ -29,14 +28,33 @@ from foldlog._documents import (
 from foldlog._histories import Histories
 from foldlog._history import History
 from foldlog._maintenance import conversations_with, path_in
-from foldlog._matching import events_with, files_with, gone_of_each, keep_documents, text_or_pattern
+from foldlog._matching import Holds, events_with, files_with, gone_of_each, keep_documents, text_or_pattern
+from foldlog._seen_files import source_files
 from foldlog._words.gist import count, gist
-from foldlog.eventstore import CannotRedact, ConversationRow, Event, EventStoreError, InvalidArgument, Store, summary_of
+from foldlog.eventstore import (
+    CannotRedact,
+    CondensationAction,
+    ConversationRow,
+    Event,
+    EventStoreError,
+    InvalidArgument,
+    Store,
+    summary_of,
+)
 from foldlog.eventstore.arguments import reason_text
+from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 SETTINGS = EVENT_SETTINGS
 _LISTED_MAX = 20
+_IN_TOMBSTONE = (
+    "the tombstone of the erased conversation {!r} holds the text, and stays in this store; copy the other "
+    "conversations to a new one: 'foldlog copy FROM TO ID …'"
+)
+_IN_ID = (
+    "the id of conversation {!r} holds the text; erase it, and import its source under another name (--conversation); "
+    "the tombstone keeps the id in this store, so copy the others to a new one: 'foldlog copy FROM TO ID …'"
+)
 
 
 def run(
@@ -54,13 +72,18 @@ def run(
     matching: Annotated[
         str | None,
         typer.Option(
-            "--matching", metavar="TEXT", help="The events that hold this text. Without ID: in all conversations."
+            "--matching",
+            metavar="TEXT",
+            help="The events that hold this text, in capital or small letters, with or without accents. Without ID: in "
+            "all conversations.",
         ),
     ] = None,
     pattern: Annotated[
         bool,
         typer.Option(
-            "--pattern", help="The text is a regular expression, whose repeats have limits: 'sk-[a-z]{20,60}'."
+            "--pattern",
+            help="The text is a regular expression, whose repeats have limits: 'sk-[a-z]{20,60}'. (?i) before it "
+            "ignores the case.",
         ),
     ] = False,
     where: Where = None,
@@ -88,20 +111,22 @@ def run(
 ) -> None:
     """Erase the content of events for good, from tables, derived data, free pages and logs.
 
-    In a terminal the command shows the events and asks first. Id, kind, place, times and size stay, and published heads
-    still verify. The model sees the word "redacted". The receipt is a new event: who, when, why, and a hash of the
-    former content. At the end the store is vacuumed: a SQLite file is rewritten as a whole, and other writers wait.
-    Earlier copies and backups still hold the content.
+    In a terminal the command shows the events and asks first. The whole content of an event goes. Id, kind, place,
+    times and size stay, and published heads still verify. The model sees the word "redacted". The receipt is a new
+    event: who, when, why, and a hash of the former content. At the end the store is vacuumed: a SQLite file is
+    rewritten as a whole, and other writers wait. Earlier copies and backups still hold the content.
 
-    --matching finds a text in events, summaries, documents and records of imports, and looks in the end whether a file
-    beside the store still holds its bytes. A shell keeps the text in its history.
+    --matching finds a text in events, summaries, documents and records of imports. In the end it names what still holds
+    it: events, ids of conversations, and of the store's file, the search index, known backups and the files that were
+    imported those with its bytes. It does not look into exports, reports and other stores, nor through compression and
+    encryption. A shell keeps the text in its history.
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
     reason_text(reason, "receipt")
     before = given_moment("--older-than", older_than)
     text = None if matching is None else text_or_pattern(matching, is_pattern=pattern)
-    if text is not None and any(text.search(words) for words in (reason, by or "")):
+    if text is not None and (text(reason) or text(by or "")):
         raise Refused("the reason, or the name after --by, holds the text to redact, and the receipt keeps it")
     searches = text is not None or before is not None or bool(where)
     if bool(events) == searches or (events and conversation is None):
@@ -109,8 +134,9 @@ def run(
     with open_existing(db) as store:
         histories = Histories(store)
         find: Callable[..., dict[str, list[Event]]] = partial(_named, store, conversation, events or ())
+        rows = _conversations(store, conversation, where) if searches else []
         if searches:
-            find = partial(_found, histories, _conversations(store, conversation, where), text, before)
+            find = partial(_found, histories, rows, text, before)
         with terminal.working("searching"):
             found = find()
         if searches and not as_json:
@@ -129,11 +155,12 @@ def run(
         is_pending = bool(receipts) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
         holders = tuple(dict.fromkeys(name for receipt in receipts for name in receipt.unconfirmed))
         if text is not None and not dry_run:
-            stay += _left(store, find(redacted=True), text, holders, with_store=not is_pending)
+            stay += _left(store, find(redacted=True), text, everywhere=conversation is None and not where)
+            beside = [*filter(None, map(path_in, holders)), *source_files(store, rows).values()]
+            stay += _files(store, text, beside, stay, with_store=not is_pending)
         pending = bytes_pending_words(store, "it")
         if not as_json:
-            for receipt in receipts:
-                _show(store, receipt)
+            _show(store, receipts)
     if as_json:
         told = tuple(_document(receipt._replace(bytes_pending=is_pending)) for receipt in receipts)
         listed = tuple(
@@ -150,7 +177,7 @@ def run(
 def _found(
     histories: Histories,
     rows: Sequence[ConversationRow],
-    text: Pattern[str] | None,
+    text: Holds | None,
     before: datetime | None,
     *,
     redacted: bool = False,
@@ -173,7 +200,7 @@ def _redacted(
     histories: Histories,
     chosen: dict[str, list[int]],
     redact: Callable[..., RedactionReceipt],
-    text: Pattern[str] | None,
+    text: Holds | None,
 ) -> tuple[list[RedactionReceipt], list[ProblemDocument]]:
     """Redact these events. Return the receipts, and what stays. Raises ``Refused`` if the only event cannot be
     redacted.
@@ -198,10 +225,8 @@ def _redacted(
     return receipts, stay
 
 
-def _left(
-    store: Store, found: dict[str, list[Event]], text: Pattern[str], holders: Sequence[str], *, with_store: bool
-) -> list[ProblemDocument]:
-    """Return where the text still is: in what a redaction leaves, and in files beside the store."""
+def _left(store: Store, found: dict[str, list[Event]], text: Holds, *, everywhere: bool) -> list[ProblemDocument]:
+    """Return where the text still is: in what a redaction leaves, and with ``everywhere`` in ids and tombstones."""
     stay = [
         ProblemDocument(
             conversation=name,
@@ -211,9 +236,24 @@ def _left(
         for name, events in found.items()
         for event in events
     ]
-    files = files_with(store, text, [path_in(name) for name in holders], with_store=with_store)
-    return stay + [
-        ProblemDocument(conversation=None, problem=f"the file {path} still holds the text") for path in files
+    for row in store.iter_conversations() if everywhere else [store.conversation(name) for name in found]:
+        if text(row.id) or text(row.erased_reason or ""):
+            what = _IN_ID if row.erased_at is None else _IN_TOMBSTONE
+            stay.append(ProblemDocument(conversation=row.id, problem=what.format(row.id)))
+    return stay
+
+
+def _files(
+    store: Store, text: Holds, beside: Iterable[str], stay: Sequence[ProblemDocument], *, with_store: bool
+) -> list[ProblemDocument]:
+    """Return which of the store's own files and of those ``beside`` it still hold the text. ``stay`` is known to."""
+    own = "in what is named above" if stay else "in an idempotency key or another name, or run 'foldlog vacuum'"
+    return [
+        ProblemDocument(
+            conversation=None,
+            problem=f"the file {path} still holds the text{f', {own}' if path == store.path else '; delete it'}",
+        )
+        for path in files_with(store, text, dict.fromkeys(beside), with_store=with_store)
     ]
 
 
@@ -230,17 +270,25 @@ def _named(store: Store, conversation: str | None, events: Sequence[int]) -> dic
     name = whole(store, conversation or "")
     wanted = [summary_of(each) if each < -1 else each for each in events]
     found = [event for each in wanted if each >= 0 for event in store.events(name, each, each + 1)]
-    return {name: [event for event in found if event.redacted is None]}
+    return {name: [event for event in found if has_content(event)]}
 
 
 def _show_found(found: dict[str, list[Event]]) -> None:
     """List the events, without the text that they hold."""
     for name, events in found.items():
-        ids = ", ".join(str(event.id) for event in events)
+        ids = ", ".join(_named_event(event) for event in events)
         line = f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}"
         terminal.console().print(line, soft_wrap=True)
     total = sum(map(len, found.values()))
     terminal.console().print(f"{count(total, 'event')} of {count(len(found), 'conversation')} to redact")
+
+
+def _named_event(event: Event) -> str:
+    return (
+        f"summary of condensation {event.id}"
+        if isinstance(event, CondensationAction) and event.summary
+        else str(event.id)
+    )
 
 
 def _ask(found: dict[str, list[Event]], *, listed: bool) -> None:
@@ -260,22 +308,30 @@ def _document(receipt: RedactionReceipt) -> RedactedDocument:
     return RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes)
 
 
-def _show(store: Store, receipt: RedactionReceipt) -> None:
-    """Show who redacted each event, and when: one that was redacted before keeps its receipt."""
-    name = terminal.typed_id(receipt.conversation)
-    for event_id in receipt.event_ids:
-        (event,) = store.events(receipt.conversation, event_id, event_id + 1)
-        its = event.redacted or receipt
-        hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
-        said = f"{name}: event {event_id} redacted at {its.at.isoformat()} by {its.by}{hashed}"
-        terminal.console().print(terminal.printable(said, one_line=True), soft_wrap=True)
-    kept = [quote for quote in receipt.quotes if not quote.redacted]
-    for quote in kept:
-        where = terminal.typed_id(quote.conversation)
-        said = f"{where}: the summary of condensation {quote.event_id} replaces it and may quote it"
-        terminal.console().print(f"{said}; --with-summaries redacts it", soft_wrap=True)
-    if receipt.forks:
-        names = ", ".join(terminal.typed_id(fork) for fork in receipt.forks)
-        shows = "shows" if len(receipt.forks) == 1 else "show"
-        said = f"{count(len(receipt.forks), 'fork')} {shows} it redacted too: {names}"
-        terminal.console().print(said, soft_wrap=True)
+def _show(store: Store, receipts: Sequence[RedactionReceipt]) -> None:
+    """Show who redacted each event, and when: one that was redacted before keeps its receipt. Then name each summary
+    that may quote an event, and each fork, once.
+    """
+    console = terminal.console()
+    redacted = set[tuple[str, int]]()
+    for receipt in receipts:
+        name = terminal.typed_id(receipt.conversation)
+        for event_id in receipt.event_ids:
+            redacted.add((receipt.conversation, event_id))
+            (event,) = store.events(receipt.conversation, event_id, event_id + 1)
+            its = event.redacted or receipt
+            hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
+            said = f"{name}: event {event_id} redacted at {its.at.isoformat()} by {its.by}{hashed}"
+            console.print(terminal.printable(said, one_line=True), soft_wrap=True)
+    it, them = ("it", "it") if len(receipts) == 1 else ("redacted events", "them")
+    quotes = (quote for receipt in receipts for quote in receipt.quotes if not quote.redacted)
+    for conversation, event_id in dict.fromkeys((quote.conversation, quote.event_id) for quote in quotes):
+        if (conversation, event_id) not in redacted:
+            where = terminal.typed_id(conversation)
+            said = f"{where}: the summary of condensation {event_id} replaces {it} and may quote {them}"
+            console.print(f"{said}; --with-summaries redacts it", soft_wrap=True)
+    forks = list(dict.fromkeys(fork for receipt in receipts for fork in receipt.forks))
+    if forks:
+        names = ", ".join(map(terminal.typed_id, forks))
+        shows = "shows" if len(forks) == 1 else "show"
+        console.print(f"{count(len(forks), 'fork')} {shows} {them} redacted too: {names}", soft_wrap=True)

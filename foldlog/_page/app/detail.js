@@ -160,10 +160,10 @@ export class Detail {
   }
 
   // What is left of an event whose content was erased.
-  receipt({ at, by, reason, bytes, hash }) {
+  receipt({ at, by, reason, bytes, hash, record }) {
     const facts = { erased: `${String(at).slice(0, 19).replace("T", " ")} UTC`, by, reason, size: `${grouped(bytes)} bytes`, commitment: hash };
     return el("div", { class: "block" },
-      el("h3", {}, "The content was erased"),
+      el("h3", {}, `The ${record ? "record of its source" : "content"} was erased`),
       el("dl", {}, ...Object.entries(facts).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, said(String(value)))])));
   }
 
@@ -175,7 +175,7 @@ export class Detail {
       const how = change.deleted ? ", deleted" : change.difference === undefined ? "" : `, difference to event ${idOf(change.base)}`;
       blocks.push(this.block(name === "attributes" ? name : `document ${name}${how}`, pretty(change.value ?? change.difference ?? null), true));
     }
-    if (kind === "redaction") blocks.push(this.block(`erased the content of ${count(document.event_ids.length, "event")}`, document.event_ids.join(", ")), this.block("by", document.by));
+    if (kind === "redaction") blocks.push(this.block(`erased the ${document.record ? "record" : "content"} of ${count(document.event_ids.length, "event")}`, document.event_ids.join(", ")), this.block("by", document.by));
     for (const part of thinking ?? []) blocks.push(this.block("thinking", typeof part.thinking === "string" ? part.thinking : pretty(part)));
     if (isSaid(thought)) blocks.push(this.block("thought", textOf(thought)));
     if (kind === "action") blocks.push(...this.call(tool, document.arguments));
