@@ -30,7 +30,7 @@ from foldlog.eventstore.log.database import Database, behind
 from foldlog.eventstore.log.finding import find_again, find_existing
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
+from foldlog.eventstore.log.redacted import can_be_redacted, has_content, untraced, without_content
 from foldlog.eventstore.log.row import (
     PLAIN,
     checksum_seed,
@@ -147,13 +147,13 @@ def _redact(
     _, event = _read(writing, event_id, named_id)
     own = _quotes(writing, event)
     forks = [*forks_that_share(database, transaction, found.key, event_id)]
-    quotes = [Quote(conversation, each.id, with_summaries or each.redacted is not None) for each in own]
+    quotes = [Quote(conversation, each.id, with_summaries or not has_content(each)) for each in own]
     of_forks: dict[int, list[int]] = {}
     for fork in forks:
         check_finished(transaction, fork.key)
         reading = ReadTransaction(transaction, fork, database)
         theirs = [each for each in _quotes(reading, event) if each.id >= fork.begins]
-        quotes += [Quote(fork.id, each.id, with_summaries or each.redacted is not None) for each in theirs]
+        quotes += [Quote(fork.id, each.id, with_summaries or not has_content(each)) for each in theirs]
         of_forks[fork.key] = [each.id for each in theirs]
     ids = [event_id, *(each.id for each in own if with_summaries)]
     receipts, place = _erase_content(transaction, writing, forks, ids, who, records)

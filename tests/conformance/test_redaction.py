@@ -220,6 +220,16 @@ def test_a_copy_loses_what_its_source_has_redacted_since(store: Store, open_reco
     assert {moved.added for moved in copy_store(store, there)} == {0}
 
 
+def test_a_summary_that_lost_only_the_record_of_its_source_may_still_quote(store: Store):
+    origin = Origin(format="f", rest="SECRET record")
+    summed = CondensationAction(forgotten_event_ids=[1, 2], summary="sum", summary_offset=1, origin=origin)
+    store.append("c", summed, expected_version=4)
+    for event_id in (1, 2):
+        receipt = redact(store, "c", event_id, reason="asked to", by="me", records=[4])
+        assert receipt.quotes == (Quote("c", 4, redacted=False),)
+    assert redacted(store, 4).hashes
+
+
 def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store: Store):
     store.append(
         "c", CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1), expected_version=4
