@@ -23,6 +23,7 @@ from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import view_tokens
 from foldlog._reports.spending import Spendings
 from foldlog._words.gist import UNLIMITED, gist
+from foldlog._words.safe_text import printable
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Store, said
 from foldlog.projections import View, Views, begins_reply
 from foldlog.projections.intervals import contains
@@ -109,7 +110,7 @@ def _where_they_differ(store: Store, *named: tuple[str, LineDocument]) -> tuple[
     events = [next(iter(store.events(name, line.event, line.event + 1))) for name, line in named]
     texts = [gist(event, UNLIMITED) for event in events]
     if texts[0] == texts[1]:
-        texts = [_text(event) for event in events]
+        texts = [printable(_text(event), one_line=True) for event in events]
     start = max(0, _same_first(*texts) - _BEFORE)
     (_, one), (_, other) = named
     excerpts = ["…" * (start > 0) + text[start : start + GIST] + "…" * (len(text) > start + GIST) for text in texts]
@@ -118,7 +119,7 @@ def _where_they_differ(store: Store, *named: tuple[str, LineDocument]) -> tuple[
 
 def _key(event: Event) -> bytes:
     """Return a hash of what an event says: equal for a call with the same arguments, whether as a text or as a map."""
-    return blake2b(_text(event).encode("utf-8", "replace"), digest_size=16).digest()
+    return blake2b(_text(event).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _text(event: Event) -> str:

@@ -75,7 +75,7 @@ LONG = "a long request " * 20
     "events, shown",
     [
         ([Message(source="user", content=f"{LONG}{n}{LONG}") for n in "12"], f"…{LONG[-40:]}{{}}{LONG[:119]}…"),
-        ([Message(source="user", content=f"a{n}b") for n in (" ", "\n")], '["Message", "a{}b"]'),
+        ([Message(source="user", content=f"\x9ba{n}b") for n in (" ", "\n")], '["Message", "\\u009ba{}b"]'),
         (
             [Action(tool="run", arguments={"command": "ls", "n": n}) for n in (1, 2)],
             '…Action", ["run", {{"command": "ls", "n": {}}}, "agent"]]',
