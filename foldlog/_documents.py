@@ -526,9 +526,16 @@ class MissingDocument(Document, frozen=True, kw_only=True):
 
 
 class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
-    """A strategy over a history. Figures that could not be counted are None, as is a cost without a known price."""
+    """A strategy over a history. Figures that could not be counted are None, as is a cost without a known price.
+    ``events_max`` and ``tokens_max``: above them the ``condenser`` condenses a View; ``parameters`` as they were given.
+    What was recorded has none of these.
+    """
 
     strategy: str
+    condenser: str | None = None
+    events_max: int | None = None
+    tokens_max: int | None = None
+    parameters: dict[str, Any] = {}
     turns: int
     condensations: int
     declined: int

@@ -177,17 +177,20 @@ class SummarizingCondenser(RollingCondenser):
     def _size(self) -> int:
         return MAX_SIZE if self.max_size is None else self.max_size
 
-    def _limit(self, agent_llm: AgentModel | None) -> int | None:
-        return limit_of(agent_llm, self.max_tokens, self.token_margin_ratio)
+    def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
+        """Return the most events and the most tokens of a View that is not condensed. The default number of events
+        counts only if no token limit is known.
+        """
+        tokens = limit_of(agent_llm, self.max_tokens, self.token_margin_ratio)
+        return self._size if tokens is None else self.max_size, tokens
 
     def _reasons(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> frozenset[Reason]:
-        """Return why a condensation is due. The default number of events counts only if no token limit is known."""
-        counts_events = self.max_size is not None or self._limit(agent_llm) is None
-        due = reasons_by_size(view, self._size if counts_events else None)
+        """Return why a condensation is due."""
+        due = reasons_by_size(view, self.limits(agent_llm)[0])
         return due | {Reason.TOKENS} if over else due
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
-        limit = self._limit(agent_llm)
+        _, limit = self.limits(agent_llm)
         if agent_llm is None or limit is None:
             return None
         counter = agent_llm

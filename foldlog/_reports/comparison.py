@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foldlog._documents import CallDocument, MissingDocument, StrategyFiguresDocument
 from foldlog._words.gist import cost_words, count
@@ -11,10 +11,28 @@ from foldlog._words.gist import cost_words, count
 if TYPE_CHECKING:
     from foldlog._reports.prices import Price
     from foldlog._reports.replays import Replay
+    from foldlog.condensers import AgentModel, Condenser
+
+_OF_A_FILE = int | float | str | None
 
 
-def comparison(replays: Mapping[str, Replay], asks: Collection[int], price: Price) -> list[StrategyFiguresDocument]:
-    """Return the figures of each strategy: what the model was shown, what it cost, what was lost.
+def described(condenser: Condenser, model: AgentModel) -> dict[str, Any]:
+    """Return what a condenser is with this model: its type, its limits, and its parameters that are one value."""
+    limits = getattr(condenser, "limits", None)
+    most = (getattr(condenser, "max_size", None), None) if limits is None else limits(model)
+    given = {name: getattr(condenser, name) for name in getattr(condenser, "__dataclass_fields__", ())}
+    parameters = {name: value for name, value in given.items() if isinstance(value, _OF_A_FILE)}
+    return {"condenser": condenser.type, "events_max": most[0], "tokens_max": most[1], "parameters": parameters}
+
+
+def comparison(
+    replays: Mapping[str, Replay],
+    asks: Collection[int],
+    price: Price,
+    condensers: Mapping[str, Mapping[str, Any]] = {},
+) -> list[StrategyFiguresDocument]:
+    """Return the figures of each strategy: what it is (``described``), what the model was shown, what it cost, what was
+    lost.
 
     ``asks`` are the ids of the user's messages in the history. The ``cost`` is of the prompts at this price, and of the
     condenser's own model. Figures that could not be counted are None, and so is
@@ -40,6 +58,7 @@ def comparison(replays: Mapping[str, Replay], asks: Collection[int], price: Pric
             missing=tuple(MissingDocument.of(each) for each in replay.missing),
             condensed_before=tuple(made.event_id for made in replay.condensations),
             calls=tuple(CallDocument.of(turn, before=turn.event_id) for turn in replay.turns),
+            **condensers.get(name, {}),
         )
         for name, replay in replays.items()
     ]

@@ -61,7 +61,9 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
     ]
     ran = foldlog("compare", "c1", *(f"--config={path}" for path in configs), "--json")
     rows = by_name(ran)
-    assert list(rows) == ["digest", "amortized", "recent"]
+    assert list(rows) == ["noop", "digest", "amortized", "recent"]
+    assert [row["events_max"] for row in rows.values()] == [None, 20, 20, None]
+    assert rows["recent"]["parameters"]["max_events"] == 9
     assert {row["turns"] for row in rows.values()} == {CALLS}
     assert rows["digest"]["condensations"] == len(rows["digest"]["condensed_before"]) > 2
     assert rows["digest"]["view_events_peak"] <= 20
@@ -117,7 +119,7 @@ def test_what_was_lost_of_the_users_own_words_is_named(foldlog, work, config):
     forgets_the_first = config("amortized", "max_size = 20", "keep_first = 0")
     out = foldlog("compare", "c1", "--config", forgets_the_first).out
     assert "of them said by the user" in out
-    (row,) = by_name(foldlog("compare", "c1", "--config", forgets_the_first, "--json")).values()
+    (_, row) = by_name(foldlog("compare", "c1", "--config", forgets_the_first, "--json")).values()
     assert row["user_messages_lost"] == [0]
 
 
@@ -131,7 +133,7 @@ def test_files_of_one_name_are_told_apart_and_one_given_twice_is_one(foldlog, wo
 def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
         file = config("llm", "max_size = 20", *model_at(server.url))
-        (row,) = by_name(foldlog("compare", "c1", "--config", file, "--json")).values()
+        (_, row) = by_name(foldlog("compare", "c1", "--config", file, "--json")).values()
         asked = len(server.requests)
         out = foldlog("compare", "c1", "--config", file).out
     assert row["condensations"] == asked > 2
@@ -184,6 +186,29 @@ def test_without_litellm_tokens_are_estimated(foldlog, work, monkeypatch):
     assert [word for word in line.split() if word == "≈"] == ["≈", "≈"]
     assert re.match(r"All strategies cost ≈ \$\d.+\d: none of them condenses 59 events\.", ran.out.splitlines()[1])
     assert foldlog("compare", "c1", "--json").document["counted_as"] is None
+
+
+def test_the_default_is_named_and_with_a_known_limit_stands_beside_one_that_counts_events(foldlog, work):
+    limits = {name: (row["condenser"], row["events_max"], row["tokens_max"]) for name, row in by_name(foldlog(
+        "compare", "c1", "--agent-model", "gpt-4o", "--json")).items()}  # fmt: skip
+    known = limits["default"][2]
+    assert limits == {
+        "default": ("digest", None, known),
+        "max_size = 100": ("digest", 100, known),
+        "noop": ("noop", None, None),
+    }
+    assert known > 10_000
+    lines = [" ".join(line.split()) for line in foldlog("compare", "c1").out.splitlines()]
+    assert {"condenser digest noop", "condenses above, events 100 –"} < {*lines}
+
+
+def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "litellm", None)
+    (tmp_path / "prices.json").write_text('{"own": {"input_cost_per_token": 0.5, "output_cost_per_token": 1}}')
+    ran = foldlog("compare", "c1", "--agent-model", "own", "--prices", "prices.json")
+    assert "At the price of own: $500,000.00 for a million new tokens" in ran.out
+    assert install_command("llm") in ran.out
+    assert foldlog("compare", "c1", "--agent-model", "other", "--prices", "prices.json").status == 2
 
 
 def test_the_verdict_comes_first(foldlog, work, config):

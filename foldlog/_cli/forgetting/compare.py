@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,7 @@ from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._cli.tables import Column, print_rows
 from foldlog._documents import ComparisonDocument, StrategyFiguresDocument
-from foldlog._reports.comparison import comparison, verdict_of
+from foldlog._reports.comparison import comparison, described, verdict_of
 from foldlog._reports.comparison_page import write_page
 from foldlog._words.gist import count
 from foldlog.eventstore import CondensationAction, Message, Store, install_command
@@ -44,8 +45,8 @@ def run(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="A TOML file with [condenser]; once for each condenser.",
-            show_default="the default condenser, and one that forgets nothing",
+            help="A TOML file with [condenser]; once for each condenser. noop, which forgets nothing, is always there.",
+            show_default="the default condenser; with a model whose limit is known, also by its number of events",
         ),
     ] = None,
     html: Annotated[
@@ -67,14 +68,18 @@ def run(
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
-    model = agent_model(agent)
     price, priced = _price(agent, prices)
+    model = None if prices is not None and priced == agent and find_spec("litellm") is None else agent_model(agent)
     condensers = _condensers(configs or [], agent, model)
+    from foldlog.condensers import ESTIMATE
+
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         version = store.conversation(conversation).version
         replays, asks = _replays(store, conversation, version, condensers, model)
-    rows = comparison(replays, asks, price)
+    rows = comparison(
+        replays, asks, price, {name: described(each, model or ESTIMATE) for name, each in condensers.items()}
+    )
     verdict = verdict_of(rows, price, priced, "" if model else "≈ ")
     if html is not None:
         write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows, model), replays=replays)
@@ -114,14 +119,20 @@ def _price(agent: str | None, prices: Path | None) -> tuple[Price, str]:
 
 def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None) -> dict[str, Condenser]:
     """Return the condensers by the name that is shown: the name of the file, or its path if several files have it."""
-    if not configs:
-        from foldlog.condensers import NoOpCondenser, default_condenser
+    from foldlog.condensers import ESTIMATE, NoOpCondenser, default_condenser
 
-        return {"default": default_condenser(), "noop": NoOpCondenser()}
+    noop = NoOpCondenser()
+    if not configs:
+        default = default_condenser()
+        events, _ = default.limits(ESTIMATE)
+        if default.limits(model or ESTIMATE)[0] == events:
+            return {"default": default, "noop": noop}
+        return {"default": default, f"max_size = {events}": default_condenser(max_size=events), "noop": noop}
     paths = list(dict.fromkeys(configs))
     stems = [path.stem for path in paths]
     names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in paths]
-    return {name: load_condenser_for(path, agent, model) for name, path in zip(names, paths, strict=True)}
+    named = {name: load_condenser_for(path, agent, model) for name, path in zip(names, paths, strict=True)}
+    return named if any(isinstance(each, NoOpCondenser) for each in named.values()) else {"noop": noop} | named
 
 
 def _replays(
@@ -175,6 +186,9 @@ _RECORDED = "as recorded"
 _MISSING_SHOWN = 3
 _COSTS = {"cost", "condenser_cost"}
 _FIGURES = (
+    ("condenser", "condenser", "{}"),
+    ("  condenses above, events", "events_max", "{:,}"),
+    ("  condenses above, tokens", "tokens_max", "{:,}"),
     ("needed again and shown", "needed_shown", "{:.1f} %"),
     ("  shown, or its event's id is", "needed_named", "{:.1f} %"),
     ("condensations", "condensations", "{:,}"),
