@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from foldlog._formats.format import Format, Options, UnusableFormat
-from foldlog._formats.packing import NotUnpacked, events_of, is_declined, is_step_aside, keep, place_of, unpack
-from foldlog._formats.record import Located, NotAnEvent
+from foldlog._formats.packing import events_of, is_declined, is_step_aside, keep, place_of, unpack
+from foldlog._formats.record import Located
 from foldlog._formats.registry import format_named
 from foldlog._kinds import label
 from foldlog.eventstore import (
@@ -203,7 +203,7 @@ def read_on(format: Format, history: ReadableHistory, records: Iterable[Located]
             if not made or decoder.findings or any(map(_needs_more, made)):
                 return None
             events += made
-    except (NotAnEvent, NotUnpacked):
+    except EventStoreError:  # a record of none, or a damaged event: reading all of it tells
         return None
     return events
 

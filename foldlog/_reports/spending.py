@@ -81,8 +81,8 @@ class Spending:
         """Add the calls of other conversations."""
         sum_up(self.models, other.models)
         sum_up(self.unpriced, other.unpriced)
-        for reply, call in other.replies.items():
-            self.replies.setdefault(reply, call)
+        counted = {reply: self.replies[reply] for reply in self.replies.keys() & other.replies.keys()}
+        self.replies |= {**other.replies, **counted}
 
     def summed(self) -> Spending:
         """Return the same with each reply among the others. Cost: the replies."""
