@@ -9,6 +9,8 @@ carried over one by one, and the least important facts are left out first if the
     ## Commands run
     - (3 earlier left out)
     - `pytest -q` → exit 1 [56]
+    ## Names used
+    - src/dates.py parse_week [56]
 
 A line ends with the id of the event that says it, so that the event can be read again.
 """
@@ -17,28 +19,39 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from foldlog.condensers.base import setting
+from foldlog.condensers.base import AgentModel, Overrun, Reason, Requirement, setting
 from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.models.estimate import ESTIMATE, counting
 from foldlog.condensers.prompts.rendering import clipped, truncated
 from foldlog.condensers.strategies.digest_facts import Section, facts, subject_of, without_id
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
 from foldlog.eventstore import CondensationSummary, Event
+from foldlog.projections import View, begins_reply
 
 _LENGTH_MIN = 500
 _LENGTH_LEAST = 120
 """The least ``max_length`` that a user may set, and the length to which digests are shortened at most."""
 
+_TOKENS = 32_000
+"""How many tokens a View may have besides its head where no limit of any kind is known: few models take less."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DigestCondenser(SummarizingCondenser):
-    """Summarizes without a model, from the events themselves: requests, decisions, files, commands, errors, tasks."""
+    """Summarizes without a model, from the events themselves: orders, requests, files, commands, errors, names."""
 
     type = "digest"
 
-    max_length: int = setting(6_000, "how many characters a digest has at most", ge=_LENGTH_MIN)
+    max_size: int | None = setting(
+        None,
+        "a View with more events is condensed, to a third of this number; by default no number: only tokens count, up "
+        f"to the limit, or to {_TOKENS:,} besides the head if none is known",
+        ge=2,
+    )
+    max_length: int = setting(11_000, "how many characters a digest has at most", ge=_LENGTH_MIN)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,6 +66,32 @@ class DigestCondenser(SummarizingCondenser):
         if digest is None or len(text) <= _LENGTH_LEAST:
             return None
         return digest.text(max(_LENGTH_LEAST, len(text) * 2 // 3))
+
+    def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
+        """Return how much a condensation is needed now. Nothing fails for want of one that no known limit asks for."""
+        required = super().condensation_requirement(view, agent_llm)
+        if view.unhandled_condensation_request or super().limits(counting(agent_llm))[1] is not None:
+            return required
+        return required and Requirement.SOFT
+
+    def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
+        if self.max_size is not None or super().limits(counting(agent_llm))[1] is not None:
+            return super().overrun(view, counting(agent_llm))
+        sums = ESTIMATE.token_sums(view)
+        limit = _TOKENS + 2 * sums[min(self._head(view), len(view))]  # so half of them are left for the tail
+        seen = any(map(begins_reply, view.events))  # before the agent's first reply no event has been shown to it
+        return Overrun(sums, limit, ESTIMATE) if sums[-1] > limit and seen else None
+
+    def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
+        """Return the most events and tokens of a View that is not condensed; without any known limit a number of tokens
+        besides the head.
+        """
+        known = super().limits(counting(agent_llm))[1]
+        return self.max_size, _TOKENS if known is None and self.max_size is None else known
+
+    def _tails(self, view: View, due: Set[Reason]) -> list[int]:
+        """Return two thirds of the tails beside a summary of a few lines: a digest tells more, and takes more room."""
+        return [tail - tail // 3 for tail in super()._tails(view, due)]
 
 
 def default_condenser(
@@ -97,15 +136,23 @@ class Digest:
                 lines[section] |= before.lines[section]
                 left_out[section] += before.left_out[section]
         recorded = {section: frozenset(lines[section]) for section in (Section.CHANGED, Section.READ)}
-        for fact in facts(plain):
+        for fact in facts(plain, without_id(next(reversed(lines[Section.SAID].values()), ""))[0]):
             section, subject, line = fact.section, fact.subject, fact.line
             if line is None and subject in recorded.get(section, ()):
                 continue  # a failure now does not undo a success that an earlier digest recorded
             if section is Section.TASKS and not subject:
                 lines[section].clear()
+            if section is Section.MET and subject in lines[Section.USED]:
+                section = Section.USED
+            elif section is Section.USED:
+                lines[Section.MET].pop(subject, None)
             lines[section].pop(subject, None)
             if line is not None:
                 lines[section][subject] = line
+        calls = sorted(_id(line) for section in _CALLS for line in lines[section].values())
+        for subject, line in tuple(lines[Section.ERRORS].items()):
+            if len(calls) - bisect_left(calls, _id(line) + 1) >= _CALLS_AFTER_ERROR:
+                del lines[Section.ERRORS][subject]
         return cls(count, lines, left_out, "\n\n".join(earlier))
 
     @classmethod
@@ -128,6 +175,9 @@ class Digest:
                 return None
             elif omitted := _LEFT_OUT.fullmatch(line):
                 left_out[section] += int(omitted[1])
+            elif section in _NAMES:
+                names, event_id = without_id(line[2:])
+                lines[section] |= {name: name + event_id for name in names.split()}
             else:
                 lines[section][subject_of(section, line[2:])] = line[2:]
         return cls(int(titled[1]), lines, left_out, "\n".join(earlier))
@@ -135,53 +185,59 @@ class Digest:
     def text(self, max_length: int) -> str:
         """Return the digest in at most ``max_length`` characters.
 
-        Every section gets its share; the remaining room goes to sections that were cut, one after the other. Within a
-        section the newest lines stay. Room that is left makes the agent's words longer. The user's newest request stays
-        whole, or its beginning and end as far as the section has room. The first request stays too, and the beginnings
-        of others as far as there is room.
+        Every section gets its share, then up to twice its share, then the remaining room, the most important section
+        first, and the user's requests last. Within a section the newest lines stay. The newest request and the agent's
+        last words stay whole, or their beginning and end as far as the section has room. The first request and order
+        stay too, and the beginnings of others as far as there is room.
         """
         title = f"# Digest of {self.count} events"
-        left = max_length - len(title)
-        shares = {section: int(share * left) for section, share in _SHARES.items()}
-        texts = {section: self._section(section, share) for section, share in shares.items()}
-        left -= sum(map(len, texts.values()))
-        for times in (2, max_length):  # first each may have twice its share
-            for section, text in texts.items():
-                most = int(shares[section] * (min(times, _ASKED_TIMES) if section is Section.ASKED else times))
-                texts[section] = self._section(section, max(len(text), min(len(text) + left, most)))
-                left -= len(texts[section]) - len(text)
-        texts[Section.SAID] = self._said(texts[Section.SAID], left)
+        room = left = max_length - len(title)
+        texts = dict.fromkeys(_SHARES, "")
+        for times, asked_times in _ROUNDS:
+            for section, share in _SHARES.items():
+                most = int(share * room * (asked_times if section is Section.ASKED else times))
+                before = len(texts[section])
+                texts[section] = self._section(section, max(before, min(before + left, most)))
+                left -= len(texts[section]) - before
         return title + "".join(texts[section] for section in (*Section, _EARLIER))
-
-    def _said(self, text: str, left: int) -> str:
-        """Return the section of the agent's words, ``text``, with longer lines if that needs at most ``left`` more."""
-        for length in _SAID_LENGTHS if text else ():
-            lines = [_clipped(line, length) for line in self.lines[Section.SAID].values()]
-            listed = _listed(Section.SAID, lines, self.left_out[Section.SAID])
-            if len(listed) <= len(text) + left:
-                return listed
-        return text
 
     def _section(self, section: Section | str, room: int) -> str:
         """Return one section with its heading in at most ``room`` characters; empty if nothing fits."""
         if not isinstance(section, Section):
             return _quoted(self.earlier, room)
-        lines = list(self.lines[section].values())
-        left_out = self.left_out[section]
-        if section is Section.ASKED:
-            return _asked(lines, left_out, room)
-
-        if section is Section.SAID:
-            lines = [_clipped(line, _SAID_LENGTH) for line in lines]
+        lines, left_out = list(self.lines[section].values()), self.left_out[section]
+        if section in _NAMES:
+            return _named(section, lines, room)
+        if not lines:
+            return ""
+        *older, newest = lines
+        lengths = _LENGTHS.get(section, ())
+        for length in lengths:
+            lines = [*(_clipped(line, length) for line in older), newest]
+            if len(listed := _listed(section, lines, left_out)) <= room:
+                return listed
+        first = lines[: min(len(older), section in _FIRST_STAYS)]
 
         def without(dropped: int) -> str:
-            return _listed(section, lines[dropped:], left_out + dropped)
+            return _listed(section, [*first, *lines[len(first) + dropped :]], left_out + dropped)
 
-        if lines and len(without(0)) <= room:
+        if len(without(0)) <= room:
             return without(0)
         # The first line to go may be shorter than the note on it; each further one makes the section shorter.
-        dropped = bisect_left(range(len(lines)), -room, lo=1, key=lambda dropped: -len(without(dropped)))
-        return without(dropped) if dropped < len(lines) else ""
+        most = len(lines) - len(first)
+        dropped = bisect_left(range(most), -room, lo=1, key=lambda dropped: -len(without(dropped)))
+        if dropped < most:
+            return without(dropped)
+        for kept in ([*first, newest], [newest]):
+            listed = _listed(section, kept, left_out + len(lines) - len(kept))
+            over = len(listed) - room
+            if over <= 0:
+                return listed
+            if lengths and len(newest) - over >= lengths[-1]:
+                text, event_id = without_id(newest)
+                shortened = truncated(text, len(text) - over).replace("\n", " ") + event_id
+                return _listed(section, [*kept[:-1], shortened], left_out + len(lines) - len(kept))
+        return ""
 
 
 _EARLIER = "Earlier summary"
@@ -191,39 +247,48 @@ _TITLE = re.compile(r"# Digest of (\d+) events")
 _LEFT_OUT = re.compile(r"- \((\d+) earlier left out\)")
 
 _SHARES: Mapping[Section | str, float] = {
-    Section.ASKED: 0.38,
-    Section.TASKS: 0.1,
-    _EARLIER: 0.1,
-    Section.ERRORS: 0.08,
-    Section.CHANGED: 0.08,
+    Section.ORDERS: 0.25,
+    Section.TASKS: 0.08,
+    Section.ASKED: 0.2,
+    Section.ERRORS: 0.06,
+    Section.CHANGED: 0.06,
+    Section.USED: 0.2,
     Section.SAID: 0.1,
-    Section.RAN: 0.08,
-    Section.CALLED: 0.04,
+    Section.RAN: 0.06,
+    _EARLIER: 0.06,
+    Section.MET: 0.1,
+    Section.CALLED: 0.03,
     Section.READ: 0.02,
     Section.SHOWN: 0.02,
 }
 """The share of a digest that is reserved for a section, the most important section first."""
 
-_ASKED_TIMES = 1.6
-"""The most room for the user's requests, as a multiple of their share: a long request must not fill the digest."""
+_ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
+"""How many times its share a section may have, and the section of requests: a long one takes only room that is left."""
 
-_ASK_LENGTHS = (2_000, 1_000, 500, 320, 240, 160)
-"""Lengths to which older requests are cut, in turn. If the shortest does not fit, requests are omitted."""
+_LENGTHS: Mapping[Section, Sequence[int]] = {
+    Section.ORDERS: (300, 160),
+    Section.ASKED: (2_000, 1_000, 500, 320, 240, 160),
+    Section.SAID: (2_000, 1_000, 500, 300),
+}
+"""Lengths to which all lines but the newest are cut, in turn. If the shortest does not fit, lines are omitted."""
 
-_SAID_LENGTH = 300
-"""The length to which the agent's words are cut where other lines need the room."""
+_FIRST_STAYS = frozenset((Section.ORDERS, Section.ASKED))
+_NAMES = frozenset((Section.USED, Section.MET))
 
-_SAID_LENGTHS = (2_000, 1_000, 500)
-"""Lengths to which they are cut where room is left, in turn."""
+_CALLS = (Section.CHANGED, Section.RAN, Section.CALLED, Section.READ)
+_CALLS_AFTER_ERROR = 30
+"""An error is no longer open if this number of other calls came after it: the agent works on something else."""
 
 
-def _listed(section: Section, lines: Sequence[str], left_out: int) -> str:
+def _id(line: str) -> int:
+    event_id = without_id(line)[1]
+    return int(event_id[2:-1]) if event_id else -1
+
+
+def _listed(section: Section, lines: Sequence[str], left_out: int = 0) -> str:
     note = [f"({left_out} earlier left out)"] if left_out else []
-    return "".join([f"\n\n## {section.value}", *map(_item, (*note, *lines))])
-
-
-def _item(line: str) -> str:
-    return f"\n- {line}"
+    return "\n- ".join((f"\n\n## {section.value}", *note, *lines))
 
 
 def _clipped(line: str, length: int) -> str:
@@ -232,37 +297,17 @@ def _clipped(line: str, length: int) -> str:
     return clipped(text, length - len(event_id)) + event_id
 
 
-def _asked(lines: Sequence[str], left_out: int, room: int) -> str:
-    """Return the section of the user's requests in at most ``room`` characters; empty if no request fits."""
-    if not lines:
-        return ""
-    *older, newest = lines
-    for length in _ASK_LENGTHS if older else ():
-        shortened = [*(_clipped(line, length) for line in older), newest]
-        listed = _listed(Section.ASKED, shortened, left_out)
-        if len(listed) <= room:
-            return listed
-    first, *others = [_clipped(line, _ASK_LENGTHS[-1]) for line in older] or [""]
-    kept = [*filter(None, [first]), newest]
-    size = len(_listed(Section.ASKED, kept, left_out + len(others)))
-    place = len(others)
-    while place and size + len(_item(others[place - 1])) <= room:
-        place -= 1
-        size += len(_item(others[place]))
-    kept[-1:-1] = others[place:]
-    while True:
-        listed = _listed(Section.ASKED, kept, left_out + len(lines) - len(kept))
-        over = len(listed) - room
-        if over <= 0:
-            return listed
-        *before, newest = kept
-        if len(newest) - over >= _ASK_LENGTHS[-1]:
-            text, event_id = without_id(newest)
-            kept[-1] = truncated(text, len(text) - over).replace("\n", " ") + event_id
-        elif before:
-            kept = [newest]
-        else:
-            return ""
+def _named(section: Section, names: Sequence[str], room: int) -> str:
+    """Return a section of names, the newest that fit, in one line for each event that has them last."""
+    room -= len(_listed(section, ()))
+    kept: dict[str, list[str]] = {}
+    for name, event_id in map(without_id, reversed(names)):
+        room -= len(name) + 1 + (0 if event_id in kept else len("\n-" + event_id))
+        if room < 0:
+            break
+        kept.setdefault(event_id, []).append(name)
+    lines = (" ".join(reversed(each)) + event_id for event_id, each in reversed(kept.items()))
+    return _listed(section, tuple(lines)) if kept else ""
 
 
 def _quoted(text: str, room: int) -> str:

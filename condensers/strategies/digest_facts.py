@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from foldlog.condensers.prompts.rendering import as_json, clipped, plain_text
 from foldlog.condensers.strategies.digest_words import (
     EXIT_CODE,
+    command_in,
     error_line,
     exit_code_in,
     gist_of_output,
+    names_in,
     of_user,
+    only_reads,
+    orders_in,
+    question_in,
     said_in_rejection,
     unwrapped,
 )
@@ -29,6 +35,7 @@ from foldlog.eventstore import Action, Annotation, Event, Message, Observation
 class Section(StrEnum):
     """The section of a digest that a fact belongs to, with its heading; sections appear in this order."""
 
+    ORDERS = "Standing orders"
     ASKED = "Asked by the user"
     TASKS = "Tasks"
     CHANGED = "Files changed"
@@ -36,8 +43,10 @@ class Section(StrEnum):
     RAN = "Commands run"
     CALLED = "Other calls"
     SAID = "Said by the agent"
-    READ = "Files read"
+    READ = "Read and searched"
     SHOWN = "Shown by the environment"
+    USED = "Names used"
+    MET = "Names in results"
 
 
 class Fact(NamedTuple):
@@ -60,6 +69,7 @@ class Fact(NamedTuple):
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
 _COMMANDS = ("command", "cmd", "code", "script")
+_DIRECTORIES = ("workdir", "cwd", "working_directory", "directory")
 _CONTENTS = ("old_str", "new_str", "old_string", "new_string", "file_text", "content", "contents", "edits", "diff")
 _CHANGING = frozenset({"write", "edit", "create", "insert", "str_replace", "undo_edit", "multiedit", "delete"})
 _TASK_LISTS = ("task_list", "todos", "tasks", "plan")
@@ -72,16 +82,47 @@ _ENDED = " → "
 
 _ID = re.compile(r" \[\d+\]\Z")
 
-_SAID_MAX, _RAN_MAX, _SHOWN_MAX = 2_000, 200, 160
+_SHELL = re.compile(r"\A(?:\S*/)?(?:ba|z)?sh -l?c ")
+_ESCAPE = re.compile(r"\\.")
+_DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
+"""The line of a command after which a text follows that is not a command."""
+
+_SAID_MAX, _ORDER_MAX, _RAN_MAX, _SHOWN_MAX = 3_000, 300, 200, 160
+_ANSWER_MAX = 30
+"""A user's message of at most this number of characters is shown with the question that it answers."""
 
 
-def facts(events: Iterable[Event]) -> Iterator[Fact]:
-    """Yield the facts of ``events``, in order. Cost: the events, once."""
+def facts(events: Sequence[Event], said: str = "") -> Iterator[Fact]:
+    """Yield the facts of ``events``, in order. ``said`` are the agent's last words before. Cost: the events, once."""
     deeds: dict[object, Fact] = {}
     done: set[Fact] = set()
-    for event in events:
-        for fact in _facts_of(event, deeds, done):
+    for event in _with_calls(events):
+        for fact in (*_facts_of(event, deeds, done), *_names_of(event)):
+            if fact.section is Section.SAID:
+                said = fact.subject
+            elif fact.section is Section.ASKED and len(fact.subject) <= _ANSWER_MAX and (question := question_in(said)):
+                answer = f"{fact.subject} (the agent had asked: {question})"
+                fact = fact._replace(subject=answer, text=answer)
             yield fact._replace(event_id=event.id)
+
+
+def _with_calls(events: Sequence[Event]) -> Iterator[Event]:
+    """Yield ``events``, a command in the agent's words and the answer to it as an action and its observation."""
+    call: Action | None = None
+    for event, after in zip_longest(events, events[1:]):
+        if call is not None and isinstance(event, Message):
+            yield Observation(id=event.id, content=event.content, cause=call.id)
+            call = None
+        elif event.source == "agent" and isinstance(event, Message) and _is_answer(after):
+            said, command = command_in(plain_text(event.content))
+            call = Action(id=event.id, tool="run", thought=said, arguments={"command": command}) if command else None
+            yield call or event
+        else:
+            yield event
+
+
+def _is_answer(event: Event | None) -> bool:
+    return isinstance(event, Message) and event.source == "environment"
 
 
 def _facts_of(event: Event, deeds: dict[object, Fact], done: set[Fact]) -> Iterator[Fact]:
@@ -90,7 +131,7 @@ def _facts_of(event: Event, deeds: dict[object, Fact], done: set[Fact]) -> Itera
         case Message(source="user" | "environment"):
             words = of_user(plain_text(event.content))
             if event.source == "user":
-                yield from _note(Section.ASKED, words.asked, len(words.asked))
+                yield from _asked(words.asked)
             else:
                 yield from _note(Section.SHOWN, gist_of_output(words.asked), _SHOWN_MAX)
             for shown in words.shown:
@@ -116,14 +157,36 @@ def _facts_of(event: Event, deeds: dict[object, Fact], done: set[Fact]) -> Itera
             outcome = tuple(_outcome(event, deed))
             yield from outcome
             if event.is_error:
-                asked = said_in_rejection(plain_text(event.content))
-                yield from _note(Section.ASKED, asked, len(asked))
+                yield from _asked(said_in_rejection(plain_text(event.content)))
             if deed is not None and all(fact.section is not Section.ERRORS or not fact.text for fact in outcome):
                 done.add(deed)
                 if deed.section is not Section.CHANGED and all(fact.section is not deed.section for fact in outcome):
                     yield deed
             elif deed is not None and deed.section in (Section.CHANGED, Section.READ) and deed not in done:
                 yield deed._replace(text=None)  # the read or change failed
+
+
+def _asked(text: str) -> Iterator[Fact]:
+    """Yield a request, and apart from it the sentences that hold until the user takes them back."""
+    yield from _note(Section.ASKED, text, len(text))
+    for order in orders_in(text):
+        yield from _note(Section.ORDERS, order, _ORDER_MAX)
+
+
+def _names_of(event: Event) -> Iterator[Fact]:
+    """Yield the names in an event: of files, in code, of records."""
+    match event:
+        case Action():
+            section, text = Section.USED, f"{plain_text(event.thought)} {_ESCAPE.sub(' ', as_json(event.arguments))}"
+        case Message():
+            section = Section.MET if event.source == "environment" else Section.USED
+            text = plain_text(event.content)
+        case Observation():
+            section, text = Section.MET, unwrapped(plain_text(event.content))[0]
+        case _:
+            return
+    for name in names_in(text):
+        yield Fact(section, name, name)
 
 
 def without_id(line: str) -> tuple[str, str]:
@@ -136,7 +199,7 @@ def subject_of(section: Section, text: str) -> str:
     """Return the subject of the fact with this line, as ``facts`` sets it."""
     text = without_id(text)[0]
     match section:
-        case Section.RAN | Section.ERRORS:
+        case Section.RAN | Section.READ | Section.ERRORS:
             return text.partition(_ENDED)[0]
         case Section.TASKS:
             return text.partition("] ")[2]
@@ -189,8 +252,9 @@ def _deed(tool: str, arguments: Mapping[str, Any]) -> Fact | None:
         return Fact(Section.CHANGED if changes else Section.READ, path, path)
     command = _command(_first_text(arguments, _COMMANDS))
     if command:
-        command = f"`{command.replace('`', chr(39))}`"
-        return Fact(Section.RAN, command, command)
+        directory = _line(_first_text(arguments, _DIRECTORIES))
+        said = f"`{command.replace('`', chr(39))}`" + (f" in {directory}" if directory else "")
+        return Fact(Section.READ if only_reads(command) else Section.RAN, said, said)
     given = {key: value for key, value in arguments.items() if key not in _ASIDES}
     call = _line(f"{tool} {as_json(given)}")
     return Fact(Section.CALLED, call, call)
@@ -202,8 +266,8 @@ def _outcome(observation: Observation, deed: Fact | None) -> Iterator[Fact]:
     exit_code = _exit_code(observation.extras, text) if told is None else told
     failed = observation.is_error or bool(observation.extras.get("error")) or exit_code not in (None, 0)
     subject = deed.subject if deed else _line(observation.tool)
-    if deed and deed.section is Section.RAN and exit_code is not None:
-        yield Fact(Section.RAN, subject, f"{subject}{_ENDED}exit {exit_code}")
+    if deed and exit_code is not None and (deed.section is Section.RAN or (exit_code and deed.section is Section.READ)):
+        yield Fact(deed.section, subject, f"{subject}{_ENDED}exit {exit_code}")
     said = _line(error_line(text))
     if failed and said:  # a failure without output, such as a search that finds nothing, is not an error
         yield Fact(Section.ERRORS, subject, f"{subject}{_ENDED}{said}")
@@ -233,8 +297,8 @@ def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 def _command(text: str) -> str:
     """Return a command as one line, without the lines of a here-document."""
-    lines = text.strip().splitlines()
-    heredoc = next((place for place, line in enumerate(lines) if "<<" in line), len(lines))
+    lines = _SHELL.sub("", text.strip()).splitlines()
+    heredoc = next((place for place, line in enumerate(lines) if _DOCUMENT.search(line)), len(lines))
     left_out = len(lines) - heredoc - 1
     return _line(" ".join(lines[: heredoc + 1]), _RAN_MAX) + (f" … ({left_out} lines)" if left_out > 0 else "")
 

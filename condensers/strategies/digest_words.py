@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 
@@ -91,6 +91,61 @@ def _without_frame(text: str) -> str:
     while lines and (not lines[-1].strip() or _is_frame(" ".join(lines[-1].split()))):
         lines.pop()
     return "\n".join(lines)
+
+
+_SENTENCE_END = re.compile(r"(?<=[.!?;。！？])\s+|\n+")
+_ORDER = re.compile(
+    r"\b(?:never|always|do not|don['’]?t|must(?:n['’]t)?|under no circumstances|from now on|make sure|niemals|nie|immer"
+    r"|jamais|toujours|nunca|siempre)\b|不要|不得|禁止|永远|必须",
+    re.IGNORECASE,
+)
+_COMMAND = re.compile(r"(?:<command>|^```(?:bash|sh)?$)\s*(.+?)\s*(?:</command>|^```)\s*\Z", re.DOTALL | re.MULTILINE)
+
+
+def orders_in(text: str) -> list[str]:
+    """Return the sentences that forbid something or ask for it for good."""
+    return [sentence for sentence in _SENTENCE_END.split(text) if _ORDER.search(sentence)]
+
+
+def question_in(text: str) -> str:
+    """Return the last question in a text; empty if it asks nothing."""
+    return next((each for each in reversed(_SENTENCE_END.split(text.strip())) if each.endswith(("?", "？"))), "")
+
+
+def command_in(text: str) -> tuple[str, str]:
+    """Return an agent's words and the command at their end, as SWE-agent's agents write it; empty without one."""
+    found = _COMMAND.search(text)
+    return (text[: found.start()], found[1]) if found else (text, "")
+
+
+# --- names and commands ---
+
+_NAME = re.compile(r"(?<![<\w])(?:\w+://[\w./:?=&%-]+|/?\w(?:[\w./-]|::)+)")
+_OF_A_NAME = re.compile(r"[\d_/.:]|[a-z][A-Z]")
+_NO_NAME = re.compile(r"(?!\d{6,}\Z)[\d.:_/-]+[a-z]{0,2}|.*\w{65}.*")
+_NAME_MAX = 160
+
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_HARMLESS = re.compile(r"2>\s*/dev/null|2>&1")
+_NEXT_COMMAND = re.compile(r"&&|\|\||[;|\n]")
+_READS = re.compile(
+    r"(?:cd|cat|head|tail|sed -n|grep|rg|ls|find|wc|nl|tree|pwd|file|stat|which|cut|sort|uniq|echo|open|goto|scroll_\w+"
+    r"|search_\w+|find_file|git (?:log|status|show|diff|grep|blame|ls-files))(?:\s|\Z)"
+)
+_WRITES = re.compile(r">|\s-(?:delete|exec|execdir|ok|i)\b|\btee\b")
+
+
+def names_in(text: str) -> Iterable[str]:
+    """Return the names in a text, each once: paths, identifiers, versions, long numbers."""
+    found = (name.rstrip("./:-") for name in _NAME.findall(text))
+    fit = (name for name in found if 6 <= len(name) <= _NAME_MAX and _OF_A_NAME.search(name))
+    return dict.fromkeys(name for name in fit if not _NO_NAME.fullmatch(name))
+
+
+def only_reads(command: str) -> bool:
+    """Return whether a command of the shell only reads files or searches them, so that it can be run again."""
+    bare = _HARMLESS.sub("", _QUOTED.sub("", command))
+    return not _WRITES.search(bare) and all(_READS.match(part.strip()) for part in _NEXT_COMMAND.split(bare))
 
 
 # --- outputs ---

@@ -224,6 +224,6 @@ def test_it_can_be_rehearsed_without_any_model(agent_loop, tmp_path, monkeypatch
     out, err = capsys.readouterr()
     assert err == ""
     assert "condensed: condenser digest, reason request" in out
-    assert out.splitlines()[-1] == "This was a rehearsal: the last prompt had 8 messages."
+    assert out.splitlines()[-1] == "This was a rehearsal: the last prompt had 6 messages."
     with foldlog.open("sqlite:///foldlog.db") as histories:
         assert len(histories["agent"].view()) < histories["agent"].version()

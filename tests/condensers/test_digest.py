@@ -60,16 +60,16 @@ def test_what_was_thought_and_finished_with_is_said():
 def test_commands_with_their_exit_codes_however_the_source_says_them():
     text = digest(
         ran(1, "pytest -q", 1, "E  AssertionError"),
-        ran(2, "git status", 0),
-        [call("shell", "s", command=["bash", "-lc", "ls"]), answer("a.py\nExit code: 2", "s")],
-        [call("terminal", "t", cmd="pwd"), answer("/w", "t", extras={"exit_code": 0})],
+        ran(2, "git push", 0),
+        [call("shell", "s", command=["bash", "-lc", "make"]), answer("a.py\nExit code: 2", "s")],
+        [call("terminal", "t", cmd="./run", workdir="/w/kite"), answer("/w", "t", extras={"exit_code": 0})],
         ran(3, "sleep 99", -1),
     )
     assert section(text, "Commands run") == [
         "`pytest -q` → exit 1",
-        "`git status` → exit 0",
-        "`bash -lc ls` → exit 2",
-        "`pwd` → exit 0",
+        "`git push` → exit 0",
+        "`make` → exit 2",
+        "`./run` in /w/kite → exit 0",
         "`sleep 99`",
     ]
 
@@ -82,7 +82,7 @@ def test_files_that_were_read_and_files_that_were_changed():
         pair(4, "Write", file_path="/w/d.py", content="x"),
         pair(5, "read", path="/w/a.py"),
     )
-    assert section(text, "Files read") == ["/w/b.py", "/w/a.py"]
+    assert section(text, "Read and searched") == ["/w/b.py", "/w/a.py"]
     assert section(text, "Files changed") == ["/w/c.py", "/w/d.py"]
 
 
@@ -99,10 +99,10 @@ def test_what_openhands_says_after_an_output_is_not_the_error():
 
 
 def test_what_the_user_did_is_not_said_by_the_agent_and_a_recall_is_no_call():
-    run = Action(tool="run", arguments={"command": "ls"}, thought="User executed the command:\nls", source="user")
+    run = Action(tool="run", arguments={"command": "make"}, thought="User executed the command:\nmake", source="user")
     recall = Action(tool="recall", arguments={"query": "kites", "recall_type": "knowledge"}, source="user")
     text = digest(run, recall)
-    assert section(text, "Commands run") == ["`ls`"]
+    assert section(text, "Commands run") == ["`make`"]
     assert "Said by the agent" not in text
     assert "Other calls" not in text
 
@@ -132,15 +132,15 @@ def test_a_line_ends_with_the_event_that_says_it():
         pair(1, "read", path="/w/a.py"),  # 1, 2
         pair(2, "Write", file_path="/w/d.py", content="x"),  # 3, 4
         pair(3, "cancel", order="GV1N64"),  # 5, 6
-        ran(4, "ls", 0),  # 7, 8
+        ran(4, "git push", 0),  # 7, 8
         failed,  # 9, 10
         message("On it.", "agent"),  # 11
     )
     assert lines(text, "Asked by the user") == ["fix it [0]"]
-    assert lines(text, "Files read") == ["/w/a.py [2]"]
+    assert lines(text, "Read and searched") == ["/w/a.py [2]"]
     assert lines(text, "Files changed") == ["/w/d.py [3]"]
     assert lines(text, "Other calls") == ['cancel {"order": "GV1N64"} [6]']
-    assert lines(text, "Commands run") == ["`ls` → exit 0 [8]", "`make` → exit 2 [10]"]
+    assert lines(text, "Commands run") == ["`git push` → exit 0 [8]", "`make` → exit 2 [10]"]
     assert lines(text, "Errors still open") == ["`make` → no rule [10]"]
     assert lines(text, "Said by the agent") == ["On it. [11]"]
     again = Digest.of([as_summary(text), replace(message("fix it"), id=12)]).text(LENGTH)
@@ -159,11 +159,67 @@ def test_a_request_that_is_cut_keeps_its_id():
 
 def test_a_conclusion_is_whole_where_room_is_left_and_cut_where_others_need_it():
     conclusion = "Root cause: " + "evidence " * 60 + "the fix is in b.py"
-    assert section(digest(message(conclusion, "agent")), "Said by the agent") == [conclusion]
+    events = [message(f"{n} {conclusion}", "agent") for n in range(20)]
     work = [e for n in range(300) for e in ran(n, f"cmd {n}", 0)]
-    (said,) = section(digest(message(conclusion, "agent"), work), "Said by the agent")
-    assert len(said) < 300
-    assert said.endswith("…")
+    *older, newest = section(digest(events, work), "Said by the agent")[1:]
+    assert {line[-1] for line in older} == {"…"}
+    assert newest == f"19 {conclusion}"
+
+
+@pytest.mark.parametrize(
+    "agent, user, asked",
+    [
+        (
+            "Done. Shall I delete the branch?\nIt is merged.",
+            "yes",
+            "yes (the agent had asked: Shall I delete the branch?)",
+        ),
+        ("Done. It is merged.", "ok", "ok"),
+        ("Shall I?", "no, first rename it and then tell me", "no, first rename it and then tell me"),
+    ],
+)
+def test_a_short_answer_stands_with_its_question(agent, user, asked):
+    assert section(digest(message(agent, "agent"), message(user)), "Asked by the user") == [asked]
+    earlier = Digest.of([message(agent, "agent")]).text(LENGTH)
+    assert section(Digest.of([as_summary(earlier), message(user)]).text(LENGTH), "Asked by the user") == [asked]
+
+
+def test_an_error_that_the_agent_left_behind_is_no_longer_open():
+    failed = ran(0, "make", 2, "no rule")
+    work = [event for n in range(1, 31) for event in pair(n, "read", path=f"/w/{n}.py")]
+    assert section(digest(failed, work[2:]), "Errors still open") == ["`make` → no rule"]
+    assert "Errors still open" not in digest(failed, work)
+    assert "Errors still open" not in digest(message("go on"), work[:18], failed, work)
+    first = Digest.of(viewed(failed, work[:40]).events).text(LENGTH)
+    later = viewed(failed, work).events[-20:]
+    assert "Errors still open" in first
+    assert "Errors still open" not in Digest.of([as_summary(first), *later]).text(LENGTH)
+
+
+# --- names ---
+
+
+def test_names_stand_with_the_last_event_that_has_them_those_that_the_agent_used_apart():
+    text = digest(
+        message("mend src/kite.py"),  # 0
+        ran(1, "rg fly src/", 0, "src/kite.py:12: def flyHigh(wind_speed)\nsrc/wind.py:3"),  # 1, 2
+        ran(2, "sed -i s/1/2/ src/wind.py", 0, "src/other.py"),  # 3, 4
+        ran(3, "ls", 0, "src/kite.py"),  # 5, 6
+    )
+    assert lines(text, "Names used") == ["src/wind.py [3]", "src/kite.py [6]"]
+    assert lines(text, "Names in results") == ["flyHigh wind_speed [2]", "src/other.py [4]"]
+    again = Digest.of([as_summary(text), replace(message("see flyHigh"), id=7)]).text(LENGTH)
+    assert lines(again, "Names used") == [*lines(text, "Names used"), "flyHigh [7]"]
+    assert lines(again, "Names in results") == ["wind_speed [2]", "src/other.py [4]"]
+
+
+def test_where_room_is_short_the_newest_names_stay_and_those_that_were_used_before_others():
+    results = [pair(n, "see", "".join(f"found_{n}_{k} " for k in range(20)), at=f"used_{n}") for n in range(50)]
+    text = digest(message("look"), *results)
+    assert " ".join(section(text, "Names used")).split() == [f"used_{n}" for n in range(50)]
+    found = " ".join(section(text, "Names in results")).split()
+    assert found == [f"found_{n}_{k}" for n in range(50) for k in range(20)][-len(found) :]
+    assert len(text) > LENGTH - 100
 
 
 # --- one digest after the other ---
@@ -174,11 +230,13 @@ def as_summary(text):
 
 
 def test_what_a_digest_says_is_carried_into_the_next():
-    first = Digest.of(viewed(message("fix it"), ran(1, "make", 2, "no rule"), ran(2, "ls", 0)).events).text(LENGTH)
+    first = Digest.of(viewed(message("fix it"), ran(1, "make", 2, "no rule"), ran(2, "git push", 0)).events).text(
+        LENGTH
+    )
     text = Digest.of([as_summary(first), *ran(3, "make", 0), message("and test it")]).text(LENGTH)
     assert text.startswith("# Digest of 8 events\n")
     assert section(text, "Asked by the user") == ["fix it", "and test it"]
-    assert section(text, "Commands run") == ["`ls` → exit 0", "`make` → exit 0"]
+    assert section(text, "Commands run") == ["`git push` → exit 0", "`make` → exit 0"]
     assert "Errors still open" not in text, "the later success closes the earlier error"
 
 

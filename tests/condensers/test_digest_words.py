@@ -7,7 +7,15 @@ import json
 import pytest
 
 from foldlog.condensers.strategies.digest import Digest
-from foldlog.condensers.strategies.digest_words import error_line, gist_of_output, of_user, unwrapped
+from foldlog.condensers.strategies.digest_words import (
+    error_line,
+    gist_of_output,
+    names_in,
+    of_user,
+    only_reads,
+    orders_in,
+    unwrapped,
+)
 from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
 from tests.condensers.test_digest import digest, ran, section
 
@@ -20,6 +28,10 @@ def user(text):
 
 def environment(text):
     return Message(source="environment", content=text)
+
+
+def rejected(text):
+    return Observation(tool="Edit", call_id="c", is_error=True, content=REJECTION + text)
 
 
 # -- whose words ------------------------------------------------------------------------------------------------------
@@ -103,9 +115,10 @@ def test_the_line_that_names_the_error_is_told_and_not_the_hint_after_it():
 def test_an_output_in_json_is_read_for_its_exit_code_and_its_words():
     silent = json.dumps({"output": "", "metadata": {"exit_code": 1, "duration_seconds": 0.1}})
     failed = json.dumps({"output": "sed: no such file\n", "metadata": {"exit_code": 2}})
-    text = digest(ran(1, "rg kite", content=silent), ran(2, "sed -n 1p x", content=failed))
-    assert section(text, "Commands run") == ["`rg kite` → exit 1", "`sed -n 1p x` → exit 2"]
-    assert section(text, "Errors still open") == ["`sed -n 1p x` → sed: no such file"]
+    text = digest(ran(1, "rg kite", content=silent), ran(2, "sed -i s/a/b/ x", content=failed))
+    assert section(text, "Read and searched") == ["`rg kite` → exit 1"]
+    assert section(text, "Commands run") == ["`sed -i s/a/b/ x` → exit 2"]
+    assert section(text, "Errors still open") == ["`sed -i s/a/b/ x` → sed: no such file"]
     assert unwrapped('{"output": 5}') == ('{"output": 5}', None)
     assert unwrapped("{broken") == ("{broken", None)
     assert unwrapped('{"stdout": "a", "stderr": "b", "exit_code": 0}') == ("a\nb", 0)
@@ -153,22 +166,24 @@ def test_the_newest_request_is_quoted_in_full_and_older_ones_still_say_what_was_
 
 def test_a_request_is_left_out_rather_than_cut_to_a_few_words():
     requests = [user(f"{n}: " + "paint the kite in another colour " * 20) for n in range(60)]
-    text = Digest.of([*requests, *ran(1, "ls", 0)]).text(3_000)
+    text = Digest.of([*requests, *ran(1, "make", 0)]).text(3_000)
     asked = section(text, ASKED)
-    assert asked[0] == "(53 earlier left out)"
+    assert asked[0] == "(46 earlier left out)"
     assert asked[1].startswith("0: "), "what was asked first stays"
     assert asked[-1].endswith("colour"), "and the newest, in full"
     assert all(len(line) >= 160 for line in asked[1:])
-    assert section(text, "Commands run") == ["`ls` → exit 0"]
+    assert section(text, "Commands run") == ["`make` → exit 0"]
 
 
 def test_a_newest_request_too_long_for_its_section_keeps_both_ends_and_says_how_much_is_missing():
     request = "Begin here. " + "detail " * 2_000 + "And never use glue."
-    (asked,) = section(Digest.of([user(request)]).text(6_000), ASKED)
-    assert asked.startswith("Begin here. detail")
-    assert asked.endswith("And never use glue.")
-    assert "characters and more left out" in asked
-    assert 3_000 < len(asked) < 3_700
+    work = [e for n in range(300) for e in ran(n, f"make part_{n}", 0)]
+    for others, least in ((), 5_500), (work, 1_500):
+        (asked,) = section(Digest.of([user(request), *others]).text(6_000), ASKED)
+        assert asked.startswith("Begin here. detail")
+        assert asked.endswith("And never use glue.")
+        assert "characters and more left out" in asked
+        assert least < len(asked) < least + 500
 
 
 REJECTION = "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\n"
@@ -177,8 +192,79 @@ REJECTION = "The user doesn't want to proceed with this tool use. To tell you ho
 def test_what_the_user_said_in_a_rejection_is_a_request():
     edit = Action(tool="Edit", arguments={"file_path": "/w/a.py"}, call_id="c")
     said = "never touch a.py,\nrename it on main instead"
-    text = digest(user("mend it"), edit, Observation(tool="Edit", call_id="c", is_error=True, content=REJECTION + said))
+    text = digest(user("mend it"), edit, rejected(said))
     assert section(text, ASKED) == ["mend it", "never touch a.py, rename it on main instead"]
     assert section(text, "Errors still open") == ["/w/a.py → rejected by the user"]
     quoted = Observation(tool="Read", call_id="c", content=REJECTION + said)
     assert section(digest(user("mend it"), edit, quoted), ASKED) == ["mend it"], "a file may quote it"
+
+
+@pytest.mark.parametrize(
+    "text, orders",
+    [
+        ("Mend it. Never touch a.py! Is that so?", ["Never touch a.py!"]),
+        ("use tabs from now on\nand don’t push", ["use tabs from now on", "and don’t push"]),
+        ("Bitte niemals auf main schreiben.", ["Bitte niemals auf main schreiben."]),
+        ("不要碰 a.py", ["不要碰 a.py"]),
+        ("whatever works, nevertheless", []),
+    ],
+)
+def test_what_holds_for_good_is_an_order(text, orders):
+    assert orders_in(text) == orders
+
+
+def test_an_order_is_never_lost():
+    """Through many digests with long requests after it, also if it was said in a rejection."""
+    text = Digest.of([user("Mend it. Never push to main."), rejected("always ask first")]).text(3_000)
+    for n in range(60):
+        request, work = user(f"{n}: " + "paint the kite in another colour " * 20), ran(n, f"make src/part_{n}.c", 0)
+        text = Digest.of([CondensationSummary(id=-2, content=text), request, *work]).text(3_000)
+    assert section(text, "Standing orders") == ["Never push to main.", "always ask first"]
+    assert "0: paint" not in text
+
+
+# -- what the agent did -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrote, said, command",
+    [
+        ("Look.\n<command>\nmake kite\n</command>", ["Look."], "make kite"),
+        ("Look.\n```\nmake kite\n```", ["Look."], "make kite"),
+        ("<command>\nedit 1:3\nfly()\nend_of_edit\n</command>", [], "edit 1:3 … (2 lines)"),
+        ("```python\nfly()\n```", ["```python fly() ```"], None),
+        ("No <command> here.", ["No <command> here."], None),
+    ],
+)
+def test_a_command_in_the_agents_words_is_a_call_where_the_environment_answers(wrote, said, command):
+    agent = Message(id=1, source="agent", content=wrote)
+    text = digest(agent, environment("It flies."))
+    assert section(text, SAID) == said
+    assert section(text, "Commands run") == ([f"`{command}`"] if command else [])
+    assert section(text, SHOWN) == ([] if command else ["It flies."])
+    assert "Commands run" not in digest(agent, user("It flies.")), "a person answered"
+
+
+@pytest.mark.parametrize(
+    "command, reads",
+    [
+        ("sed -n 1,200p a.ts", True),
+        ("cd /w && rg -n 'a|b > c' src 2>/dev/null | head -5", True),
+        ("git diff; ls", True),
+        ("sed -i s/a/b/ a.ts", False),
+        ("cat a > b", False),
+        ("find . -name x -delete", False),
+        ("cat a && rm a", False),
+        ("catalog", False),
+    ],
+)
+def test_a_command_that_only_reads_can_be_run_again(command, reads):
+    assert only_reads(command) == reads
+    assert section(digest(ran(1, command, 0)), "Read and searched" if reads else "Commands run") != []
+
+
+def test_names_are_paths_identifiers_versions_and_long_numbers():
+    text = "see /w/src/a.py:12, kiteFly, MAX_SIZE, std::vec::Vec, https://kite.dev:80/x?y=1, 123456 and v1.2.3-rc1."
+    names = ["/w/src/a.py", "kiteFly", "MAX_SIZE", "std::vec::Vec", "https://kite.dev:80/x?y=1", "123456", "v1.2.3-rc1"]
+    assert list(names_in(text)) == names
+    assert list(names_in("0.379s 12:34:56 2025-09-25 </command-name> however a.py " + "x1" * 40)) == []

@@ -16,13 +16,14 @@ from foldlog.condensers.base import Reason
 from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated
 from foldlog.condensers.strategies.digest import DigestCondenser
+from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.summarizing import limit_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import open_sources
 from foldlog.projections import View
 from foldlog.replays import replay
 from tests.condensers.made import messages, viewed
-from tests.condensers.scripted import Characters
+from tests.condensers.scripted import Characters, Scripted
 from tests.projections.test_dialects import SIGNED, call, image, result, text
 
 SAMPLES = Path(__file__).parents[2].parent / "shared" / "data"
@@ -111,7 +112,7 @@ def test_max_tokens_holds_without_a_count(agent):
 
 
 def test_a_condenser_that_is_asked_without_a_model_counts_no_tokens_as_in_the_reference():
-    condenser = DigestCondenser(max_size=1_000, max_tokens=100)
+    condenser = LLMSummarizingCondenser(Scripted("S"), max_size=1_000, max_tokens=100)
     assert condenser.reasons(viewed(messages(60))) == set()
 
 
@@ -153,4 +154,4 @@ def test_without_any_limit_nothing_is_estimated(monkeypatch):
 
     monkeypatch.setattr(ESTIMATE, "token_sums", refuse)
     assert limit_of(None) is None
-    assert DigestCondenser().reasons(viewed(messages(5))) == set()
+    assert LLMSummarizingCondenser(Scripted("S")).reasons(viewed(messages(5))) == set()

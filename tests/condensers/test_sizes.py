@@ -1,6 +1,7 @@
 """The size of a View while events arrive, for every rolling condenser: the formula that the reference's tests mean.
 
-The i-th View shown has i + 1 events up to max_size; then its size runs from half of max_size + 1 to max_size, again.
+The i-th View shown has i + 1 events up to max_size; then its size runs from half of max_size + 1 to max_size, again. A
+digest leaves a third of the tail's events less.
 """
 
 from __future__ import annotations
@@ -20,14 +21,13 @@ from tests.condensers.scripted import FULL_STATE, Scripted, called
 EVENTS = 120
 
 
-def formula(view_number: int, max_size: int) -> int:
-    target = max_size // 2
-    return view_number + 1 if view_number < max_size else (view_number - max_size) % target + target + 1
+def formula(view_number: int, max_size: int, least: int) -> int:
+    return view_number + 1 if view_number < max_size else (view_number - max_size) % (max_size - least) + least + 1
 
 
-def condensations(views: int, max_size: int) -> int:
+def condensations(views: int, max_size: int, least: int) -> int:
     """Made before the last of so many Views was shown."""
-    return 0 if views <= max_size else (views - 1 - max_size) // (max_size // 2) + 1
+    return 0 if views <= max_size else (views - 1 - max_size) // (max_size - least) + 1
 
 
 def attention(ids: object, **parameters: int) -> LLMAttentionCondenser:
@@ -57,10 +57,11 @@ CONDENSERS = {
 def test_the_sizes_of_views_follow_the_formula(name):
     condenser = CONDENSERS[name]
     max_size = getattr(condenser, "max_size", 10)
+    least = max_size // 2 - (name == "digest")
     sizes, views, made = sizes_while_events_arrive(condenser, EVENTS)
-    assert sizes == [formula(number, max_size) for number in range(len(sizes))]
+    assert sizes == [formula(number, max_size, least) for number in range(len(sizes))]
     assert len(sizes) + made == EVENTS
-    assert made - condensations(len(sizes), max_size) in (0, 1), "the last event may have been condensed unseen"
+    assert made - condensations(len(sizes), max_size, least) in (0, 1), "the last event may have been condensed unseen"
     head = getattr(condenser, "keep_first", 0)
     assert all(ids(view)[:head] == list(range(min(head, len(view)))) for view in views)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+import foldlog
 from foldlog.condensers import Condensation, DigestCondenser, LLMSummarizingCondenser, condenser_from_config
-from foldlog.condensers.base import Reason
-from foldlog.condensers.models.estimate import counting
+from foldlog.condensers.base import Reason, Requirement
+from foldlog.condensers.models.estimate import ESTIMATE, counting
+from foldlog.eventstore import SystemMessage
 from foldlog.projections import View
-from tests.condensers.made import message, plan, viewed
+from tests.condensers.made import message, messages, plan, viewed
 from tests.condensers.scripted import Characters, Scripted, said
 
 WINDOW = 1_000_000
@@ -27,11 +29,34 @@ def test_a_known_token_limit_replaces_the_default_number_of_events():
 
 
 def test_without_a_token_limit_a_hundred_events_are_the_default():
-    view = many(121)
+    view, condenser = many(121), LLMSummarizingCondenser(Scripted(*[said("a short summary " * 9)] * 2))
     for model in (None, Characters()):
-        assert DigestCondenser().reasons(view, model) == {Reason.EVENTS}
-        assert isinstance(DigestCondenser().condense(view, model), Condensation)
-    assert DigestCondenser().reasons(many(100)) == frozenset()
+        assert condenser.reasons(view, model) == {Reason.EVENTS}
+        assert isinstance(condenser.condense(view, model), Condensation)
+    assert condenser.reasons(many(100)) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "head", [(), [SystemMessage(content="You know this. " * 20_000)]], ids=["no head", "a large head"]
+)
+def test_without_a_token_limit_a_digest_counts_the_tokens_besides_the_head_whatever_the_number_of_events(head):
+    condenser, small = DigestCondenser(), viewed(head, messages(500))
+    assert condenser.condense(small) is small
+    view = viewed(head, [message("word " * 700, source) for source in ("user", "agent") * 100])
+    assert condenser.condensation_requirement(view) is Requirement.SOFT
+    after = view.then([plan(condenser.condense(view))])
+    left = ESTIMATE.token_sums(after)[-1] - ESTIMATE.token_sums(viewed(head))[-1]
+    assert 14_000 < left < 20_000, "half of them, and the digest"
+    assert condenser.condense(after) is after
+
+
+def test_what_no_limit_asks_for_is_no_error_and_shortens_nothing():
+    with foldlog.open("memory:") as histories:
+        long = message("word " * 90_000)
+        histories["c"].append([message(), long])
+        assert [event.content for event in histories["c"].prepare()] == ["hello", long.content]
+        histories["c"].append([message("on it", "agent"), long])
+        assert [event.content for event in histories["c"].prepare()][-1] == long.content
 
 
 def test_a_size_that_is_given_always_counts():

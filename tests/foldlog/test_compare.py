@@ -188,18 +188,18 @@ def test_without_litellm_tokens_are_estimated(foldlog, work, monkeypatch):
     assert foldlog("compare", "c1", "--json").document["counted_as"] is None
 
 
-def test_the_default_is_named_and_with_a_known_limit_stands_beside_one_that_counts_events(foldlog, work):
+def test_the_default_is_named_and_with_a_known_limit_stands_beside_one_of_fewer_tokens(foldlog, work):
     limits = {name: (row["condenser"], row["events_max"], row["tokens_max"]) for name, row in by_name(foldlog(
         "compare", "c1", "--agent-model", "gpt-4o", "--json")).items()}  # fmt: skip
     known = limits["default"][2]
     assert limits == {
         "default": ("digest", None, known),
-        "max_size = 100": ("digest", 100, known),
+        "max_tokens = 32000": ("digest", None, 32_000),
         "noop": ("noop", None, None),
     }
-    assert known > 10_000
+    assert known > 32_000
     lines = [" ".join(line.split()) for line in foldlog("compare", "c1").out.splitlines()]
-    assert {"condenser digest noop", "condenses above, events 100 –"} < {*lines}
+    assert {"condenser digest noop", "condenses above, tokens 32,000 –"} < {*lines}
 
 
 def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_path):

@@ -92,8 +92,8 @@ def test_people_read_why_what_how_much_and_what_stands_instead(foldlog, work, co
     for words in (
         "c1: condensation 43, by the condenser digest",
         "why      asked for (foldlog condense)",
-        "23 events (1-23)",
-        "42 events → 20",
+        "29 events (1-29)",
+        "42 events → 14",
         "as gpt-4o counts them",
         "nothing: no model was asked",
         "summary -45, at index 1 of the View:",

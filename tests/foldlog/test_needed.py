@@ -130,14 +130,15 @@ def test_a_summary_shows_the_terms_that_stand_in_it():
 
 def test_what_a_digest_names_by_its_event_could_be_recalled():
     events = [Message(id=0, source="user", content="begin")]
-    for place in range(1, 41, 2):
-        text = f"first\n{name(place)}\nlast"
+    term = {place: f"part_{place:090}" for place in range(1, 41, 2)}  # too long for a digest's names
+    for place in term:
+        text = f"first\n{term[place]}\nlast"
         events.append(Action(id=place, tool="run", arguments={"command": f"step {place}"}, call_id=f"c{place}"))
         events.append(Observation(id=place + 1, tool="run", call_id=f"c{place}", cause=place, content=text))
-    events.append(Message(id=41, source="agent", content=f"{name(9)} it was"))
+    events.append(Message(id=41, source="agent", content=f"{term[9]} it was"))
     for kind, named in (("digest", True), ("amortized", False)):
         done = replayed(events, type=kind, max_size=10)
-        assert done.missing == (Missing(name(9), 41, (10,), named),)
+        assert done.missing == (Missing(term[9], 41, (10,), named),)
         assert (done.needed_shown, done.needed_named) == (0, 100 if named else 0)
 
 

@@ -46,7 +46,7 @@ def run(
             "--config",
             metavar="FILE",
             help="A TOML file with [condenser]; once for each condenser. noop, which forgets nothing, is always there.",
-            show_default="the default condenser; with a model whose limit is known, also by its number of events",
+            show_default="the default condenser; with a model whose limit is known, also with fewer tokens",
         ),
     ] = None,
     html: Annotated[
@@ -124,10 +124,10 @@ def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None
     noop = NoOpCondenser()
     if not configs:
         default = default_condenser()
-        events, _ = default.limits(ESTIMATE)
-        if default.limits(model or ESTIMATE)[0] == events:
+        _, tokens = default.limits(ESTIMATE)
+        if default.limits(model or ESTIMATE)[1] == tokens:
             return {"default": default, "noop": noop}
-        return {"default": default, f"max_size = {events}": default_condenser(max_size=events), "noop": noop}
+        return {"default": default, f"max_tokens = {tokens}": default_condenser(max_tokens=tokens), "noop": noop}
     paths = list(dict.fromkeys(configs))
     stems = [path.stem for path in paths]
     names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in paths]
