@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from foldlog._formats.rewritten import Growth, is_same, standing_records
 from foldlog._observed import tell
 from foldlog._seen_files import SeenFiles
-from foldlog.eventstore import Event, HistoryDiverged, InvalidArgument, InvalidEvent, Store
+from foldlog.eventstore import Event, HistoryDiverged, InvalidArgument, InvalidEvent, Redaction, Store
 from foldlog.eventstore.arguments import text
 from foldlog.eventstore.codec import encode as encoded
 from foldlog.eventstore.codec_json import size_of
@@ -271,8 +271,8 @@ class _Compared(NamedTuple):
 
 
 def _compare(store: Store, conversation: str, source: Source, *, by_size: bool = False) -> _Compared:
-    """Compare the records of a conversation with those of a source; of a redacted event, what stays of it, and with
-    ``by_size`` its former size.
+    """Compare the records of a conversation with those of a source; of a redacted event, what stays of it. With
+    ``by_size`` also its former size, and nothing that another hand wrote.
     """
     nothing = object()
     records = 0
@@ -305,6 +305,8 @@ def _with_redacted(
     for event in stored:
         if event.origin is None or event.origin.format != format:
             others.append(event.id)
+            # Of a receipt no format has a record.
+            event = Redaction(id=event.id, event_ids=(), hashes=(), by="", reason="") if by_size else event
         elif (theirs := next(of_source, None)) is not None and (receipt := event.redacted) is not None:
             moved = ids_moved(encoded(theirs), others)
             whole = replace(moved.event, id=event.id, timestamp=theirs.timestamp or event.timestamp)

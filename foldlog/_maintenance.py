@@ -252,7 +252,10 @@ def holders(store: Store, unconfirmed: Iterable[str], source: str | None = None)
     """
     there = [name for name in unconfirmed if not is_gone(name)]
     former = [] if store.path is None else sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
-    files = [*(f"{_COPIES[1]}{path}" for path in former), *([] if source is None else [f"{_COPIES[2]}{source}"])]
+    files = [
+        *(f"{_COPIES[1]}{path}" for path in former),
+        *([f"{_COPIES[2]}{source}"] if source is not None and os.path.exists(source) else []),
+    ]
     return (*there, *still_in_index(store), *files)
 
 

@@ -201,17 +201,20 @@ class SeenFiles:
 
 
 def source_files(store: Store, rows: Sequence[ConversationRow]) -> dict[str, str]:
-    """Return the files that are still there of those from which these conversations were imported, as far as the store
-    knows them, by the ids of the conversations. Cost: as ``KeptBeside.load``.
+    """Return the files from which these conversations were imported, as far as the store knows them, by the ids of the
+    conversations. Cost: as ``KeptBeside.load``.
     """
     kept = KeptBeside(store, "source", _CODE).load(rows, of_any_version=True)
-    return {name: path for name, (path, *_) in kept.items() if os.path.exists(path)}
+    return {name: path for name, (path, *_) in kept.items() if path}
 
 
 def keep_source(store: Store, conversation: str, path: str) -> None:
-    """Keep from which file a conversation was imported, after a redaction. The next import reads the file again."""
+    """Keep from which file a conversation was imported, if it is still there, after a redaction. The next import reads
+    it again.
+    """
     with KeptBeside(store, "source", _CODE) as kept:
-        kept.keep(store.conversation(conversation), _Kept(path))
+        if os.path.exists(path):
+            kept.keep(store.conversation(conversation), _Kept(path))
 
 
 def _gist(event: Event) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ import pytest
 from foldlog import open as open_histories
 from foldlog._formats import registry
 from foldlog._importing import import_source
-from foldlog.eventstore import InvalidArgument, codec, open_store
+from foldlog.eventstore import InvalidArgument, Message, codec, open_store
 from foldlog.formats import FORMATS, RecordEncoder, decode, encode, open_sources
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "imports"
@@ -180,6 +180,18 @@ def test_what_was_redacted_does_not_come_back_under_a_new_name(foldlog, tmp_path
             getattr(e, "content", "") for e in histories["runs/x"].events()
         }
         assert store != "grown" or histories["runs/x"].view()[-1].content == "five"
+
+
+def test_what_was_redacted_does_not_come_back_where_another_hand_wrote_and_the_source_has_grown(foldlog, tmp_path):
+    lines(tmp_path / "runs" / "x.jsonl", chat("one", "marigold two", "three"))
+    foldlog("import", "runs")
+    with open_histories("foldlog.db") as histories:
+        histories["runs/x"].append(Message(source="user", content="by hand"))
+        histories["runs/x"].redact(1, reason="asked to")
+    lines(tmp_path / "x.jsonl", chat("one", "marigold two", "three", "four"))
+    ran = foldlog("import", "x.jsonl")
+    assert (ran.status, ids(foldlog)) == (1, ["runs/x"])
+    assert "what was redacted comes back there, so redact it there too" in ran.err
 
 
 def test_only_a_history_that_is_the_same_by_times_names_and_sizes_is_taken_for_a_redacted_one(foldlog, tmp_path):

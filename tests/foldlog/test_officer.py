@@ -308,8 +308,9 @@ def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_wha
     for found in (2, 0):  # also where nothing is left to redact
         ran = foldlog(*given)
         assert (ran.status, sum(len(one["event_ids"]) for one in ran.document["found"])) == (1, found)
-        name, store, file = (one["problem"] for one in ran.document["stay"])
+        name, path, store, file = (one["problem"] for one in ran.document["stay"])
         assert name.startswith("the id of conversation 'nadia-1' holds the text; erase it, and import its source under")
+        assert path.endswith("/nadia-1.jsonl, which holds the text; rename that, and import it again")
         assert store.endswith("foldlog.db still holds the text, in what is named above")
         assert file.endswith("nadia-1.jsonl still holds the text; delete it")
     assert foldlog("redact", "nadia-1", 0, "--reason", "r", "--yes", "--json").document["holders"]

@@ -156,7 +156,9 @@ def run(
         holders = tuple(dict.fromkeys(name for receipt in receipts for name in receipt.unconfirmed))
         if text is not None and not dry_run:
             stay += _left(store, find(redacted=True), text, everywhere=conversation is None and not where)
-            beside = [*filter(None, map(path_in, holders)), *source_files(store, rows).values()]
+            sources = source_files(store, rows)
+            stay += [_in_path(name, path) for name, path in sources.items() if text(path)]
+            beside = [*filter(None, map(path_in, holders)), *sources.values()]
             stay += _files(store, text, beside, stay, with_store=not is_pending)
         pending = bytes_pending_words(store, "it")
         if not as_json:
@@ -241,6 +243,11 @@ def _left(store: Store, found: dict[str, list[Event]], text: Holds, *, everywher
             what = _IN_ID if row.erased_at is None else _IN_TOMBSTONE
             stay.append(ProblemDocument(conversation=row.id, problem=what.format(row.id)))
     return stay
+
+
+def _in_path(conversation: str, path: str) -> ProblemDocument:
+    problem = f"the store keeps that conversation {conversation!r} was imported from {path}, which holds the text; "
+    return ProblemDocument(conversation=conversation, problem=f"{problem}rename that, and import it again")
 
 
 def _files(
