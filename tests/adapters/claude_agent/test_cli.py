@@ -110,8 +110,9 @@ def test_a_session_is_mirrored_line_by_line_and_goes_on_from_the_store_alone(wor
     server.close()
 
 
-def test_an_agent_that_is_killed_by_its_own_tool_goes_on_in_another_process(world):
-    url, folder, home = world
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_an_agent_that_is_killed_by_its_own_tool_goes_on_in_another_process(world, url):
+    _, folder, home = world
     server = AnthropicServer(script(["echo one", KILL]))
     killed = agent(url, server, home(), folder, "begin")
     assert killed.returncode == -9, killed.stderr
