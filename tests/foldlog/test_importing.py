@@ -11,13 +11,20 @@ import pytest
 
 from foldlog import open as open_histories
 from foldlog._formats import registry
+from foldlog._formats.files.found import Found
+from foldlog._formats.files.naming import Name
+from foldlog._formats.files.readers import Held
+from foldlog._formats.source import Source
 from foldlog._importing import import_source
 from foldlog.eventstore import InvalidArgument, Message, codec, open_store
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import FORMATS, RecordEncoder, decode, encode, open_sources
+from tests.how_many import some
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "imports"
 EARLIER = [json.loads(line) for path in sorted(GOLDEN.glob("*.jsonl")) for line in path.read_text().splitlines()]
 """Records, and the events that release 0.1.0 stores of them (``tests/golden/make.py``)."""
+CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 
 
 def chat(*texts):
@@ -180,6 +187,18 @@ def test_what_was_redacted_does_not_come_back_under_a_new_name(foldlog, tmp_path
             getattr(e, "content", "") for e in histories["runs/x"].events()
         }
         assert store != "grown" or histories["runs/x"].view()[-1].content == "five"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_redacted_history_of_each_format_is_recognized_under_another_name(name, store):
+    records = [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    first, again = (
+        Source(Found(Name(called), registry.FORMATS[name], Path("x"), Held(Path("x"), 1, records))) for called in "cd"
+    )
+    version = import_source(store, first).version
+    for event_id in some(range(version), 4):
+        redact(store, "c", event_id, reason="asked to", by="me")
+        assert import_source(store, again)[:2] == ("c", 0), event_id
 
 
 def test_what_was_redacted_does_not_come_back_where_another_hand_wrote_and_the_source_has_grown(foldlog, tmp_path):
