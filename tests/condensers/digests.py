@@ -1,6 +1,6 @@
 """Print digests of real histories, to be judged by eye against the rubric in docs/contributing/digest.md.
 
-    python -m tests.condensers.digests FOLDER... [--of 20] [--length 6000]
+    python -m tests.condensers.digests FOLDER... [--of 20] [--length 11000]
 
 Histories are taken from each folder in turn, those with the smallest hash of their name first, so that two runs judge
 the same ones. The last ten events of a long history are left out, as a condenser leaves out a tail.
@@ -25,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folders", nargs="+")
     parser.add_argument("--of", type=int, default=20)
-    parser.add_argument("--length", type=int, default=6_000)
+    parser.add_argument("--length", type=int, default=11_000)
     given = parser.parse_args()
     in_turn = chain.from_iterable(zip_longest(*map(_histories, given.folders)))
     for number, (name, events) in enumerate(islice(filter(None, in_turn), given.of), start=1):
