@@ -825,8 +825,9 @@ class Steps:
         _, error = self.through(process, call, settle)
         if error == "ReadOtherwise" or (error == "VersionConflict" and self.met):
             error = "HistoryDiverged"
-        if self.met:
-            refusals.add("HistoryDiverged")
+        was = {event.get("was") for each in site.model.living.values() for event in each.events if event["redacted"]}
+        if self.met or (error == "WasRedacted" and not was.isdisjoint(event["origin"] for event in given)):
+            refusals.add("HistoryDiverged" if self.met else error)
         if error not in _STOPPED and error not in refusals:
             raise Finding("ingest: error", f"{name}: got {error}, expected {refusals}")
         if error is None and not self.met and (site.model.version(name) < whole or None not in refusals):

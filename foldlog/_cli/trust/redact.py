@@ -155,7 +155,8 @@ def run(
         is_pending = bool(receipts) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
         holders = tuple(dict.fromkeys(name for receipt in receipts for name in receipt.unconfirmed))
         if text is not None and not dry_run:
-            stay += _left(store, find(redacted=True), text, everywhere=conversation is None and not where)
+            everywhere = conversation is None and not where
+            stay += _left(find(redacted=True), store.iter_conversations() if everywhere else rows, text)
             sources = source_files(store, rows)
             stay += [_in_path(name, path) for name, path in sources.items() if text(path)]
             beside = [*filter(None, map(path_in, holders)), *sources.values()]
@@ -227,8 +228,8 @@ def _redacted(
     return receipts, stay
 
 
-def _left(store: Store, found: dict[str, list[Event]], text: Holds, *, everywhere: bool) -> list[ProblemDocument]:
-    """Return where the text still is: in what a redaction leaves, and with ``everywhere`` in ids and tombstones."""
+def _left(found: dict[str, list[Event]], rows: Iterable[ConversationRow], text: Holds) -> list[ProblemDocument]:
+    """Return where the text still is: in what a redaction leaves, and in the ids and tombstones of these rows."""
     stay = [
         ProblemDocument(
             conversation=name,
@@ -238,7 +239,7 @@ def _left(store: Store, found: dict[str, list[Event]], text: Holds, *, everywher
         for name, events in found.items()
         for event in events
     ]
-    for row in store.iter_conversations() if everywhere else [store.conversation(name) for name in found]:
+    for row in rows:
         if text(row.id) or text(row.erased_reason or ""):
             what = _IN_ID if row.erased_at is None else _IN_TOMBSTONE
             stay.append(ProblemDocument(conversation=row.id, problem=what.format(row.id)))
@@ -254,11 +255,12 @@ def _files(
     store: Store, text: Holds, beside: Iterable[str], stay: Sequence[ProblemDocument], *, with_store: bool
 ) -> list[ProblemDocument]:
     """Return which of the store's own files and of those ``beside`` it still hold the text. ``stay`` is known to."""
+    own_files = (store.path, f"{store.path}-wal")
     own = "in what is named above" if stay else "in an idempotency key or another name, or run 'foldlog vacuum'"
     return [
         ProblemDocument(
             conversation=None,
-            problem=f"the file {path} still holds the text{f', {own}' if path == store.path else '; delete it'}",
+            problem=f"the file {path} still holds the text{f', {own}' if path in own_files else '; delete it'}",
         )
         for path in files_with(store, text, dict.fromkeys(beside), with_store=with_store)
     ]
