@@ -91,7 +91,7 @@ class DigestCondenser(SummarizingCondenser):
 
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
         """Return two thirds of the tails beside a summary of a few lines: a digest tells more, and takes more room."""
-        return [tail - tail // 3 for tail in super()._tails(view, due)]
+        return [tail - max(0, tail) // 3 for tail in super()._tails(view, due)]
 
 
 def default_condenser(

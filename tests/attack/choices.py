@@ -161,6 +161,8 @@ def middles(spec: Spec, view: Shown, limit: int | None) -> list[Piece]:
     tails = [spec["max_size"] // 2 - beside] if reasons.events else []
     if reasons.request:
         tails.append(length // 2 - beside)
+    if spec["type"] == "digest":  # which leaves two thirds of them: it tells more than a summary of a few lines
+        tails = [tail - max(0, tail) // 3 for tail in tails]
     if reasons.tokens and limit is not None:
         tails.append(by_tokens(view, start, limit))
     if min(tails) < 0:
