@@ -57,8 +57,8 @@ def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, str, list[_Sample]]]
         saved[told] += reason.tokens_saved or 0
     yield "condensations", "gauge", "Condensations in the log, by reason.", _by_reason(made)
     yield "tokens_saved", "gauge", "Tokens that condensations took from Views.", _by_reason(saved)
-    yield "condensation_cost_usd", "gauge", "Recorded cost of condensations.", [({}, fleet.cost or 0.0)]
-    yield "model_cost_usd", "gauge", "Cost of all calls of models that the log tells.", [({}, fleet.spent.cost or 0.0)]
+    yield "condensation_cost_usd", "gauge", "Recorded cost of condensations.", _known(fleet.cost)
+    yield "model_cost_usd", "gauge", "Cost of all calls of models that the log tells.", _known(fleet.spent.cost)
 
 
 def _followers(store: Store) -> Iterator[tuple[str, str, str, list[_Sample]]]:
@@ -86,6 +86,11 @@ def _followers(store: Store) -> Iterator[tuple[str, str, str, list[_Sample]]]:
 
 def _by_reason(counted: Counter[str]) -> list[_Sample]:
     return [({"reason": reason}, number) for reason, number in sorted(counted.items())]
+
+
+def _known(figure: float | None) -> list[_Sample]:
+    """Return the sample of a figure; none where it is not known, which is not 0."""
+    return [] if figure is None else [({}, figure)]
 
 
 def _size(path: str) -> int:

@@ -152,7 +152,7 @@ class FoldlogSession(OpenHistories):
 
         Raises what ``add_items`` raises. Durability: on disk when it returns.
         """
-        used, model = response.usage, getattr(agent.model, "model", agent.model)
+        used, model = response.usage, _name_of(agent.model)
         told: dict[str, Any] = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
         for name in ("input_tokens_details", "output_tokens_details"):
             told[name] = getattr(getattr(used, name, None), "__dict__", {})
@@ -207,6 +207,15 @@ def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSetti
             raise TypeError(f"Unknown session settings: {', '.join(unknown)}; there are {', '.join(sorted(known))}")
         return SessionSettings(**(given or {}))
     return given
+
+
+def _name_of(model: Any) -> str | None:
+    """Return the name of an agent's model: a text, an object that names its own, or else the name of its class. None
+    where the run chooses.
+    """
+    names = (model, getattr(model, "model", None), getattr(model, "model_name", None))
+    told = next((name for name in names if isinstance(name, str)), None)
+    return type(model).__name__ if told is None and model is not None else told
 
 
 def _items(events: Sequence[Event]) -> list[Any]:

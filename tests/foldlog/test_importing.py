@@ -85,8 +85,9 @@ def test_a_prefix_goes_before_each_name(foldlog, tmp_path):
     lines(tmp_path / "a.jsonl", chat("two"))
     refused = foldlog("import", "a.jsonl")
     assert refused.status == 1
-    assert "import it as another conversation: 'foldlog import a.jsonl --prefix again/'" in refused.err.replace(
-        "\n", " "
+    assert (
+        "it is another conversation; import it under another id: 'foldlog import a.jsonl --prefix again/'"
+        in refused.err.replace("\n", " ")
     )
     assert foldlog("import", "a.jsonl", "--prefix", "second/").status == 0
     assert ids(foldlog) == ["a", "second/a"]

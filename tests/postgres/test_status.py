@@ -95,6 +95,8 @@ def test_prometheus_is_told_of_them(store: Store):
     assert "foldlog_events_held_back 0\n" in told
     assert "foldlog_bytes_pending 0\n" in told
     assert "foldlog_events 3\n" in told
+    assert "_cost_usd gauge\n" in told
+    assert not re.search(r"^foldlog_\w+_cost_usd ", told, re.MULTILINE), "no cost is known, which is not 0"
 
 
 def test_the_command_shows_it(url: str, store: Store):

@@ -311,7 +311,7 @@ def _imported(
     except HistoryDiverged as error:
         hint = ""
         if str(error).endswith("another conversation"):
-            hint = f": '{command('import', named(source.path), '--prefix', 'again/')}'"
+            hint = f"; import it under another id: '{command('import', named(source.path), '--prefix', 'again/')}'"
             redacted = store.conversation(error.conversation).redactions
             hint += "; what was redacted comes back there, so redact it there too" if redacted else ""
         refused.append(f"{source.path}: {error}{hint}")

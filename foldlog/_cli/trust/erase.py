@@ -38,7 +38,8 @@ def run(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Only conversations without an event since: 90d, 2026-03-01. Without ids: all such conversations.",
+            help="Only conversations of which no event was recorded since: 90d, 2026-03-01; what was imported, was "
+            "recorded then. Without ids: all such conversations.",
         ),
     ] = None,
     with_forks: Annotated[

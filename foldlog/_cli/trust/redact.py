@@ -92,8 +92,8 @@ def run(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Only events that were recorded before: 90d, 2026-03-01. System prompts and documents stay, unless "
-            "they match.",
+            help="Only events that were recorded before: 90d, 2026-03-01; what was imported, was recorded then. System "
+            "prompts and documents stay, unless they match.",
         ),
     ] = None,
     with_summaries: Annotated[

@@ -314,7 +314,7 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
         assert sum(type(event).__name__ == "CondensationAction" for event in history.events()) > 5
 
 
-@pytest.mark.parametrize("model, named", [("m", "m"), (None, "(not named)")])
+@pytest.mark.parametrize("model, named", [("m", "m"), (None, "ScriptedModel")])
 async def test_the_usage_of_each_call_is_recorded_on_its_day(session, histories, model, named):
     details = Usage().input_tokens_details.model_copy(update={"cached_tokens": 7})
     used = Usage(requests=1, input_tokens=40, output_tokens=9, input_tokens_details=details)
