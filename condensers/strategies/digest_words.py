@@ -99,7 +99,9 @@ _ORDER = re.compile(
     r"|jamais|toujours|nunca|siempre)\b|不要|不得|禁止|永远|必须",
     re.IGNORECASE,
 )
-_COMMAND = re.compile(r"(?:<command>|^```(?:bash|sh)?$)\s*(.+?)\s*(?:</command>|^```)\s*\Z", re.DOTALL | re.MULTILINE)
+_COMMAND = re.compile(
+    r"(?:<command>|^```(?:bash|sh)?$)((?:(?!^```|</?command>).)+)(?:</command>|^```)\s*\Z", re.DOTALL | re.MULTILINE
+)
 
 
 def orders_in(text: str) -> list[str]:
@@ -115,7 +117,7 @@ def question_in(text: str) -> str:
 def command_in(text: str) -> tuple[str, str]:
     """Return an agent's words and the command at their end, as SWE-agent's agents write it; empty without one."""
     found = _COMMAND.search(text)
-    return (text[: found.start()], found[1]) if found else (text, "")
+    return (text[: found.start()], found[1].strip()) if found else (text, "")
 
 
 # --- names and commands ---

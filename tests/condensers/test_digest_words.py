@@ -232,6 +232,7 @@ def test_an_order_is_never_lost():
         ("Look.\n<command>\nmake kite\n</command>", ["Look."], "make kite"),
         ("Look.\n```\nmake kite\n```", ["Look."], "make kite"),
         ("<command>\nedit 1:3\nfly()\nend_of_edit\n</command>", [], "edit 1:3 … (2 lines)"),
+        ("```\nmake\n```\nor\n```\nmake kite\n```", ["``` make ``` or"], "make kite"),
         ("```python\nfly()\n```", ["```python fly() ```"], None),
         ("No <command> here.", ["No <command> here."], None),
     ],
