@@ -745,7 +745,8 @@ class Steps:
             """Take over what was erased or detached by now."""
             refusals.add(refusal())
             meant = found or site.model.living.get(name)
-            for each in [] if meant is None else [*_descendants(site.model, meant)[::-1], meant]:
+            now = [] if meant is None else [*_descendants(site.model, meant)[::-1], meant]
+            for each in [*now, *doomed]:  # also forks that another process has detached meanwhile
                 if site.model.living.get(each.name) is not each:
                     continue
                 row = site.processes[0].store.conversation(each.name)
@@ -825,9 +826,12 @@ class Steps:
         _, error = self.through(process, call, settle)
         if error == "ReadOtherwise" or (error == "VersionConflict" and self.met):
             error = "HistoryDiverged"
-        was = {event.get("was") for each in site.model.living.values() for event in each.events if event["redacted"]}
-        if self.met or (error == "WasRedacted" and not was.isdisjoint(event["origin"] for event in given)):
-            refusals.add("HistoryDiverged" if self.met else error)
+        if self.met:
+            refusals.add("HistoryDiverged")
+        origins = [event["origin"] for event in given]
+        others = [each for each in site.model.living.values() if each.name != name]
+        if any(event["redacted"] and event["was"] in origins for each in others for event in each.events):
+            refusals.add("WasRedacted")  # what was redacted there must not come back here
         if error not in _STOPPED and error not in refusals:
             raise Finding("ingest: error", f"{name}: got {error}, expected {refusals}")
         if error is None and not self.met and (site.model.version(name) < whole or None not in refusals):
