@@ -156,13 +156,20 @@ def _log_unread(conversation: str, problem: str) -> None:
     tell("foldlog.resume.finding", conversation=conversation, problem=problem)
 
 
-def _leases(database: Database, reader: Reader) -> dict[str, bool]:
-    """Return whether each lease that stands has time left, by the names of their records. Cost: these leases."""
+def _leases(database: Database, reader: Reader) -> dict[str, datetime | None]:
+    """Return when each lease that stands ends, None where its time is over, by the names of their records. Cost: these
+    leases.
+    """
     now, found = _now(database, reader), {}
     for record in reader.records(_OF_THE_STORE, None, 0, NUMBER_MAX):
         if record.projection.startswith("lease ") and (row := _decoded(record.projection, record)) is not None:
-            found[record.projection] = row.until > now
+            found[record.projection] = row.ends if row.until > now else None
     return found
+
+
+def ends_of_leases(store: Store) -> list[datetime]:
+    """Return when the leases end that workers have now, the first one first. Cost: the leases of the store."""
+    return sorted(filter(None, store.database.recorder.query(partial(_leases, store.database)).values()))
 
 
 def to_resume(
@@ -181,13 +188,14 @@ def to_resume(
             known = kept.load(page)
             leases = store.database.recorder.query(partial(_leases, store.database))
             for row in page:
-                if row.erased_at is not None or (lives := leases.get(_name_of(row.id))):
+                name = _name_of(row.id)
+                if row.erased_at is not None or leases.get(name):
                     continue
                 try:
-                    if lives is None and row.id not in known:
+                    if name not in leases and row.id not in known:
                         known[row.id] = len(views.current(row.id).open_calls)
                         kept.keep(row, known[row.id])
-                    if lives is False or known[row.id]:
+                    if name in leases or known[row.id]:
                         yield row
                 except (ConversationErased, ConversationNotFound):
                     continue  # since it was listed

@@ -24,12 +24,14 @@ from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import listed, open_existing
 from foldlog._cli.tables import Column, print_rows
 from foldlog._histories import Histories, is_own
-from foldlog._lease import to_resume
+from foldlog._lease import ends_of_leases, to_resume
 from foldlog._words.gist import compact, cost_words, count
 from foldlog.eventstore import ConversationRow, Store, install_command
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from foldlog._documents import ConversationDocument, SpentDocument
     from foldlog._reports.overview import Overview
 
@@ -160,7 +162,7 @@ def run(
                 cells = _long_cells if in_full else _short_cells
                 print_rows(_LONG if in_full else _SHORT, map(cells, chain(page, lines)))
         else:
-            _show_none(db, store, limit)
+            _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else [])
     if own and not as_json:
         terminal.note(f"{count(len(own), 'conversation')} that runtimes keep for themselves: --all shows them")
     if locked and not as_json:
@@ -271,11 +273,15 @@ def _document(line: _Line) -> ConversationDocument:
 # -- for people -------------------------------------------------------------------------------------------------------
 
 
-def _show_none(db: str, store: Store, limit: int | None) -> None:
+def _show_none(db: str, store: Store, limit: int | None, leased: Sequence[datetime]) -> None:
     there = sum(1 for _ in listed(store))
     if there:
         why = "is listed: --limit is 0" if limit == 0 else "matches"
         said = f"None of {count(there, 'conversation')} {why}."
+        if leased:  # also by a worker that was killed
+            said += (
+                f" Still leased: {len(leased):,}; the first lease ends at {leased[0].isoformat(timespec='seconds')}."
+            )
     else:
         where = terminal.printable(store_name(db))
         said = f"No conversations in {where}. Import some: {command('import', 'PATH')}"
