@@ -94,9 +94,9 @@ class Seam:
             raise Killed
         return self.inner.value(name)
 
-    def compact(self, patience_s: float, on_progress: Callable[[int, int], object]) -> bool:
+    def compact(self, patience_s: float, *on_progress: Callable[[int, int], object]) -> bool:
         self._boundary()
-        return self.inner.compact(patience_s, on_progress)
+        return self.inner.compact(patience_s, *on_progress)
 
     @property
     def on_copy(self) -> Callable[[Transaction, int], None]:
