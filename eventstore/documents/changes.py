@@ -35,6 +35,7 @@ from foldlog.eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges,
 from foldlog.eventstore.log.appending import DocumentsUnchanged
 from foldlog.eventstore.log.finding import Generation, find_meant
 from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey
@@ -145,46 +146,58 @@ def _repeated(
     reading: ReadTransaction, recalled: RecalledKey, key: str, values: Mapping[str, Any]
 ) -> DocumentChanges | None:
     """Return the changes that were appended under an idempotency key; None if it stands for events without changes.
+    Changes that were redacted are made again from the values, for ``Store.append`` to compare what stays of them.
 
     Raises ``IdempotencyConflict`` if the changes have other values.
     """
     stop = recalled.first_id + recalled.events
     ids = newest_documents(reading, stop)
     for name, value in values.items():
-        if value is DELETED:
-            is_other = name in ids
-        else:
-            is_other = name not in ids or difference(read_value(reading, name, ids[name]).value, value) is not None
-        if is_other:
+        known = read_value(reading, name, ids[name]) if name in ids else None
+        is_known = known is None or value is DELETED or not known.is_redacted
+        if is_known and difference(known.value if known else DELETED, value) is not None:
             raise IdempotencyConflict(reading.conversation, key, recalled.first_id)
     (last,) = reading.events(stop - 1, stop)
-    return replace(last, id=NOT_RECORDED, timestamp=None) if isinstance(last, DocumentChanges) else None
+    if not isinstance(last, DocumentChanges):
+        return None
+    changed, before = last.changed, newest_documents(reading, recalled.first_id)
+    if not has_content(last):
+        changed = {name: _made_again(reading, name, before, values.get(name, DELETED)) for name in changed}
+    return replace(last, id=NOT_RECORDED, timestamp=None, redacted=None, changed=changed)
+
+
+def _made_again(reading: ReadTransaction, name: str, before: Mapping[str, int], value: Any) -> dict[str, Any]:
+    """Return the change that gave a document this value. A difference to a value that was redacted is empty."""
+    if value is DELETED:
+        return {"deleted": True}
+    known = read_value(reading, name, before[name]) if name in before else None
+    if known is not None and known.is_redacted and name != ATTRIBUTES:
+        return {"base": known.id, "difference": {}}
+    return _step(name, known, value) or {"value": value}
 
 
 def _of_values(
     ids: Mapping[str, int], known: Mapping[str, DocumentValue], values: Mapping[str, Any]
 ) -> DocumentChanges | None:
     """Return the event that holds these values; None if all of them are the newest ones already."""
-    changed: dict[str, dict[str, Any]] = {}
-    for name, value in values.items():
-        before = known.get(name)
-        if value is DELETED:
-            if before is not None:
-                changed[name] = {"deleted": True}
-        elif before is None or (name == ATTRIBUTES and difference(before.value, value) is not None):
-            changed[name] = {"value": value}  # attributes are few, and lists need them as a whole value
-        elif (change := _step(before, value)) is not None:
-            changed[name] = change
+    steps = ((name, _step(name, known.get(name), value)) for name, value in values.items())
+    changed = {name: change for name, change in steps if change is not None}
     if not changed:
         return None
     return DocumentChanges(changed=changed, others={name: i for name, i in ids.items() if name not in changed})
 
 
-def _step(before: DocumentValue, value: Any) -> dict[str, Any] | None:
-    """Return the change of a document: a difference, if it is small and follows few others; else the value."""
-    found = difference(before.value, value)
+def _step(name: str, before: DocumentValue | None, value: Any) -> dict[str, Any] | None:
+    """Return the change of a document: a difference, if it is small and follows few others; else the value. None where
+    nothing changes.
+    """
+    found = difference(DELETED if before is None else before.value, value)
     if found is None:
         return None
+    if value is DELETED:
+        return {"deleted": True}
+    if before is None or name == ATTRIBUTES:  # attributes are few, and lists need them as a whole value
+        return {"value": value}
     whole, size = len(json_text(before.whole)), len(json_text(found))
     spent = sum(len(json_text(each)) for each in before.differences)
     if len(before.differences) >= CHAIN_MAX or spent + size > whole or 2 * size > whole:

@@ -10,6 +10,7 @@ from foldlog.eventstore.documents.differences import Difference, patched
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument
 from foldlog.eventstore.events import DocumentChanges
 from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.redacted import has_content
 
 CHAIN_MAX: Final = 64
 """The most differences that may build on one whole value: a reader reads their events and the event of that value."""
@@ -22,6 +23,7 @@ class DocumentValue(NamedTuple):
     value: Any
     whole: Any
     differences: list[Difference]
+    is_redacted: bool
 
 
 def newest_documents(read: ReadTransaction, version: int | None) -> Mapping[str, int]:
@@ -70,4 +72,4 @@ def read_value(read: ReadTransaction, name: str, event_id: int) -> DocumentValue
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         problem = f"the differences of document {name!r} do not fit together"
         raise CorruptEvent(read.conversation, event_id, problem) from error
-    return DocumentValue(event_id, value, whole, differences)
+    return DocumentValue(event_id, value, whole, differences, event is None or not has_content(event))

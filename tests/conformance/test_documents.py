@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -20,12 +21,14 @@ from foldlog.eventstore import (
     Generation,
     IdempotencyConflict,
     InvalidEvent,
+    KeyRing,
     Message,
     Store,
     VersionConflict,
     open_store,
 )
 from foldlog.eventstore.documents.values import CHAIN_MAX
+from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
@@ -221,6 +224,45 @@ def test_a_retried_append_adds_nothing(store: Store, documents: Documents):
         documents.append("c1", said("a"), {"n": 3}, idempotency_key="turn")
     with pytest.raises(IdempotencyConflict):
         documents.append("c1", said("other"), {"n": 1}, idempotency_key="turn")
+
+
+LOG = list(range(40))
+
+
+@pytest.mark.parametrize(
+    "turns, redacted, others",
+    [
+        ([{"n": "SECRET"}], [1], [{"n": "another"}, {"m": "SECRET"}, {}, {"n": DELETED}]),
+        ([{"n": "SECRET", "m": 1}], [1], [{"n": "SECRET"}, {"n": "SECRET", "m": 12}]),
+        ([{"log": LOG}, {"log": [*LOG, 1]}], [3], [{"log": [*LOG, 12]}, {"log": [*LOG]}]),
+        ([{"log": LOG}, {"log": [*LOG, 1]}], [3, 1], [{"m": [*LOG, 1]}, {"log": DELETED}]),
+        ([{"n": 1, "m": 1}, {"n": 2, "m": 1}], [1], [{"n": 3, "m": 1}, {"n": 2, "m": 1, "o": 1}]),
+        ([{"n": 1}, {"n": DELETED, "m": "SECRET"}], [3, 1], [{"n": 1, "m": "SECRET"}]),
+        ([{ATTRIBUTES: {"a": "SECRET"}}, {ATTRIBUTES: {"a": "public"}}], [3, 1], [{ATTRIBUTES: {"a": "b"}}]),
+    ],
+    ids=["new", "two", "difference", "difference to what is redacted", "the same", "deleted", "attributes"],
+)
+@pytest.mark.parametrize("keys", [None, KeyRing([SecretStr("ab" * 32)])], ids=["plain", "encrypted"])
+def test_a_retried_append_is_recognized_once_its_documents_are_redacted(
+    recorder: Recorder,
+    keys: KeyRing | None,
+    turns: list[dict[str, Any]],
+    redacted: list[int],
+    others: list[dict[str, Any]],
+):
+    store = Store(recorder, WriteSettings("zlib", keys))
+    for n, turn in enumerate(turns):
+        first = Documents(store).append("c1", said("a"), turn, idempotency_key=f"{n}")
+    fork = store.fork("c1", store.version("c1"), "fork").id
+    for event_id in redacted:
+        redact(store, "c1", event_id, reason="asked to", by="me")
+    version = store.version("c1")
+    again = Documents(store).append("c1", said("a"), turns[-1], idempotency_key=f"{n}")
+    assert [(each.position, each.event.id) for each in again] == [(each.position, each.event.id) for each in first]
+    for other in others:
+        with pytest.raises(IdempotencyConflict):
+            Documents(store).append("c1", said("a"), other, idempotency_key=f"{n}")
+    assert (store.version("c1"), store.version(fork)) == (version, 2 * len(turns))
 
 
 def test_random_changes_are_read_as_they_were_written(store: Store):
