@@ -158,11 +158,11 @@ def in_readme(text: str, runs: Runs) -> str:
     """Put the time to open into the last cell of each row of the README's comparison."""
     first, last = lengths(runs)[0], lengths(runs)[-1]
     title = re.compile(r"^(\| \| keeps .*\|)[^|\n]*\|$", re.MULTILINE)
-    text, found = title.subn(lambda row: f"{row[1]} opens {first:,}; {last:,} events |", text)
+    text, found = title.subn(lambda row: f"{row[1]} opens {first:,}; {last:,} events, in ms |", text)
     if found != 1:
         raise ValueError("README.md has no table that begins with '| | keeps'")
     for row, peer in _ROWS.items():
-        cell = f"{_opened(runs, first, peer)}; {_opened(runs, last, peer)} ms"
+        cell = f"{_opened(runs, first, peer)}; {_opened(runs, last, peer)}"
         text, found = re.subn(rf"^(\| {re.escape(row)} \|.*\|)[^|\n]*\|$", rf"\g<1> {cell} |", text, flags=re.MULTILINE)
         if found != 1:
             raise ValueError(f"README.md has no row '{row}' in its comparison")

@@ -49,11 +49,11 @@ SETTINGS = EVENT_SETTINGS
 _LISTED_MAX = 20
 _IN_TOMBSTONE = (
     "the tombstone of the erased conversation {!r} holds the text, and stays in this store; copy the other "
-    "conversations to a new one: 'foldlog copy FROM TO ID …'"
+    "conversations to a new one with foldlog copy FROM TO ID …"
 )
 _IN_ID = (
     "the id of conversation {!r} holds the text; erase it, and import its source under another name (--conversation); "
-    "the tombstone keeps the id in this store, so copy the others to a new one: 'foldlog copy FROM TO ID …'"
+    "the tombstone keeps the id in this store, so copy the others to a new one with foldlog copy FROM TO ID …"
 )
 
 
