@@ -451,7 +451,8 @@ class History:
 
         ``history.retract(recorded.id)`` reverses a retraction. A requested condensation stays requested. Raises
         ``InvalidEvent`` if there are no events since ``version``, and what ``append`` raises. Durability: on disk when
-        it returns. Cost: the same for any length of the history; for one imported from V0 the View at ``version``.
+        it returns. Cost: copying the View in memory; where none is, or ``version`` is before a condensation, reading
+        the View now and that at ``version``.
         """
         (recorded,) = self.append(Retraction(version=version, reason=reason), expected_version=expected_version)
         return recorded
@@ -462,7 +463,7 @@ class History:
         It is a retraction: the View is again what it was before the first of them, so a later condensation is taken
         back too; the log keeps all events. Fewer events are taken back if the View has fewer or if a summary stands
         before them; none if the View is empty. Raises ``InvalidArgument`` for a negative number, and what ``append``
-        raises. Durability: on disk when it returns. Cost: these events.
+        raises. Durability: on disk when it returns. Cost: these events, and that of ``retract``.
         """
         while True:
             try:
