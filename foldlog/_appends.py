@@ -42,6 +42,7 @@ class PendingAppend:
         """Whether it reads nothing first and runs only foldlog's code, so that other appends may wait for it."""
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
+        few = few and not any(isinstance(each, Mapping) for each in events)  # a chat message may need the View
         if _observed.telemetry is not None:  # it has a span of its own
             return False
         return self.documents is None and self.dedupe is None and (few or isinstance(events, Event))

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 from foldlog._observed import span, tell
 from foldlog._words.tables import Table, show_as_table, view_table
@@ -169,7 +169,7 @@ class History:
         ``TypeError`` for an argument of a wrong type. Durability: on disk when it returns. Cost: the events appended,
         for any length of the history.
         """
-        appended = _appendable(events)
+        appended = self._appendable(events, idempotency_key)
         how: _How = {
             "generation": self._generation,
             "expected_version": expected_version,
@@ -185,10 +185,45 @@ class History:
         self, events: Appended, expected_version: ExpectedVersion, idempotency_key: str | None
     ) -> Appending:
         """Return the work of an append, for ``appending.append_all``. What that records goes to ``_checked``."""
-        appended = _appendable(events)
+        appended = self._appendable(events, idempotency_key)
         return prepare_append(
             self._store, self.id, appended, expected_version, idempotency_key, generation=self._generation
         )
+
+    def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | Iterable[Event]:
+        """Return the events to append: for a ``Condensation`` its action, for chat messages their events. Raises
+        ``TypeError`` for another object.
+        """
+        if isinstance(events, Event):
+            return events
+        action = getattr(events, "action", None)  # condensers is imported only if a program condenses
+        if isinstance(action, CondensationAction):
+            return action
+        if isinstance(events, Mapping) and "role" in events:
+            return self._apart(_of_chat(events), (), idempotency_key)
+        if isinstance(events, str | bytes | type | Mapping) or not isinstance(events, Iterable):
+            raise TypeError(
+                f"append takes one event or chat message, or several, not {described(events)}; write for example "
+                f"history.append(Message(source='user', content='hi')) or history.append({{'role': 'user', 'content': "
+                f"'hi'}}); a model's reply goes to append_reply"
+            )
+        appended: list[Event] = []
+        for one in events:
+            if isinstance(one, Mapping):
+                appended += self._apart(_of_chat(one), appended, idempotency_key)
+            else:
+                appended.append(one)
+        return appended
+
+    def _apart(self, reply: tuple[Event, ...], before: Sequence[Event], key: str | None) -> tuple[Event, ...]:
+        """Return a reply to append behind the View and ``before``, under a response id of its own: ``set_apart``."""
+        if not any(isinstance(event, Action) for event in reply):
+            return reply
+        from foldlog._replies import set_apart
+
+        view = self.view()
+        newest_first = lambda: chain(reversed(before), reversed(view.events))  # noqa: E731
+        return set_apart(reply, newest_first, view.version + len(before), may_be_repeated=key is not None)
 
     def _checked(self, recorded: tuple[Recorded, ...]) -> tuple[Recorded, ...]:
         for one in recorded:
@@ -340,7 +375,7 @@ class History:
         """
         from foldlog._replies import events_of_reply
 
-        events = events_of_reply(self.id, reply, cost, meta, timestamp)
+        events = self._apart(events_of_reply(self.id, reply, cost, meta, timestamp), (), idempotency_key)
         return self.append(events, expected_version=expected_version, idempotency_key=idempotency_key)
 
     def append_tool_result(
@@ -618,29 +653,6 @@ def _or_empty(read: Callable[[], T], empty: T) -> T:
         return read()
     except ConversationNotFound:
         return empty
-
-
-def _appendable(events: Appended) -> Event | Iterable[Event]:
-    """Return the events to append: for a ``Condensation`` its action, for chat messages their events. Raises
-    ``TypeError`` for another object.
-    """
-    if isinstance(events, Event):
-        return events
-    action = getattr(events, "action", None)  # condensers is imported only if a program condenses
-    if isinstance(action, CondensationAction):
-        return action
-    if isinstance(events, Mapping) and "role" in events:
-        return _of_chat(events)
-    if isinstance(events, str | bytes | type | Mapping) or not isinstance(events, Iterable):
-        raise TypeError(
-            f"append takes one event or chat message, or several, not {described(events)}; write for example "
-            f"history.append(Message(source='user', content='hi')) or history.append({{'role': 'user', 'content': "
-            f"'hi'}}); a model's reply goes to append_reply"
-        )
-    given = list(events)
-    if not any(isinstance(event, Mapping) for event in given):
-        return cast("list[Event]", given)
-    return [event for one in given for event in (_of_chat(one) if isinstance(one, Mapping) else (one,))]
 
 
 def _of_chat(message: Mapping[str, Any]) -> tuple[Event, ...]:

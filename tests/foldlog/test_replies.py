@@ -252,6 +252,42 @@ def test_a_loop_needs_no_mapping_by_hand(history):
     assert len(history) == 6
 
 
+def of_openai(n):
+    call = {"id": f"k{n}", "type": "function", "function": {"name": "run", "arguments": f'{{"n": {n}}}'}}
+    message = {"role": "assistant", "content": f"step {n}", "tool_calls": [call]}
+    return {"id": "chatcmpl-1", "choices": [{"finish_reason": "tool_calls", "message": message}]}
+
+
+def of_anthropic(n):
+    call = {"type": "tool_use", "id": f"k{n}", "name": "run", "input": {"n": n}}
+    return {"id": "msg_x", "type": "message", "role": "assistant", "content": [call]}
+
+
+def of_chat(n):
+    call = {"id": "call_0", "type": "function", "function": {"name": "run", "arguments": f'{{"n": {n}}}'}}
+    return {"role": "assistant", "content": f"step {n}", "tool_calls": [call]}
+
+
+@pytest.mark.parametrize("reply", [of_openai, of_anthropic, of_chat])
+@pytest.mark.parametrize("key", [None, "key {}"])
+def test_replies_with_one_id_stay_apart_and_a_repeated_one_is_recognized(history, reply, key):
+    for n in range(4):
+        added = history.append_reply(reply(n), idempotency_key=key and key.format(n))
+        if key is not None:
+            assert history.append_reply(reply(n), idempotency_key=key.format(n)) == added
+        history.append_tool_result(added[0].event, "ok")
+        if n == 2:
+            history.append({"role": "user", "content": "stop"})
+    roles = [message["role"] for message in history.view().to_messages("openai")]
+    assert roles == [*("assistant", "tool") * 3, "user", "assistant", "tool"]
+
+
+def test_chat_messages_with_one_call_id_stay_apart_in_a_list_too(history):
+    results = [{"role": "tool", "tool_call_id": "call_0", "content": "ok"}] * 3
+    history.append([each for n, result in enumerate(results) for each in (of_chat(n), result)])
+    assert [message["role"] for message in history.view().to_messages("openai")] == ["assistant", "tool"] * 3
+
+
 def test_an_own_reply_keeps_its_calls(history):
     call = ToolCall(name="run", arguments='{"command": "ls"}', id="k1")
     (recorded,) = history.append_reply(Reply(text="hm", model="m", tool_calls=(call,), response_id="r1"))

@@ -11,7 +11,7 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
-__all__ = ["Refused", "ScriptedModel", "any_event", "any_state", "call", "problem_of", "reply", "said"]
+__all__ = ["USAGE", "Refused", "ScriptedModel", "any_event", "any_state", "call", "problem_of", "reply", "said"]
 
 
 class Refused(Exception):
@@ -61,6 +61,8 @@ class ScriptedModel(BaseLlm):
     model: str = "scripted"
     script: Any = None
     prompts: Any = None
+    usage: Any = None
+    """What each response says that it took; where it says nothing, ADK counts itself, for its compaction."""
 
     async def generate_content_async(self, llm_request, stream=False) -> AsyncGenerator[LlmResponse, None]:
         problem = problem_of(llm_request.contents)
@@ -68,7 +70,7 @@ class ScriptedModel(BaseLlm):
             raise Refused(problem)
         self.prompts.append(list(llm_request.contents))
         content = self.script(llm_request.contents, len(self.prompts) - 1)
-        yield LlmResponse(content=content, usage_metadata=USAGE)
+        yield LlmResponse(content=content, usage_metadata=self.usage)
 
 
 _TEXTS = ["", "hi", "a\x00b", "\ud800", "é" * 3, '{"a": 1}', "$bytes"]

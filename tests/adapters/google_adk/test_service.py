@@ -29,7 +29,7 @@ from foldlog.eventstore import CondensationAction
 from foldlog.formats import decode, encode
 from foldlog.projections import View
 from tests.adapters.contract import Lists, Runs
-from tests.adapters.google_adk.scripted import ScriptedModel, any_event, any_state, call, reply, said
+from tests.adapters.google_adk.scripted import USAGE, ScriptedModel, any_event, any_state, call, reply, said
 
 pytestmark = [
     pytest.mark.anyio,
@@ -299,7 +299,7 @@ class TestKeeps(Lists, Runs):
         )
 
     def model(self, script):
-        return ScriptedModel(script=lambda contents, number: reply(script(number)), prompts=[])
+        return ScriptedModel(script=lambda contents, number: reply(script(number)), prompts=[], usage=USAGE)
 
     async def run(self, store, model, prompt, *tools):
         if await store.get_session(**S) is None:
