@@ -63,7 +63,7 @@ ADAPTERS = (
     Adapter("langgraph", "LangGraph", ("FoldlogSaver",), "langgraph-checkpoint", ("4.0.0", "4.3.2")),
     Adapter("openai_agents", "OpenAI Agents SDK", ("FoldlogSession",), "openai-agents", ("0.18.0", "0.24.0")),
     Adapter(
-        "openhands", "OpenHands SDK", ("FoldlogFileStore", "FoldlogCondenser"), "openhands-sdk", ("1.37.0", "1.58.2")
+        "openhands", "OpenHands SDK", ("FoldlogFileStore", "FoldlogCondenser"), "openhands-sdk", ("1.37.0", "1.58.0")
     ),
     Adapter(
         "pydantic_ai",
