@@ -397,17 +397,22 @@ class History:
         accepts such an observation, as imports do), and what ``append`` raises. Durability: on disk when it returns.
         Cost: that of ``view``, and the open calls.
         """
-        return append_tool_result(
-            self._store,
-            self.view,
-            self.id,
-            call_id,
-            content,
-            is_error=is_error,
-            extras=extras,
-            idempotency_key=idempotency_key,
-            generation=self._generation,
-        )
+        try:
+            return append_tool_result(
+                self._store,
+                self.view,
+                self.id,
+                call_id,
+                content,
+                is_error=is_error,
+                extras=extras,
+                idempotency_key=idempotency_key,
+                generation=self._generation,
+            )
+        except InvalidEvent:
+            if (fence := self._generation.fence) is not None:  # who took the lease over has closed the call
+                self._store.database.recorder.query(fence)
+            raise
 
     def recall_tool(self, *, max_tokens: int = 2_000) -> RecallTool:
         """Return a tool with which the agent reads what was forgotten: ``recall(query | ids | path)``.

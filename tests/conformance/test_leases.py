@@ -127,6 +127,9 @@ def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
             with pytest.raises(LeaseTaken, match="'still' has ended" + ("; not" if free else ": 'other' has it until")):
                 append(still)
         assert (still.version(), lease.held, still._working.renew()) == (version, False, False)
+        other.append_tool_result("k", "closed")
+        with pytest.raises(LeaseTaken, match="'still' has ended"):
+            still.append_tool_result("k", "late")
         still._working.leave()
         assert (other.lease() is None) is free  # it does not give back the lease of another worker
     still.append(said("outside of the block, as any program may"))
