@@ -923,7 +923,7 @@ class ErasedDocument(Document, frozen=True, kw_only=True):
 
 
 class MatchDocument(Document, frozen=True, kw_only=True):
-    """Events of a conversation that ``foldlog redact --dry-run`` found."""
+    """Events of a conversation that ``foldlog redact`` found, and, if asked for, the summaries that go too."""
 
     conversation: str
     event_ids: tuple[int, ...]

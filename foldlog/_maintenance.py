@@ -89,7 +89,7 @@ class Maintenance:
         store, position = self._store, self._store.database.last_position
         made = backup.back_up(store, path, on_progress)
         with suppress(EventStoreError):  # the store cannot be written any more: its backup is made all the same
-            for name in store.database.recorder.query(lambda reader: behind(reader, _ALL)):
+            for name in read_models(store):
                 if is_gone(name):
                     confirm(store, name, None)
             confirm(store, f"{_BACKUP}{os.path.abspath(path)}", position)
@@ -246,6 +246,11 @@ def gone_everywhere(store: Store, receipt: Removed, source: str | None = None, *
     return receipt._replace(unconfirmed=unconfirmed, bytes_pending=store.database.bytes_pending)
 
 
+def read_models(store: Store, position: int = _ALL) -> list[str]:
+    """Return what the store knows of that has not reached a position: read models, and backups by their files."""
+    return store.database.recorder.query(lambda reader: behind(reader, position))
+
+
 def holders(store: Store, unconfirmed: Iterable[str], source: str | None = None) -> tuple[str, ...]:
     """Return what may still hold what was erased: of ``unconfirmed`` the read models and the backups that still exist,
     the search index where it cannot be changed, the former files that restores kept, and the file ``source``.
@@ -266,7 +271,7 @@ def note_backups(store: Store, restored_from: str, former: str | None) -> None:
     names = {f"{_BACKUP}{os.path.abspath(restored_from)}"}
     if former is not None:
         with suppress(EventStoreError), open_store(f"{as_url(former)}?mode=ro") as earlier:  # else it is damaged
-            names |= set(earlier.database.recorder.query(lambda reader: behind(reader, _ALL)))
+            names |= set(read_models(earlier))
     for name in names:
         if name.startswith(_BACKUP) and not is_gone(name):
             confirm(store, name, 0)
@@ -300,7 +305,7 @@ def derived_from(store: Store) -> Iterator[str]:
     path = index_path(store)
     if path is not None and os.path.exists(path):
         yield f"search index {path}"
-    for name in store.database.recorder.query(lambda reader: behind(reader, _ALL)):
+    for name in read_models(store):
         audit = path_of(name)
         if audit is not None and audit.exists():
             yield name

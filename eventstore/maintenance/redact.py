@@ -145,14 +145,14 @@ def _redact(
     writing = WriteTransaction(transaction, found, database)
     event_id = summary_of(named_id) if named_id < -1 else named_id
     _, event = _read(writing, event_id, named_id)
-    own = _quotes(writing, event)
+    own = quotes_in(writing, event)
     forks = [*forks_that_share(database, transaction, found.key, event_id)]
     quotes = [Quote(conversation, each.id, with_summaries or not has_content(each)) for each in own]
     of_forks: dict[int, list[int]] = {}
     for fork in forks:
         check_finished(transaction, fork.key)
         reading = ReadTransaction(transaction, fork, database)
-        theirs = [each for each in _quotes(reading, event) if each.id >= fork.begins]
+        theirs = [each for each in quotes_in(reading, event) if each.id >= fork.begins]
         quotes += [Quote(fork.id, each.id, with_summaries or not has_content(each)) for each in theirs]
         of_forks[fork.key] = [each.id for each in theirs]
     ids = [event_id, *(each.id for each in own if with_summaries)]
@@ -274,7 +274,7 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
     return row, event
 
 
-def _quotes(reading: ReadTransaction, redacted: Event) -> list[CondensationAction]:
+def quotes_in(reading: ReadTransaction, redacted: Event) -> list[CondensationAction]:
     """Return the condensations whose summaries stand for an event, the first one first. A condensation counts too if it
     forgets the summary of one of these condensations.
     """

@@ -335,6 +335,70 @@ def test_each_summary_that_may_quote_what_is_redacted_is_named_once(foldlog, tmp
     assert (ran.out.count(quote), ran.out.count("may quote"), ran.out.count("redacted too: f")) == (1, 1, 1)
 
 
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_each_file_that_holds_the_text_is_named_until_it_is_gone(foldlog, tmp_path, monkeypatch, encrypted):
+    if encrypted:
+        monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    mail(foldlog)
+    for made in (["backup", "b.db"], ["audit", "--to", "audit.db"], ["restore", "b.db", "--yes"]):
+        assert foldlog(*made).status == 0
+    former = min(tmp_path.glob("foldlog.db.replaced-*"))  # others are its log
+    Path("m.jsonl").unlink()
+    assert foldlog("audit", "--to", "audit.db").status == 0
+    given = ("redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+    for found in (2, 0, 0):  # also where nothing is left to redact
+        ran = foldlog(*given)
+        named = " ".join(one["problem"] for one in ran.document["stay"])
+        assert (ran.status, len(ran.document["receipts"])) == (1, found)
+        for path in ["audit.db"] if encrypted else ["audit.db", "b.db", former.name]:
+            assert f"the file {tmp_path / path} still holds the text; delete it" in named
+        assert {f"backup {tmp_path}/b.db", f"former file {former}"} <= {*ran.document["holders"]}
+    assert foldlog("audit", "--to", "audit.db").status == 0
+    for path in (Path("b.db"), *tmp_path.glob("foldlog.db.replaced-*")):
+        path.unlink()
+    ran = foldlog(*given)
+    assert (ran.status, ran.document["stay"], ran.document["holders"]) == (0, [], []), ran.err
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize("named", [["--matching", "marigold"], ["c", "1", "0", "1"]], ids=["found", "named"])
+def test_all_that_will_go_with_summaries_is_named_and_asked_about(foldlog, tmp_path, monkeypatch, named, encrypted):
+    def summarizes(event_id, **also):
+        return CondensationAction(forgotten_event_ids=[event_id], summary="flowers", summary_offset=0, **also)
+
+    if encrypted:
+        monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    with api.open(tmp_path / "foldlog.db") as histories:
+        histories["c"].append([said("marigold 1"), said("Marigold 2"), said("hi"), summarizes(0)])
+        fork = histories["c"].fork(3, "f")
+        fork.append(summarizes(1))
+        fork.fork(4, "g").append(summarizes(-5))
+        histories["c"].fork(1, "other").append(summarizes(0))
+    asked = []
+    monkeypatch.setattr("foldlog._cli.terminal.confirm", lambda *given: asked.append(given))
+    given = ("redact", *named, "--reason", "r", "--with-summaries")
+    listed = foldlog(*given, "--dry-run").out
+    for line in (
+        "c: 3 events: 0, 1, summary of condensation 3, which may quote it",
+        "f: 1 event: summary of condensation 3, which may quote it",
+        "g: 1 event: summary of condensation 4, which may quote it",
+        "other: 1 event: summary of condensation 1, which may quote it",
+        "6 events of 4 conversations to redact",
+    ):
+        assert f"{line}\n" in listed.replace("events: 1, 0", "events: 0, 1")
+    told = foldlog(*given).out
+    assert asked[0][-1] == "each of 6 events"
+    assert named[0] != "c" or "f, summary of condensation 3, which may quote it: " in asked[0][2]
+    gone = re.findall(r"^(\w+): event (\d) redacted at ", told, re.MULTILINE)
+    assert sorted(gone) == [
+        (name, i) for name, ids in (("c", "013"), ("f", "3"), ("g", "4"), ("other", "1")) for i in ids
+    ]
+    with api.open(tmp_path / "foldlog.db") as histories:
+        left = [e for name in histories for e in histories[name].events() if "flowers" in repr(e)]
+    assert left == []
+    assert (foldlog("verify").status, foldlog(*given).status, len(asked)) == (0, 0, 1)
+
+
 def test_what_a_redaction_cannot_remove_is_named(foldlog, tmp_path):
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["c"].append([api.Action(tool=SECRET, call_id="x"), Annotation(name="n", data=SECRET)])

@@ -155,7 +155,7 @@ MUTATIONS = {
     ),
     "redact": Mutation("an observation keeps its text", "eventstore.log.redacted:without_content", _observation_keeps),
     "redact with summaries": Mutation(
-        "no summary quotes", "eventstore.maintenance.redact:_quotes", lambda _: lambda reading, redacted: []
+        "no summary quotes", "eventstore.maintenance.redact:quotes_in", lambda _: lambda reading, redacted: []
     ),
     "redact in forks": Mutation(
         "forks are not asked", "eventstore.maintenance.redact:forks_that_share", lambda _: lambda *given: iter(())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Annotated
@@ -27,7 +27,7 @@ from foldlog._documents import (
 )
 from foldlog._histories import Histories
 from foldlog._history import History
-from foldlog._maintenance import conversations_with, path_in
+from foldlog._maintenance import conversations_with, holders, path_in, read_models
 from foldlog._matching import Holds, events_with, files_with, gone_of_each, keep_documents, text_or_pattern
 from foldlog._seen_files import source_files
 from foldlog._words.gist import count, gist
@@ -43,7 +43,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.arguments import reason_text
 from foldlog.eventstore.log.redacted import has_content
-from foldlog.eventstore.maintenance.redact import RedactionReceipt
+from foldlog.eventstore.maintenance.redact import RedactionReceipt, quotes_in
 
 SETTINGS = EVENT_SETTINGS
 _LISTED_MAX = 20
@@ -111,15 +111,16 @@ def run(
 ) -> None:
     """Erase the content of events for good, from tables, derived data, free pages and logs.
 
-    In a terminal the command shows the events and asks first. The whole content of an event goes. Id, kind, place,
-    times and size stay, and published heads still verify. The model sees the word "redacted". The receipt is a new
-    event: who, when, why, and a hash of the former content. At the end the store is vacuumed: a SQLite file is
-    rewritten as a whole, and other writers wait. Earlier copies and backups still hold the content.
+    In a terminal the command shows the events and asks first. The whole content of an event goes, the tokens and the
+    cost of a reply too. Id, kind, place, times and size stay, and published heads still verify. The model sees the word
+    "redacted". The receipt is a new event: who, when, why, and a hash of the former content. At the end the store is
+    vacuumed: a SQLite file is rewritten as a whole, and other writers wait. Earlier copies and backups still hold the
+    content.
 
     --matching finds a text in events, summaries, documents and records of imports. In the end it names what still holds
-    it: events, ids of conversations, and of the store's file, the search index, known backups and the files that were
-    imported those with its bytes. It does not look into exports, reports and other stores, nor through compression and
-    encryption. A shell keeps the text in its history.
+    it: events, ids of conversations, and of the store's file, the search index, known backups, audit databases, and the
+    files that were replaced or imported those with its bytes. It does not look into exports, reports and other stores,
+    nor through compression and encryption. A shell keeps the text in its history.
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
@@ -138,43 +139,45 @@ def run(
         if searches:
             find = partial(_found, histories, rows, text, before)
         with terminal.working("searching"):
-            found = find()
-        if searches and not as_json:
-            _show_found(found)
+            named = find()
+            quotes = _that_may_quote(store, named) if with_summaries else {}
+        goes = _all_that_goes(named, quotes)
+        if (searches or dry_run) and not as_json:
+            _show_found(goes, quotes)
         if not (yes or dry_run):
-            _ask(found, listed=searches)
+            _ask(goes, quotes, listed=searches)
         receipts: list[RedactionReceipt] = []
         stay: list[ProblemDocument] = []
         if not dry_run:
-            ids = {name: [event.id for event in each] for name, each in found.items()}
+            ids = {name: [event.id for event in each] for name, each in named.items()}
             if events and conversation is not None:
                 ids = {conversation: list(dict.fromkeys(events))}
             redact = partial(History.redact, reason=reason, by=by, with_summaries=with_summaries, complete=False)
             receipts, stay = _redacted(histories, ids, redact, text)
-        done = f"{count(len(receipts), 'event')} redacted"
+        taken = _taken(receipts, with_summaries=with_summaries)
+        done = f"{count(len(taken), 'event')} redacted"
         is_pending = bool(receipts) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
-        holders = tuple(dict.fromkeys(name for receipt in receipts for name in receipt.unconfirmed))
+        may_hold = dict.fromkeys(name for receipt in receipts for name in receipt.unconfirmed)
         if text is not None and not dry_run:
             everywhere = conversation is None and not where
             stay += _left(find(redacted=True), store.iter_conversations() if everywhere else rows, text)
             sources = source_files(store, rows)
             stay += [_in_path(name, path) for name, path in sources.items() if text(path)]
-            beside = [*filter(None, map(path_in, holders)), *sources.values()]
+            may_hold |= dict.fromkeys(holders(store, read_models(store, store.database.last_position)))
+            beside = [*filter(None, map(path_in, [*may_hold, *read_models(store)])), *sources.values()]
             stay += _files(store, text, beside, stay, with_store=not is_pending)
         pending = bytes_pending_words(store, "it")
         if not as_json:
-            _show(store, receipts)
+            _show(store, receipts, taken)
     if as_json:
         told = tuple(_document(receipt._replace(bytes_pending=is_pending)) for receipt in receipts)
-        listed = tuple(
-            MatchDocument(conversation=name, event_ids=tuple(e.id for e in es)) for name, es in found.items()
-        )
-        terminal.emit(RedactionsDocument(found=listed, receipts=told, stay=tuple(stay), holders=holders))
+        listed = tuple(MatchDocument(conversation=name, event_ids=tuple(e.id for e in es)) for name, es in goes.items())
+        terminal.emit(RedactionsDocument(found=listed, receipts=told, stay=tuple(stay), holders=tuple(may_hold)))
     for problem in stay:
         terminal.warn(problem.problem)
     if is_pending:
         terminal.note(f"bytes pending: {pending}")
-    erase.warn_of_unconfirmed(holders, "redaction")
+    erase.warn_of_unconfirmed(may_hold, "redaction")
 
 
 def _found(
@@ -275,40 +278,83 @@ def _conversations(store: Store, conversation: str | None, where: Sequence[str] 
 
 
 def _named(store: Store, conversation: str | None, events: Sequence[int]) -> dict[str, list[Event]]:
-    """Return the named events that are there and are not redacted, to show them."""
+    """Return the named events that are there, each once."""
     name = whole(store, conversation or "")
-    wanted = [summary_of(each) if each < -1 else each for each in events]
-    found = [event for each in wanted if each >= 0 for event in store.events(name, each, each + 1)]
-    return {name: [event for event in found if has_content(event)]}
+    wanted = dict.fromkeys(summary_of(each) if each < -1 else each for each in events)
+    return {name: [event for each in wanted if each >= 0 for event in store.events(name, each, each + 1)]}
 
 
-def _show_found(found: dict[str, list[Event]]) -> None:
+def _that_may_quote(store: Store, named: dict[str, list[Event]]) -> dict[tuple[str, int], Event]:
+    """Return the summaries that go with these events, those of forks too, by conversation and id."""
+    begins: dict[str, int] = {}
+    forks: dict[str | None, list[str]] = {}
+    for row in conversations_with(store):
+        begins[row.id] = row.parent_version or 0
+        forks.setdefault(row.parent, []).append(row.id)
+
+    def quotes(name: str, event: Event) -> Iterator[tuple[tuple[str, int], Event]]:
+        for each in store.query(name, partial(quotes_in, redacted=event)):
+            if each.id >= begins.get(name, 0) and has_content(each):
+                yield (name, each.id), each
+        for fork in forks.get(name, ()):
+            if event.id < begins[fork]:
+                yield from quotes(fork, event)
+
+    own = {(name, event.id): event for name, events in named.items() for event in events}
+    found = (quotes(name, event) for (name, event_id), event in own.items() if event_id >= begins.get(name, 0))
+    return {key: each for many in found for key, each in many if key not in own}
+
+
+def _all_that_goes(named: dict[str, list[Event]], quotes: dict[tuple[str, int], Event]) -> dict[str, list[Event]]:
+    """Return the events whose content will go, of each conversation."""
+    goes = {name: [event for event in events if has_content(event)] for name, events in named.items()}
+    for (name, _), event in sorted(quotes.items()):
+        goes.setdefault(name, []).append(event)
+    return {name: events for name, events in goes.items() if events}
+
+
+def _taken(receipts: Sequence[RedactionReceipt], *, with_summaries: bool) -> dict[tuple[str, int], RedactionReceipt]:
+    """Return the events that were redacted, with the first receipt of each: summaries of forks too."""
+    taken: dict[tuple[str, int], RedactionReceipt] = {}
+    for receipt in receipts:
+        own = [(receipt.conversation, event_id) for event_id in receipt.event_ids]
+        theirs = [(quote.conversation, quote.event_id) for quote in receipt.quotes if with_summaries]
+        for key in (*own, *theirs):
+            taken.setdefault(key, receipt)
+    return taken
+
+
+def _show_found(goes: dict[str, list[Event]], quotes: Container[tuple[str, int]]) -> None:
     """List the events, without the text that they hold."""
-    for name, events in found.items():
-        ids = ", ".join(_named_event(event) for event in events)
+    for name, events in goes.items():
+        ids = ", ".join(_named_event(name, event, quotes) for event in events)
         line = f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}"
         terminal.console().print(line, soft_wrap=True)
-    total = sum(map(len, found.values()))
-    terminal.console().print(f"{count(total, 'event')} of {count(len(found), 'conversation')} to redact")
+    total = sum(map(len, goes.values()))
+    terminal.console().print(f"{count(total, 'event')} of {count(len(goes), 'conversation')} to redact")
 
 
-def _named_event(event: Event) -> str:
-    return (
-        f"summary of condensation {event.id}"
-        if isinstance(event, CondensationAction) and event.summary
-        else str(event.id)
-    )
+def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) -> str:
+    if not isinstance(event, CondensationAction) or not event.summary:
+        return str(event.id)
+    may_quote = ", which may quote it" if (name, event.id) in quotes else ""
+    return f"summary of condensation {event.id}{may_quote}"
 
 
-def _ask(found: dict[str, list[Event]], *, listed: bool) -> None:
+def _ask(goes: dict[str, list[Event]], quotes: Container[tuple[str, int]], *, listed: bool) -> None:
     """Ask a person. A redacted event is not asked about."""
-    each = [(name, event) for name, events in found.items() for event in events]
+    each = [(name, event) for name, events in goes.items() for event in events]
     if not each:
         return
     (name, event) = each[0]
     of = f"event {event.id} of {name!r}" if len(each) == 1 else f"each of {len(each):,} events"
-    shown = [f"{terminal.typed_id(name)}, event {event.id}: {gist(event, erase.WORDS_MAX)}" for name, event in each]
-    lines = "" if listed else "\n".join(shown[:_LISTED_MAX])
+    shown = []
+    for name, event in each[:_LISTED_MAX]:
+        said = _named_event(name, event, quotes) if (name, event.id) in quotes else f"event {event.id}"
+        shown.append(f"{terminal.typed_id(name)}, {said}: {gist(event, erase.WORDS_MAX)}")
+    if len(each) > _LISTED_MAX:
+        shown.append(f"… and {len(each) - _LISTED_MAX:,} more")
+    lines = "" if listed else "\n".join(shown)
     terminal.confirm("redact", "redacted", lines, "Erase this content for good? Nothing brings it back.", of)
 
 
@@ -317,25 +363,21 @@ def _document(receipt: RedactionReceipt) -> RedactedDocument:
     return RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes)
 
 
-def _show(store: Store, receipts: Sequence[RedactionReceipt]) -> None:
+def _show(store: Store, receipts: Sequence[RedactionReceipt], taken: dict[tuple[str, int], RedactionReceipt]) -> None:
     """Show who redacted each event, and when: one that was redacted before keeps its receipt. Then name each summary
     that may quote an event, and each fork, once.
     """
     console = terminal.console()
-    redacted = set[tuple[str, int]]()
-    for receipt in receipts:
-        name = terminal.typed_id(receipt.conversation)
-        for event_id in receipt.event_ids:
-            redacted.add((receipt.conversation, event_id))
-            (event,) = store.events(receipt.conversation, event_id, event_id + 1)
-            its = event.redacted or receipt
-            hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
-            said = f"{name}: event {event_id} redacted at {its.at.isoformat()} by {its.by}{hashed}"
-            console.print(terminal.printable(said, one_line=True), soft_wrap=True)
+    for (conversation, event_id), receipt in taken.items():
+        (event,) = store.events(conversation, event_id, event_id + 1)
+        its = event.redacted or receipt
+        hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
+        said = f"event {event_id} redacted at {its.at.isoformat()} by {its.by}{hashed}"
+        console.print(f"{terminal.typed_id(conversation)}: {terminal.printable(said, one_line=True)}", soft_wrap=True)
     it, them = ("it", "it") if len(receipts) == 1 else ("redacted events", "them")
     quotes = (quote for receipt in receipts for quote in receipt.quotes if not quote.redacted)
     for conversation, event_id in dict.fromkeys((quote.conversation, quote.event_id) for quote in quotes):
-        if (conversation, event_id) not in redacted:
+        if (conversation, event_id) not in taken:
             where = terminal.typed_id(conversation)
             said = f"{where}: the summary of condensation {event_id} replaces {it} and may quote {them}"
             console.print(f"{said}; --with-summaries redacts it", soft_wrap=True)
