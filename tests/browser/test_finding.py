@@ -114,6 +114,23 @@ def test_a_search_without_a_hit_is_a_note_and_no_heading(chromium, stored):
         assert page.ask("getComputedStyle(document.querySelector('.hits p')).fontWeight") == "400"
 
 
+@pytest.mark.parametrize("field", ["Compare with", "Go to version", "Search all events, or an id"])
+def test_no_key_is_a_shortcut_where_something_is_written(chromium, stored, field):
+    box, keys = f"input[aria-label='{field}']", "a/-+?b"
+    state = f"[{V}.version, {V}.from, {V}.event, {V}.chart.window.join(), {V}.help.open]"
+    with serving(stored("usual", usual_history())) as address, chromium.new_page() as page:
+        page.open(f"{address}&id=usual#v=9")
+        page.wait(f'document.querySelector("{box}")')
+        before = page.ask(state)
+        page.click(box)
+        page.ask(f'document.querySelector("{box}").select()')
+        for key in (*keys, "ArrowUp", "ArrowLeft", "PageUp", "Home", "End"):
+            page.press(key)
+            assert page.ask("document.activeElement.ariaLabel") == field, key
+            assert page.ask(state) == before, key
+        assert page.ask(f'document.querySelector("{box}").value') == keys
+
+
 def test_a_comparison_goes_from_the_earlier_to_the_later_version(chromium, report):
     with chromium.new_page() as page:
         page.open(report(sample()) + "#v=281&from=240")

@@ -26,6 +26,9 @@ export function refill(node, ...children) {
   (same ?? after[Math.min(place, after.length - 1)] ?? node).focus({ preventScroll: true });
 }
 
+// Whether the key goes into a field in which something is written or chosen. It is no shortcut then.
+export const isTyped = ({ target }) => target instanceof HTMLElement && (target.isContentEditable || target.matches("textarea, select, input:not([type=range])"));
+
 const focusable = (node) => Array.from(node.querySelectorAll("button, a[href], input, [tabindex]"));
 
 const labelOf = (node) => node.getAttribute("aria-label") ?? node.textContent;

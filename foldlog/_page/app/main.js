@@ -2,7 +2,7 @@
 
 import { Chart } from "./chart.js";
 import { Detail } from "./detail.js";
-import { Live, count, el, eventsAndSummaries, grouped, idOf, moment, numberIn, phone, plus, printable, refill, said, sentence, short, tokenCount, wanted } from "./dom.js";
+import { Live, count, el, eventsAndSummaries, grouped, idOf, isTyped, moment, numberIn, phone, plus, printable, refill, said, sentence, short, tokenCount, wanted } from "./dom.js";
 import { History, SENT } from "./history.js";
 import { List } from "./list.js";
 import { Overview, homeAddress } from "./overview.js";
@@ -426,7 +426,6 @@ class App {
       class: "number", inputmode: "numeric", "aria-label": "Go to version", title: "Go to version", autocomplete: "off",
       onchange: () => this.goToNumber(), onfocus: () => this.number.select(),
       onkeydown: (event) => {
-        event.stopPropagation();
         if (event.key === "Enter") this.goToNumber();
         else if (event.key === "Escape") this.list.node.focus();
       },
@@ -559,7 +558,7 @@ class App {
   }
 
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || this.help.open || event.target === this.box) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || this.help.open || isTyped(event)) return;
     const { before, back, on, after } = this.targets();
     const target = { ArrowLeft: back, ArrowRight: on, PageUp: before, PageDown: after, Home: 0, End: this.history.version }[event.key];
     if (target !== undefined) {
@@ -586,7 +585,6 @@ class App {
       this.list.node.focus();
     } else return;
     event.preventDefault();
-    event.stopPropagation();
   }
 
   escape() {

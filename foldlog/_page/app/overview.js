@@ -1,6 +1,6 @@
 // All conversations of a store, and the figures over all of them.
 
-import { ask, bytes, costWords, count, el, eventsAndSummaries, grouped, idOf, keep, kept, Live, moment, money, phone, plus, printable, refill, said, savingMeans, short, Sight, wanted, withMarks } from "./dom.js";
+import { ask, bytes, costWords, count, el, eventsAndSummaries, grouped, idOf, isTyped, keep, kept, Live, moment, money, phone, plus, printable, refill, said, savingMeans, short, Sight, wanted, withMarks } from "./dom.js";
 import { themeButton, watchTheme } from "./theme.js";
 import { distinguished } from "./titles.js";
 
@@ -43,7 +43,7 @@ export class Overview {
     stream.addEventListener("error", () => this.live.set(false));
     stream.addEventListener("open", () => this.live.set(true));
     addEventListener("keydown", (event) => {
-      if (event.key === "/" && event.target !== this.box) {
+      if (event.key === "/" && !isTyped(event)) {
         event.preventDefault();
         this.box.focus();
       }
