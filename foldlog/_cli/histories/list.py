@@ -170,8 +170,8 @@ def run(
         terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {problem}")
     if unpriced and not as_json:
         table = "" if find_spec("litellm") else f", or the table of litellm: {install_command('llm')}"
-        of = count(len(unpriced), "conversation")
-        terminal.note(f"the cost of {of} is not known, since its models have no price: give --prices FILE{table}")
+        of, whose = count(len(unpriced), "conversation"), "its" if len(unpriced) == 1 else "their"
+        terminal.note(f"the cost of {of} is not known, since {whose} models have no price: give --prices FILE{table}")
 
 
 def _having(store: Store, attributes: dict[str, Any]) -> set[str]:
