@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from foldlog._documents import CallDocument, MissingDocument, StrategyFiguresDocument
@@ -65,33 +66,48 @@ def comparison(
 
 
 def verdict_of(rows: Sequence[StrategyFiguresDocument], price: Price, priced: str, about: str = "") -> list[str]:
-    """Return sentences about the figures of ``comparison``: which strategy costs least, and what each loses for it.
+    """Return sentences about the figures of ``comparison``: which strategy to choose, and what each loses.
 
-    Where a cost is not known, the tokens sent are compared; where they are not, the sizes of the Views. ``priced``
-    names what has this price; ``about`` stands before what is estimated.
+    That is the cheapest that loses nothing said by the user, against noop: what was recorded cannot be chosen. Where a
+    cost is not known, the tokens sent are compared; where they are not, the sizes of the Views. ``priced`` names what
+    has this price; ``about`` stands before what is estimated.
     """
     keys = {"cost": "", "tokens_sent": " tokens", "view_events_peak": " events in its largest View"}
-    key, unit = next((key, unit) for key, unit in keys.items() if all(getattr(row, key) is not None for row in rows))
-    ordered = sorted(rows, key=lambda row: getattr(row, key))
-    best, worst = getattr(ordered[0], key), getattr(ordered[-1], key)
-    least, most = (about + cost_words(each) if key == "cost" else _short(each) for each in (best, worst))
-    if best == worst:
+    offered = [row for row in rows if row.condenser is not None]
+    key, unit = next((key, unit) for key, unit in keys.items() if all(getattr(row, key) is not None for row in offered))
+
+    def value(row: StrategyFiguresDocument) -> float:
+        known = getattr(row, key)
+        return inf if known is None else float(known)
+
+    def said(row: StrategyFiguresDocument) -> str:
+        return about + cost_words(value(row)) if key == "cost" else _short(getattr(row, key))
+
+    offered.sort(key=value)
+    noop = next(row for row in offered if row.condenser == "noop")
+    faithful = [row for row in offered if row.condenser != "noop" and not row.user_messages_lost]
+    if value(offered[0]) == value(offered[-1]):
         verb = "cost" if key == "cost" else "send"
-        first = (
-            f"All strategies {verb} {least}{unit}." if len(rows) > 1 else f"{rows[0].strategy} {verb}s {least}{unit}."
-        )
-        if len(rows) > 1 and not any(row.condensations or row.declined or row.events_masked for row in rows):
+        first = f"All strategies {verb} " if len(offered) > 1 else f"{noop.strategy} {verb}s "
+        first += f"{said(noop)}{unit}."
+        if len(offered) > 1 and not any(row.condensations or row.declined or row.events_masked for row in offered):
             first = (
-                f"{first[:-1]}: none of them condenses {count(rows[0].view_events_peak, 'event')}. Compare a longer "
+                f"{first[:-1]}: none of them condenses {count(noop.view_events_peak, 'event')}. Compare a longer "
                 f"history, or lower a limit with --config FILE."
             )
     else:
         verb = {"cost": "costs least", "tokens_sent": "sends least"}.get(key, "keeps Views smallest")
-        saved = f"{100 * (1 - best / worst):.0f} % less than {ordered[-1].strategy}"
-        first = f"{ordered[0].strategy} {verb}: {least} instead of {most}{unit} ({saved})."
+        best, base = (faithful or [noop])[0], value(noop)
+        share = f" ({100 * abs(1 - value(best) / base):.0f} % {{}} than {noop.strategy})" if base else ""
+        verb += " of the condensers that lose no request"
+        if value(best) < base:
+            first = f"{best.strategy} {verb}: {said(best)} instead of {said(noop)}{unit}{share.format('less')}."
+        else:
+            other = f"; {best.strategy}: {said(best)}{unit}{share.format('more')}" if best is not noop else ""
+            first = f"{noop.strategy} {verb}: {said(noop)}{unit}{other}."
     new, repeated = (1_000_000 * price.of_prompt(*tokens) for tokens in ((0, 0, 1), (0, 1)))
     at = f"At the price of {priced}: ${new:,.2f} for a million new tokens, ${repeated:,.2f} for as many repeated ones."
-    return [first, *map(_loss, ordered), *([at] if key == "cost" else ())]
+    return [first, *map(_loss, sorted(rows, key=value)), *([at] if key == "cost" else ())]
 
 
 def _loss(row: StrategyFiguresDocument) -> str:
@@ -103,12 +119,14 @@ def _loss(row: StrategyFiguresDocument) -> str:
     summaries = f"; {row.events_summarized:,} stand in a summary" if row.events_summarized else ""
     sent, repeated = row.tokens_sent, row.tokens_repeated
     again = f"; {100 * repeated / sent:.0f} % of its tokens are repeated" if sent and repeated is not None else ""
-    return f"{row.strategy} {words}{masked}{summaries}{again}; {_price_of_model(row.condenser_cost)}."
+    return f"{row.strategy} {words}{masked}{summaries}{again}; {_price_of_model(row)}."
 
 
-def _price_of_model(cost: float | None) -> str:
+def _price_of_model(row: StrategyFiguresDocument) -> str:
+    cost = row.condenser_cost
     if cost is None:
-        return "the price of its own model is unknown"
+        recorded = row.condenser is None
+        return "what its own model cost is not recorded" if recorded else "the price of its own model is unknown"
     return f"its own model costs {cost_words(cost)}" if cost else "its own model costs nothing"
 
 

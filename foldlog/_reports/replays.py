@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from foldlog._reports.needed import Missing, Needs
 from foldlog._reports.prices import Price
+from foldlog._reports.savings import recorded_cost
 from foldlog.condensers import (
     AgentModel,
     Condensation,
@@ -81,6 +82,7 @@ class Replay:
     ``lost``        events that a call was neither shown nor told of by a summary: forgotten or left out
     ``masked``      events of which a call was not shown all
     ``reports``     the reports of the condenser, with its model's usage and cost
+    ``condenser_cost``  what its model cost in US dollars; None if a price is unknown, or one was not recorded
     ``needed``      the terms that the agent used and that had occurred before, one for each use in a reply
     ``missing``     those of them that its prompt did not show: see ``docs/RECALL.md``
     """
@@ -93,6 +95,7 @@ class Replay:
     lost: tuple[int, ...]
     masked: tuple[int, ...]
     reports: tuple[Report, ...]
+    condenser_cost: float | None
     needed: Sequence[str]
     missing: Sequence[Missing]
 
@@ -156,11 +159,6 @@ class Replay:
         """How often the condenser's own model gave a reply that could not be used."""
         return sum("failure" in report for report in self.reports)
 
-    @property
-    def condenser_cost(self) -> float | None:
-        """The cost of the condenser's own model in US dollars; None if its price is unknown."""
-        return Usage.of(self.reports).cost
-
     def cost(self, price: Price) -> float | None:
         """Return what the prompts and the condenser's own model cost; None if one of the two is not known."""
         return _sum((self.prompts_cost(price), self.condenser_cost))
@@ -214,6 +212,7 @@ class Replaying:
         self._made: list[Made] = []
         self._declined = 0
         self._reports: list[Report] = []
+        self._recorded: list[float | None] = []
         self._needs = Needs()
         self._sent: tuple[Event, ...] = ()
         """The events of the last prompt."""
@@ -295,6 +294,7 @@ class Replaying:
 
     def _make(self, action: CondensationAction) -> None:
         """Make a condensation of the history, with the ids of the replay."""
+        self._recorded.append(recorded_cost(action))
         new_id = self._view.version
         self._new_ids[action.id], self._old_ids[new_id] = new_id, action.id
         if action.origin is None or action.origin.format != "openhands-v0":  # that one names ids of its source
@@ -340,6 +340,7 @@ class Replaying:
             lost=tuple(sorted(self._lost)),
             masked=tuple(sorted(self._masked)),
             reports=tuple(self._reports),
+            condenser_cost=_sum(self._recorded) if self._condenser is None else Usage.of(self._reports).cost,
             needed=tuple(self._needs.used),
             missing=tuple(self._needs.missing),
         )
