@@ -167,7 +167,7 @@ class History:
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says which rule is broken),
         ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
         ``TypeError`` for an argument of a wrong type. Durability: on disk when it returns. Cost: the events appended,
-        for any length of the history.
+        for any length of the history; for a chat message with calls also that of ``view``.
         """
         appended = self._appendable(events, idempotency_key)
         how: _How = {
