@@ -20,12 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.calls import OpenCalls
 from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
-from foldlog._formats.format import Contained, FileReader, Format, Options, RecordDecoder
+from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.pairs import PairsEncoder, arguments_of
 from foldlog._formats.record import NotAnEvent, described, dicts_in, joined_text, read_time, text_or_empty, time_text
-from foldlog._formats.record_events import RecordEvents
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Origin, Source, SystemMessage
 
 NAME = "atif"
@@ -90,21 +89,26 @@ def _matches(record: Any) -> bool:
 # -- records to events ------------------------------------------------------------------------------------------------
 
 
-class _Decoder(RecordDecoder):
+class _Decoder(FollowingDecoder):
+    format = NAME
+
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._calls = OpenCalls()
         self._agent: dict[str, Any] = {}
         self._begun = False
 
-    def events(self, record: Any) -> list[Event]:
+    def check(self, record: Any) -> None:
         if type(record) is not dict:
             raise NotAnEvent(f"expected a step, found {described(record)}")
+
+    def begun(self, record: dict[str, Any]) -> RecordEvents:
+        timestamp, time = read_time(record.get("timestamp"))
+        return RecordEvents(self, Origin(format=NAME, id=record.get("step_id"), time=time), timestamp)
+
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         source, agent, counts = text_or_empty(record.get("source")), record.get("agent"), record.get("metrics")
         if not source and type(agent) is dict:
             self._agent = agent
-        timestamp, time = read_time(record.get("timestamp"))
-        read = RecordEvents(self.next_id, Origin(format=NAME, id=record.get("step_id"), time=time), timestamp)
         cost = counts.get("cost_usd") if type(counts) is dict else None
         model = record.get("model_name", self._agent.get("model_name") if counts else None)
         names = {name: name for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
@@ -121,26 +125,16 @@ class _Decoder(RecordDecoder):
             for call in dicts_in(record.get("tool_calls")):
                 read.call(call.get("function_name"), call.get("arguments"), call.get("tool_call_id"))
             read.say(_SOURCES[source], as_text=True)
-        for event in read.events:
-            if type(event) is Action:
-                self._calls.open(event)
         observation = record.get("observation")
         for result in dicts_in(observation.get("results") if type(observation) is dict else None):
-            self._read_result(read, result)
+            told, call_id = result.get("content"), result.get("source_call_id")
+            if type(call_id) is str:
+                read.answer(call_id, tuple(_parts(told)) if type(told) is list else text_or_empty(told))
+            else:
+                read.parts = _parts(told)
+                read.say("environment", as_text=True)
         data = {key: value for key, value in record.items() if key not in ("source", "step_id", "timestamp")}
-        events = read.close(source or "trajectory", data)
-        self.next_id += len(events)
-        return events
-
-    def _read_result(self, read: RecordEvents, result: dict[str, Any]) -> None:
-        content = result.get("content")
-        call_id, cause, tool = self._calls.close(result.get("source_call_id"))
-        if call_id is None:
-            read.parts = _parts(content)
-            read.say("environment", as_text=True)
-            return
-        said = text_or_empty(content) if type(content) is not list else tuple(_parts(content))
-        read.add(Observation, content=said, tool=tool, call_id=call_id, cause=cause)
+        read.close(source or "trajectory", data)
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:

@@ -27,23 +27,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.calls import OpenCalls
 from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
-from foldlog._formats.format import Contained, FileReader, Format, Options, RecordDecoder
+from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog._formats.members import Members
 from foldlog._formats.openai_chat.dialect import OpenAI
 from foldlog._formats.openai_chat.writing import OpenAIChatEncoder
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import NotAnEvent, described, dicts_in, read_time, text_or_empty
-from foldlog._formats.record_events import RecordEvents
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
-    Event,
-    Observation,
     Origin,
     SystemMessage,
     install_command,
@@ -165,22 +161,24 @@ def _matches(record: Any) -> bool:
 # -- records to events ------------------------------------------------------------------------------------------------
 
 
-class _Decoder(RecordDecoder):
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._calls = OpenCalls()
-        self._shown = Members[bool]()
-        """What is shown, and whether a summary leaves it: the input, else what comes up to the first user's message."""
-        self._asked = False
+class _Decoder(FollowingDecoder):
+    """Of what is shown it knows whether a summary leaves it: the input, else all up to the first user's message."""
 
-    def events(self, record: Any) -> list[Event]:
+    format = NAME
+    _asked = False
+
+    def check(self, record: Any) -> None:
         if not _accepts(record):
             found = "this object has no role" if type(record) is dict else f"found {described(record)}"
             raise NotAnEvent(f"expected a message of Inspect, {found}")
-        role, content = record.get("role"), record.get("content")
+
+    def begun(self, record: dict[str, Any]) -> RecordEvents:
         timestamp, _ = read_time(record.get("completed_at"))
-        read = RecordEvents(self.next_id, Origin(format=NAME, id=record.get("id")), timestamp)
-        stays = role == "system" or record.get("source") == "input" or not self._asked
+        return RecordEvents(self, Origin(format=NAME, id=record.get("id")), timestamp)
+
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        role, content = record.get("role"), record.get("content")
+        read.known = role == "system" or record.get("source") == "input" or not self._asked
         self._asked = self._asked or role == "user"
         for block in content if type(content) is list else [content]:
             _read_block(read, block)
@@ -193,11 +191,9 @@ class _Decoder(RecordDecoder):
                 error, said = record.get("error"), content if type(content) is str else tuple(read.parts)
                 if type(error) is dict and type(error.get("message")) is str:
                     said = error["message"]
-                call_id, cause, tool = self._calls.close(record.get("tool_call_id"))
-                tool = tool or text_or_empty(record.get("function"))
-                read.add(Observation, content=said, tool=tool, call_id=call_id, cause=cause, is_error=bool(error))
+                read.answer(record.get("tool_call_id"), said, tool=record.get("function"), is_error=bool(error))
             case "user" if type(record.get("metadata")) is dict and "summary" in record["metadata"]:
-                members = self._shown.all()
+                members = self.shown.all()
                 gone = tuple(event_id for event_id, stays in members if not stays)
                 kept = len(members) - len(gone)
                 read.add(CondensationAction, forgotten_event_ids=gone, summary=_text(read), summary_offset=kept)
@@ -207,13 +203,7 @@ class _Decoder(RecordDecoder):
                 read.say("agent", as_text=True)
             case _:
                 read.say("user", as_text=type(content) is str)
-        events = read.close(text_or_empty(role) or "sample", {"content": content})
-        for event in events:
-            if type(event) is Action:
-                self._calls.open(event)
-            self._shown.follow(event, stays)
-        self.next_id += len(events)
-        return events
+        read.close(text_or_empty(role) or "sample", {"content": content})
 
 
 def _text(read: RecordEvents) -> str:

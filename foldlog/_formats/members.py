@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Generic, TypeVar
 
 from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
@@ -26,17 +27,22 @@ class MemberLink(Generic[T]):
 class Members(Generic[T]):
     """The present content of a View, in order. It is as large as the View.
 
-    ``earlier`` returns the members before the first record. To remember the members, keep ``newest``: later changes
-    affect nothing before a link.
+    ``earlier`` returns the members at a version before the first record, whose event is ``begin``, and with None those
+    at ``begin``. To remember the members, keep ``newest``: later changes affect nothing before a link.
     """
 
-    def __init__(self, earlier: Callable[[], Iterable[tuple[int, T]]] | None = None) -> None:
-        self.newest: MemberLink[T] | None = None
-        if earlier is not None:
-            self.newest = MemberLink(None, None)
-            self.newest.read = earlier
+    def __init__(self, earlier: Callable[[int | None], Iterable[tuple[int, T]]] | None = None, begin: int = 0) -> None:
+        self._earlier, self._begin = earlier, begin
+        self.newest: MemberLink[T] | None = None if earlier is None else self._at(None)
         self._stages: list[tuple[int, MemberLink[T] | None]] = []
         """The members before each change that ``follow`` applied, by the id of its event."""
+
+    def _at(self, version: int | None) -> MemberLink[T] | None:
+        if self._earlier is None:
+            return None
+        link = MemberLink[T](None, None)
+        link.read = partial(self._earlier, version)
+        return link
 
     def add(self, event_id: int, known: T) -> None:
         self.newest = MemberLink(self.newest, (event_id, known))
@@ -74,7 +80,11 @@ class Members(Generic[T]):
             self.replace(members)
         elif isinstance(event, Retraction):
             self._stages.append((event.id, self.newest))
+            if event.version <= self._begin:
+                self.newest = self._at(event.version)
+                return
             self.newest = next(newest for event_id, newest in self._stages if event_id >= event.version)
-            self.replace(member for member in self.all() if member[0] < event.version)
+            while self.newest is not None and self.newest.member is not None and self.newest.member[0] >= event.version:
+                self.newest = self.newest.before
         elif event.shown:
             self.add(event.id, known)

@@ -1,39 +1,109 @@
-"""The events of one record that says, thinks and calls in an order of its own."""
+"""The events of one record, in an order of its own, and what a history knows while its records are read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
-from foldlog._formats.claude_code.blocks import is_blank, said
-from foldlog._formats.record import count_in, text_or_empty, usage_told
-from foldlog.eventstore import Action, Annotation, Event, Message, Origin, Source
+from foldlog._formats.blocks import is_blank, said
+from foldlog._formats.calls import OpenCalls
+from foldlog._formats.format import Options, RecordDecoder
+from foldlog._formats.members import Members
+from foldlog._formats.record import count_in, read_time, text_or_empty, usage_told
+from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Origin, Retraction, Source
+
+
+class FollowingDecoder(RecordDecoder):
+    """A decoder that knows what it made: the ``calls`` that wait for results, and what a View shows (``shown``).
+
+    A format says its name, which records it refuses (``check``), what a record ``read``s as, and of each event that is
+    shown what its compactions ask for. ``past`` is the history before the first record, if there is one.
+    """
+
+    format: ClassVar[str]
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.options = options
+        self.past = options.past if options.first_id else None
+        self.calls = OpenCalls(self.past)
+        self.shown = Members[Any](None if self.past is None else self.earlier, options.first_id)
+
+    def earlier(self, version: int | None) -> Iterable[tuple[int, Any]]:
+        """Return what was shown at a version before the first record, by default at the first record."""
+        shown = () if self.past is None else self.past.view(version)
+        return ((event.id, self.known(event)) for event in shown)
+
+    def known(self, event: Event) -> Any:
+        """Return what the format knows of an event before the first record."""
+        return None
+
+    def events(self, record: Any) -> list[Event]:
+        self.check(record)
+        read = self.begun(record)
+        self.read(read, record)
+        self.next_id += len(read.events)
+        return read.events
+
+    @abstractmethod
+    def check(self, record: Any) -> None:
+        """Raise ``NotAnEvent`` for a value that is not a record."""
+
+    def begun(self, record: dict[str, Any]) -> RecordEvents:
+        """Return the record before it is read: its id and its time."""
+        timestamp, time = read_time(record.get("timestamp"))
+        return RecordEvents(self, Origin(format=self.format, id=record.get("id"), time=time), timestamp)
+
+    @abstractmethod
+    def read(self, read: RecordEvents, record: Any) -> None:
+        """Add the events of a record, at least one."""
 
 
 class RecordEvents:
     """A record while it is read: its events so far, and what was said and thought since the last of them.
 
-    ``shown`` is whether its messages and calls are. ``close`` gives the events.
+    ``shown`` is whether its events are, and ``known`` what the format knows of each. ``response`` is the model's
+    response to which its calls belong.
     """
 
-    def __init__(self, first_id: int, origin: Origin, timestamp: datetime | None, *, shown: bool = True) -> None:
+    def __init__(
+        self, decoder: FollowingDecoder, origin: Origin, timestamp: datetime | None, *, shown: bool = True
+    ) -> None:
         self.events: list[Event] = []
         self.parts: list[dict[str, Any]] = []
         self.thinking: list[dict[str, Any]] = []
         self.meta: dict[str, Any] = {}
         """The ``meta`` of the next event."""
-        self._first_id, self._origin, self._timestamp, self._shown = first_id, origin, timestamp, shown
-        known = origin.id
-        self._response = known if type(known) is str else f"message-{first_id}"
+        self.origin, self.timestamp, self.shown = origin, timestamp, shown
+        self.known: Any = None
+        self.response: str | None = origin.id if type(origin.id) is str else f"message-{decoder.next_id}"
+        self._decoder = decoder
+        self._is_named = False
 
-    def add(self, kind: Any, **fields: Any) -> None:
-        place = len(self.events)
-        common: dict[str, Any] = {"id": self._first_id + place, "timestamp": self._timestamp}
-        common["origin"] = Origin(format=self._origin.format) if place else self._origin
-        if self.meta:
+    @property
+    def version(self) -> int:
+        """The version of the history after the events so far."""
+        return self._decoder.next_id + len(self.events)
+
+    def add(self, kind: Any, **fields: Any) -> Any:
+        """Add an event, and return it. The first one has the id of the record; a step to another branch has none."""
+        common: dict[str, Any] = {"id": self.version, "timestamp": self.timestamp}
+        if not self.shown:
+            common["shown"] = False
+        if self._is_named or kind is Retraction:
+            common["origin"] = Origin(format=self.origin.format)
+        else:
+            common["origin"], self._is_named = self.origin, True
+        if self.meta and kind is not Retraction:
             common["meta"], self.meta = self.meta, {}
-        self.events.append(kind(**common, **fields))
+        event = kind(**(common | fields))
+        self.events.append(event)
+        if kind is Action:
+            self._decoder.calls.open(event)
+        self._decoder.shown.follow(event, self.known)
+        return event
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
         """Keep the model of a response, its cost, and its tokens: of ``counts``, each the one of this name, or the sum
@@ -46,30 +116,35 @@ class RecordEvents:
         self.meta |= {"model": model} if type(model) is str else {}
         self.meta |= usage_told(usage, model=model, cost=cost)
 
-    def call(self, tool: Any, arguments: Any, call_id: Any) -> None:
+    def call(self, tool: Any, arguments: Any, call_id: Any) -> Any:
         """Add a call, with what was said and thought before it."""
-        self.add(
+        thought, thinking, self.parts, self.thinking = said(self.parts), tuple(self.thinking), [], []
+        return self.add(
             Action,
             tool=text_or_empty(tool),
             arguments=arguments if type(arguments) in (dict, str) else None,
             call_id=call_id if type(call_id) is str else None,
-            response_id=self._response,
-            thought=said(self.parts),
-            thinking=tuple(self.thinking),
-            shown=self._shown,
+            response_id=self.response,
+            thought=thought,
+            thinking=thinking,
         )
-        self.parts, self.thinking = [], []
 
-    def say(self, source: Source, *, as_text: bool = False) -> None:
+    def answer(self, call_id: Any, content: Any, *, is_error: bool = False, tool: Any = "", **fields: Any) -> Any:
+        """Add the result of a call. ``tool`` is the name of one that is not known."""
+        known, cause, called = self._decoder.calls.close(call_id)
+        named = {"tool": called or text_or_empty(tool), "call_id": known, "cause": cause}
+        return self.add(Observation, content=content, is_error=is_error, **named, **fields)
+
+    def say(self, source: Source, *, as_text: bool = False, **fields: Any) -> None:
         """Add a message of the parts that no call took, if there are any; a single text as a text on request."""
         if self.parts:
-            content = said(self.parts) if as_text else tuple(self.parts)
-            shown, thinking = self._shown and not is_blank(content), tuple(self.thinking)
-            self.add(Message, content=content, source=source, thinking=thinking, shown=shown)
+            content, thinking = said(self.parts) if as_text else tuple(self.parts), tuple(self.thinking)
             self.parts, self.thinking = [], []
+            if is_blank(content):
+                fields["shown"] = False
+            self.add(Message, content=content, source=source, thinking=thinking, **fields)
 
-    def close(self, name: str, data: Any) -> list[Event]:
-        """Return the events; an annotation where there are no others."""
-        if not self.events:
+    def close(self, name: str, data: Any) -> None:
+        """Add an annotation where there is no event."""
+        if not self._is_named:
             self.add(Annotation, name=name, data=data)
-        return self.events

@@ -25,7 +25,7 @@ from typing import Any
 from foldlog._formats.anthropic_messages.reading import NAME, AnthropicDecoder, accepts
 from foldlog._formats.anthropic_messages.tasks import Tasks
 from foldlog._formats.anthropic_messages.writing import AnthropicEncoder
-from foldlog._formats.claude_code.blocks import kind_of
+from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import Format
 
 __all__ = ["FORMAT"]

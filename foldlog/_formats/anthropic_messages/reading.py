@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.calls import OpenCalls
-from foldlog._formats.claude_code.blocks import THINKING, kind_of, part_of
+from foldlog._formats.blocks import THINKING, kind_of, part_of
 from foldlog._formats.claude_code.reading import usage_in
-from foldlog._formats.format import Options, RecordDecoder
-from foldlog._formats.members import Members
+from foldlog._formats.format import Options
 from foldlog._formats.record import NotAnEvent, described, text_or_empty, time_at
-from foldlog._formats.record_events import RecordEvents
-from foldlog.eventstore import Action, CondensationAction, Event, Observation, Origin, Source
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.eventstore import CondensationAction, Origin, Source
 
 NAME = "anthropic-messages"
 DELETED = "conversationHistoryDeletedRange"
@@ -28,34 +26,40 @@ def accepts(record: Any) -> bool:
     return type(record) is dict and record.get("role") in ("user", "assistant") and "content" in record
 
 
-class AnthropicDecoder(RecordDecoder):
-    """Messages of one history, and marks of deletions, to events."""
+class AnthropicDecoder(FollowingDecoder):
+    """Messages of one history, and marks of deletions, to events.
+
+    Of what is shown it knows the number of the message, and the truncation that hides it.
+    """
+
+    format = NAME
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._calls = OpenCalls()
-        self._shown = Members[tuple[int, Any]]()
-        """What is shown: of each event the number of its message, and the truncation that hides it."""
         self._count = 0
 
-    def events(self, record: Any) -> list[Event]:
-        """Return the events of the next message or mark. Raises ``NotAnEvent`` where it is neither."""
+    def check(self, record: Any) -> None:
         if type(record) is not dict:
             raise NotAnEvent(f"expected a message object, found {described(record)}")
         if not accepts(record) and DELETED not in record:
             raise NotAnEvent("the object has no content, or no 'role' of a user or an assistant")
-        events = self._condensation(record) or self._read(record)
-        for event in events:
-            if type(event) is Action:
-                self._calls.open(event)
-            self._shown.follow(event, (self._count, record.get("truncationParent")))
-        self._count += DELETED not in record
-        self.next_id += len(events)
-        return events
 
-    def _condensation(self, record: dict[str, Any]) -> list[Event]:
-        """Return the condensation that a record tells of: a summary, a truncation or a deletion."""
-        members, summary = self._shown.all(), _text(record)
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        read.known = (self._count, record.get("truncationParent"))
+        if not self._condense(read, record):
+            self._read_blocks(read, record)
+        self._count += DELETED not in record
+
+    def begun(self, record: dict[str, Any]) -> RecordEvents:
+        milliseconds = record.get("ts")
+        time = time_at(milliseconds / 1000) if type(milliseconds) is int else None
+        read = RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
+        _tell(read, record)
+        return read
+
+    def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
+        """Add the condensation that a record tells of, if it does: a summary, a truncation or a deletion."""
+        members, summary = self.shown.all(), _text(record)
         match record:
             case {"isSummary": True} if summary:
                 first = 0 if record["role"] == "user" else 1  # in 2025 an assistant's summary stood behind the task
@@ -65,57 +69,46 @@ class AnthropicDecoder(RecordDecoder):
             case {"conversationHistoryDeletedRange": [int(), int(last)]}:
                 gone = [event_id for event_id, (place, _) in members if _ALWAYS_SENT <= place <= last]
             case _:
-                return []
-        if not gone and not summary:
-            return []
-        offset = len(members) - len(gone) if summary else None
-        entry = _entry(record, self.next_id)
-        entry.add(CondensationAction, forgotten_event_ids=tuple(gone), summary=summary or None, summary_offset=offset)
-        return entry.events
+                return False
+        if gone or summary:
+            offset = len(members) - len(gone) if summary else None
+            read.add(
+                CondensationAction, forgotten_event_ids=tuple(gone), summary=summary or None, summary_offset=offset
+            )
+        return bool(read.events)
 
-    def _read(self, record: dict[str, Any]) -> list[Event]:
-        entry, is_agent = _entry(record, self.next_id), record.get("role") == "assistant"
+    def _read_blocks(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        is_agent = record.get("role") == "assistant"
         for block in _blocks(record.get("content")):
             kind, part = kind_of(block), _part(block)
             if part is not None:
-                entry.parts.append(part)
+                read.parts.append(part)
             elif kind in THINKING:
-                entry.thinking.append(block)
+                read.thinking.append(block)
             elif kind == "tool_use":
-                entry.call(block.get("name"), block.get("input"), block.get("id"))
+                read.call(block.get("name"), block.get("input"), block.get("id"))
             elif kind == "tool_result":
-                entry.say(_speaker(entry.parts, is_agent))
-                call_id, cause, tool = self._calls.close(block.get("tool_use_id"))
+                read.say(_speaker(read.parts, is_agent))
                 content = block.get("content")
-                entry.add(
-                    Observation,
-                    content=_parts(content) if type(content) is list else text_or_empty(content),
-                    tool=tool,
-                    call_id=call_id,
-                    cause=cause,
-                    is_error=block.get("is_error") is True,
-                )
-        entry.say(_speaker(entry.parts, is_agent), as_text=is_agent or type(record.get("content")) is str)
-        return entry.close("message", record.get("content", record.get(DELETED)))
+                told = _parts(content) if type(content) is list else text_or_empty(content)
+                read.answer(block.get("tool_use_id"), told, is_error=block.get("is_error") is True)
+        read.say(_speaker(read.parts, is_agent), as_text=is_agent or type(record.get("content")) is str)
+        read.close("message", record.get("content", record.get(DELETED)))
 
 
-def _entry(record: dict[str, Any], first_id: int) -> RecordEvents:
-    milliseconds = record.get("ts")
-    time = time_at(milliseconds / 1000) if type(milliseconds) is int else None
-    entry = RecordEvents(first_id, Origin(format=NAME, id=record.get("id")), time)
-    entry.meta = usage_in(record)
+def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
+    read.meta = usage_in(record)
     model, metrics = record.get("modelInfo"), record.get("metrics")
     model, metrics = model if type(model) is dict else {}, metrics if type(metrics) is dict else {}
     cost, tokens = metrics.get("cost"), metrics.get("tokens")
     if tokens is not None:
         names = {"cached_tokens": "cached", "completion_tokens": "completion"}
-        entry.tell(model.get("modelId"), cost, tokens, prompt_tokens=("prompt", "cached"), **names)
+        read.tell(model.get("modelId"), cost, tokens, prompt_tokens=("prompt", "cached"), **names)
     elif metrics or model:  # Cline 4: the tokens of the cache are part of the prompt
         named = model.get("modelId", model.get("id"))
         names = {"prompt_tokens": "inputTokens", "cached_tokens": "cacheReadTokens"}
         names |= {"cache_write_tokens": "cacheWriteTokens", "completion_tokens": "outputTokens"}
-        entry.tell(named, cost, metrics, **names)
-    return entry
+        read.tell(named, cost, metrics, **names)
 
 
 def _speaker(parts: list[dict[str, Any]], is_agent: bool) -> Source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.claude_code.blocks import blocks_of, given
+from foldlog._formats.blocks import blocks_of, given
 from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.openai_chat.dialect import OpenAI
 from foldlog._formats.openai_chat.writing import OpenAIChatEncoder

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.claude_code.blocks import part_of
+from foldlog._formats.blocks import part_of
 from foldlog.eventstore import Content
 
 _TOOL = ("name", "description", "schema")

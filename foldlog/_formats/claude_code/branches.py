@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from foldlog._formats.claude_code.blocks import kind_of
+from foldlog._formats.blocks import kind_of
 from foldlog._formats.claude_code.compaction import Kept, is_boundary, is_summary
 from foldlog._formats.members import MemberLink
 

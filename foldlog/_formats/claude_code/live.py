@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from foldlog._formats.claude_code.blocks import THINKING, kind_of
+from foldlog._formats.blocks import THINKING, kind_of
 from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, is_side, parent_of
 from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
 from foldlog._formats.claude_code.titles import Titles

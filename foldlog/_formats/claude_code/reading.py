@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
+from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of, said
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.claude_code.attachments import prompt_of, words_of
-from foldlog._formats.claude_code.blocks import THINKING, content_of, is_blank, kind_of, part_of, said
 from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, is_side
 from foldlog._formats.claude_code.compaction import Kept, cleared_by, is_boundary, is_summary, metadata_of, parted
 from foldlog._formats.claude_code.titles import Titles

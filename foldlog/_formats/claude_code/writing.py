@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from foldlog._formats.claude_code.blocks import blocks_of, given
+from foldlog._formats.blocks import blocks_of, given
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.record import time_text

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from foldlog._formats.anthropic_messages.reading import AnthropicDecoder
-from foldlog._formats.claude_code.blocks import blocks_of, kind_of
+from foldlog._formats.blocks import blocks_of, kind_of
 from foldlog._formats.exports.trees import PREVIOUS, Exports, InTree, Kind, Record, TreeDecoder, TreeEncoder, in_order
 from foldlog._formats.format import LOOK_AT, Format, Options
 from foldlog._formats.record import NotAnEvent, read_time, text_or_empty, time_text

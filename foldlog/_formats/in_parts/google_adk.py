@@ -33,7 +33,7 @@ from foldlog._formats.in_parts.parts import (
     in_parts,
     text_of,
 )
-from foldlog._formats.members import MemberLink, Members
+from foldlog._formats.members import Members
 from foldlog._formats.record import NotAnEvent, count_in, described, time_at, usage_told
 from foldlog.eventstore import (
     Action,
@@ -83,36 +83,32 @@ class _Decoder(PartsDecoder):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options, self._made_of, _source_id, _usage_in)
-        self._past = options.past if options.first_id else None
-        self._shown = self._before(options.first_id)
-        self._invocations: dict[str, tuple[int, MemberLink[_Span | None] | None]] = {}
-        """The version before each invocation, and what the View had there."""
+        self._past = past = options.past if options.first_id else None
+        self._shown = Members(None if past is None else partial(_earlier_members, past), options.first_id)
+        self._invocations: dict[str, int] = {}
+        """The version before each invocation."""
 
     def events(self, record: Any) -> list[Event]:
         if not accepts(record):
             found = "this object does not" if type(record) is dict else f"found {described(record)}"
             raise NotAnEvent(f"an event names its author and its invocation_id, and its parts are objects, {found}")
         rewound = _action(record, "rewind_before_invocation_id")
-        place = self._place(rewound) if type(rewound) is str else None
-        self._invocations.setdefault(record["invocation_id"], (self.next_id, self._shown.newest))
+        version = self._version_before(rewound) if type(rewound) is str else None
+        self._invocations.setdefault(record["invocation_id"], self.next_id)
         events = super().events(record)
-        if place is not None:
+        if version is not None:
             origin, time = Origin(format=NAME), time_at(record.get("timestamp"))
-            events.append(Retraction(id=self.next_id, version=place[0], timestamp=time, origin=origin))
-            self._shown.newest = place[1]
+            events.append(Retraction(id=self.next_id, version=version, timestamp=time, origin=origin))
+            self._shown.follow(events[-1], None)
             self.next_id += 1
         return events
 
-    def _place(self, invocation: str) -> tuple[int, MemberLink[_Span | None] | None] | None:
-        """Return the version before an invocation, and what the View had there; None where there is none."""
+    def _version_before(self, invocation: str) -> int | None:
+        """Return the version before an invocation; None where there is none."""
         for record, events in () if self._past is None else self._past.records():
             if record.get("invocation_id") == invocation:
-                return events[0].id, self._before(events[0].id).newest
+                return events[0].id
         return self._invocations.get(invocation)
-
-    def _before(self, version: int) -> Members[_Span | None]:
-        """Return what the View had at a version before the first record."""
-        return Members(None if self._past is None else partial(_earlier_members, self._past, version))
 
     def _made_of(self, record: dict[str, Any], first_id: int) -> list[Event]:
         condensation = self._condensation(record, first_id)
@@ -169,7 +165,7 @@ def _span_of(condensation: Event) -> _Span | None:
     return _span_in(getattr(condensation, "metadata", None))
 
 
-def _earlier_members(past: Past, version: int) -> Iterator[tuple[int, _Span | None]]:
+def _earlier_members(past: Past, version: int | None) -> Iterator[tuple[int, _Span | None]]:
     view = past.view(version)
     spans = {summary_id(each.id): _span_of(each) for each in view.condensations}
     for event in view:

@@ -257,8 +257,8 @@ class OpenHandsV1Decoder(RecordDecoder):
         return CondensationAction(forgotten_event_ids=tuple(ids), **fields)
 
 
-def _earlier_members(past: Past) -> Iterator[tuple[int, ShownEvent]]:
-    for event in past.view():
+def _earlier_members(past: Past, version: int | None) -> Iterator[tuple[int, ShownEvent]]:
+    for event in past.view(version):
         source_id = None if event.origin is None else event.origin.id
         if event.id < 0:
             of_condensation = past.source_id(summary_of(event.id))

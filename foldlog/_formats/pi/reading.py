@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from foldlog._formats.calls import OpenCalls
-from foldlog._formats.claude_code.blocks import kind_of
-from foldlog._formats.format import Options, RecordDecoder
-from foldlog._formats.members import MemberLink, Members
+from foldlog._formats.blocks import kind_of
+from foldlog._formats.format import Options
 from foldlog._formats.pi.writing import NAME
-from foldlog._formats.record import NotAnEvent, described, read_time, text_or_empty
-from foldlog._formats.record_events import RecordEvents
-from foldlog.eventstore import Action, CondensationAction, Event, Observation, Origin, Retraction, Source
+from foldlog._formats.record import NotAnEvent, described, text_or_empty
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.eventstore import CondensationAction, Retraction, Source
 
 _SUMMED_UP = (
     "The conversation history before this point was compacted into the following summary:\n\n<summary>\n{}\n</summary>"
@@ -23,46 +21,44 @@ _ENVELOPE = ("type", "id", "parentId", "timestamp")
 
 
 class _Place(NamedTuple):
-    """An entry: its number among the records, the version after it, the View there, and the entry that it follows."""
+    """An entry: its number among the records, the version after it, and the entry that it follows."""
 
     number: int
     version: int
-    shown: MemberLink[int] | None
     above: _Place | None
 
 
-class PiDecoder(RecordDecoder):
-    """Entries of one session to events, of which the branch of the newest one is shown."""
+class PiDecoder(FollowingDecoder):
+    """Entries of one session to events, of which the branch of the newest one is shown.
+
+    Of what is shown it knows the number of the entry; a summary has none, since pi never keeps it.
+    """
+
+    format = NAME
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._calls = OpenCalls()
-        self._shown = Members[int]()
-        """What is shown, each with the number of its entry; a summary has none, since pi never keeps it."""
         self._places: dict[str, _Place] = {}
         self._newest: _Place | None = None
         self._count = 0
 
-    def events(self, record: Any) -> list[Event]:
-        """Return the events of the next entry, at least one. Raises ``NotAnEvent`` where it is not an entry."""
+    def check(self, record: Any) -> None:
         if type(record) is not dict:
             raise NotAnEvent(f"expected an entry object, found {described(record)}")
-        if type(kind := record.get("type")) is not str:
+        if type(record.get("type")) is not str:
             raise NotAnEvent("the object has no text under 'type', which every entry has")
-        above, events, origin = self._followed(record), list[Event](), Origin(format=NAME)
-        timestamp, time = read_time(record.get("timestamp"))
+
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        above, kind = self._followed(record), record["type"]
         if above is not self._newest:
-            left = above or _Place(0, 0, None, None)
-            events.append(Retraction(id=self.next_id, version=left.version, timestamp=timestamp, origin=origin))
-            self._shown.newest = left.shown
+            read.add(Retraction, version=0 if above is None else above.version)
         message = record.get("message")
         message = message if kind == "message" and type(message) is dict else record
-        sent = message.get("stopReason") not in _NOT_SENT and not message.get("excludeFromContext")
-        origin = Origin(format=NAME, id=record.get("id"), time=time)
-        entry = RecordEvents(self.next_id + len(events), origin, timestamp, shown=sent)
+        read.known = self._count
+        read.shown = message.get("stopReason") not in _NOT_SENT and not message.get("excludeFromContext")
         usage, named = message.get("usage"), message.get("name")
         cost = usage.get("cost") if type(usage) is dict else None
-        entry.tell(
+        read.tell(
             message.get("model"),
             cost.get("total") if type(cost) is dict else None,
             usage,
@@ -72,20 +68,14 @@ class PiDecoder(RecordDecoder):
             completion_tokens="output",
         )
         if kind == "session_info" and type(named) is str and named:
-            entry.meta["title"] = named
-        self._read(entry, kind, message, above)
-        for event in entry.close(kind, {key: value for key, value in record.items() if key not in _ENVELOPE}):
-            if type(event) is Action:
-                self._calls.open(event)
-            self._shown.follow(event, -1 if type(event) is CondensationAction else self._count)
-        events += entry.events
-        self.next_id += len(events)
+            read.meta["title"] = named
+        self._read_message(read, kind, message, above)
+        read.close(kind, {key: value for key, value in record.items() if key not in _ENVELOPE})
         if kind != "session":
-            self._newest = _Place(self._count, self.next_id, self._shown.newest, above)
+            self._newest = _Place(self._count, read.version, above)
             if type(record.get("id")) is str:
                 self._places[record["id"]] = self._newest
         self._count += 1
-        return events
 
     def _followed(self, record: dict[str, Any]) -> _Place | None:
         """Return the entry that one follows; None for the first of a new tree."""
@@ -94,50 +84,44 @@ class PiDecoder(RecordDecoder):
             return None
         return self._places.get(parent, self._newest) if type(parent) is str else self._newest
 
-    def _read(self, entry: RecordEvents, kind: str, message: dict[str, Any], above: _Place | None) -> None:
+    def _read_message(self, read: RecordEvents, kind: str, message: dict[str, Any], above: _Place | None) -> None:
         """Read what an entry says. ``message`` is its message, or the entry itself."""
         source: Source = "environment"
         content, summary = message.get("content"), message.get("summary")
         match message.get("role") if kind == "message" else kind:
             case "compaction" if type(summary) is str:
-                self._read_compaction(entry, message, above)
+                self._read_compaction(read, message, above)
             case "toolResult":
-                call_id, cause, tool = self._calls.close(message.get("toolCallId"))
-                entry.add(
-                    Observation,
-                    content=content if type(content) is str else tuple(_parts(content)),
-                    tool=tool or text_or_empty(message.get("toolName")),
-                    call_id=call_id,
-                    cause=cause,
-                    is_error=message.get("isError") is True,
-                )
+                told = content if type(content) is str else tuple(_parts(content))
+                failed = message.get("isError") is True
+                read.answer(message.get("toolCallId"), told, is_error=failed, tool=message.get("toolName"))
             case "assistant":
                 source = "agent"
-                self._read_response(entry, message)
+                self._read_response(read, message)
             case "user" | "custom" | "hookMessage" | "custom_message" as role:
                 source = "user" if role == "user" else source
-                entry.parts += _parts(content)
+                read.parts += _parts(content)
             case "bashExecution":
-                entry.parts += _parts(_ran(message))
+                read.parts += _parts(_ran(message))
             case "branch_summary" | "branchSummary" if summary:
-                entry.parts += _parts(_CAME_BACK.format(summary))
+                read.parts += _parts(_CAME_BACK.format(summary))
             case "compactionSummary" if summary:
-                entry.parts += _parts(_SUMMED_UP.format(summary))
-        entry.say(source, as_text=source == "agent" or type(content) is not list)
+                read.parts += _parts(_SUMMED_UP.format(summary))
+        read.say(source, as_text=source == "agent" or type(content) is not list)
 
-    def _read_response(self, entry: RecordEvents, message: dict[str, Any]) -> None:
+    def _read_response(self, read: RecordEvents, message: dict[str, Any]) -> None:
         is_signed = "anthropic" in text_or_empty(message.get("api"))
         content = message.get("content")
         blocks: list[Any] = content if type(content) is list else [content]
         for block in blocks:
             if kind_of(block) == "thinking":
-                entry.thinking.append(_thinking(block, is_signed=is_signed))
+                read.thinking.append(_thinking(block, is_signed=is_signed))
             elif kind_of(block) == "toolCall":
-                entry.call(block.get("name"), block.get("arguments"), block.get("id"))
+                read.call(block.get("name"), block.get("arguments"), block.get("id"))
             else:
-                entry.parts += _parts(block)
+                read.parts += _parts(block)
 
-    def _read_compaction(self, entry: RecordEvents, record: dict[str, Any], above: _Place | None) -> None:
+    def _read_compaction(self, read: RecordEvents, record: dict[str, Any], above: _Place | None) -> None:
         """Forget what comes before the first entry that is kept; all of it where that is not on this branch."""
         named, number = record.get("firstKeptEntryId"), record.get("firstKeptEntryIndex")
         if type(named) is str and named in self._places:
@@ -146,10 +130,10 @@ class PiDecoder(RecordDecoder):
         while place is not None and place.number != number:
             place = place.above
         first = self._count if place is None else place.number
-        tokens = record.get("tokensBefore")
-        entry.add(
+        read.known, tokens = -1, record.get("tokensBefore")
+        read.add(
             CondensationAction,
-            forgotten_event_ids=tuple(event_id for event_id, number in self._shown.all() if number < first),
+            forgotten_event_ids=tuple(event_id for event_id, number in self.shown.all() if number < first),
             summary=_SUMMED_UP.format(record["summary"]),
             summary_offset=0,
             metadata={"tokens_before": tokens} if type(tokens) is int else {},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.claude_code.blocks import blocks_of
+from foldlog._formats.blocks import blocks_of
 from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.members import Members
 from foldlog._formats.openai_chat.dialect import OpenAI
