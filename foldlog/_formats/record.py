@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -65,6 +65,26 @@ def described(value: Any) -> str:
 def text_or_empty(value: Any) -> str:
     """Return a text of a record; an empty one where the record has none, or another value."""
     return value if type(value) is str else ""
+
+
+def text_or_none(value: Any) -> str | None:
+    """Return a text of a record; None where the record has none, or another value."""
+    return value if type(value) is str else None
+
+
+def dict_or_empty(value: Any) -> dict[str, Any]:
+    """Return an object of a record; an empty one where the record has none, or another value."""
+    return value if type(value) is dict else {}
+
+
+def member(name: str) -> Callable[[Any], Any]:
+    """Return a function that returns the member of this name of a record; None for a value that is not an object."""
+    return lambda record: record.get(name) if type(record) is dict else None
+
+
+def refused(expected: str, value: Any) -> NotAnEvent:
+    """Return the error for a value that is not the ``expected`` record."""
+    return NotAnEvent(f"expected {expected}, found {'another object' if type(value) is dict else described(value)}")
 
 
 def joined_text(content: Content) -> str:

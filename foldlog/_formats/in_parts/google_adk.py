@@ -27,39 +27,47 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.format import Options, Past
 from foldlog._formats.in_parts.parts import (
+    Kind,
+    Made,
     PartsDecoder,
+    answered,
     bytes_of_image,
+    called,
     image_of_bytes,
     in_parts,
-    text_of,
+    kept,
 )
 from foldlog._formats.members import Members
-from foldlog._formats.record import NotAnEvent, count_in, described, time_at, usage_told
+from foldlog._formats.record import count_in, joined_text, member, time_at, usage_told
+from foldlog._formats.told import call_id_of, parts_in, role_of, url_in
 from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
-    CondensationSummary,
     Event,
     Message,
     Observation,
     Origin,
     Retraction,
-    Source,
-    SystemMessage,
     summary_id,
 )
 
 NAME = "google-adk"
 
-_NO_PARTS = "event"
-"""The name of the annotation for an event without parts."""
+_NO_PARTS: tuple[None] = (None,)
 _NO_ACTIONS: dict[str, Any] = {
     key: {} for key in ("state_delta", "artifact_delta", "requested_auth_configs", "requested_tool_confirmations")
 }
+_TIMES = ("start_timestamp", "end_timestamp")
+_USAGE = {
+    "prompt_tokens": ("prompt_token_count",),
+    "cached_tokens": ("cached_content_token_count",),
+    "completion_tokens": ("candidates_token_count", "thoughts_token_count"),
+    "reasoning_tokens": ("thoughts_token_count",),
+}
 
 
-def accepts(record: Any) -> bool:
+def _accepts(record: Any) -> bool:
     """Return whether ``record`` names its author and its invocation, and has parts if it has content."""
     if type(record) is not dict or any(type(record.get(key)) is not str for key in ("author", "invocation_id")):
         return False
@@ -82,20 +90,18 @@ class _Decoder(PartsDecoder):
     """Reads events, and what compactions and rewinds do to the events before them."""
 
     def __init__(self, options: Options) -> None:
-        super().__init__(options, self._made_of, _source_id, _usage_in)
+        super().__init__(options, _KIND)
         self._past = past = options.past if options.first_id else None
         self._shown = Members(None if past is None else partial(_earlier_members, past), options.first_id)
         self._invocations: dict[str, int] = {}
         """The version before each invocation."""
 
     def events(self, record: Any) -> list[Event]:
-        if not accepts(record):
-            found = "this object does not" if type(record) is dict else f"found {described(record)}"
-            raise NotAnEvent(f"an event names its author and its invocation_id, and its parts are objects, {found}")
-        rewound = _action(record, "rewind_before_invocation_id")
+        rewound = _action(record, "rewind_before_invocation_id") if _accepts(record) else None
         version = self._version_before(rewound) if type(rewound) is str else None
-        self._invocations.setdefault(record["invocation_id"], self.next_id)
+        before = self.next_id
         events = super().events(record)
+        self._invocations.setdefault(record["invocation_id"], before)
         if version is not None:
             origin, time = Origin(format=NAME), time_at(record.get("timestamp"))
             events.append(Retraction(id=self.next_id, version=version, timestamp=time, origin=origin))
@@ -110,9 +116,9 @@ class _Decoder(PartsDecoder):
                 return events[0].id
         return self._invocations.get(invocation)
 
-    def _made_of(self, record: dict[str, Any], first_id: int) -> list[Event]:
-        condensation = self._condensation(record, first_id)
-        events: list[Event] = _events(record, first_id) if condensation is None else [condensation]
+    def read(self, record: dict[str, Any]) -> list[Event]:
+        condensation = self._condensation(record, self.next_id)
+        events: list[Event] = super().read(record) if condensation is None else [condensation]
         time = time_at(record.get("timestamp"))
         for event in events:
             known = _span_of(event) if event is condensation else None if time is None else _Span(time, time)
@@ -146,9 +152,6 @@ class _Decoder(PartsDecoder):
         )
 
 
-_TIMES = ("start_timestamp", "end_timestamp")
-
-
 def _action(record: dict[str, Any], name: str) -> Any:
     actions = record.get("actions")
     return actions.get(name) if type(actions) is dict else None
@@ -180,72 +183,36 @@ def _text_in(content: dict[str, Any]) -> str:
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    usage = record.get("usage_metadata")
-    names = {
-        "prompt_tokens": ("prompt_token_count",),
-        "cached_tokens": ("cached_content_token_count",),
-        "completion_tokens": ("candidates_token_count", "thoughts_token_count"),
-        "reasoning_tokens": ("thoughts_token_count",),
-    }
-    counts = {ours: count_in(usage, *theirs) for ours, theirs in names.items()}
+    counts = {ours: count_in(record.get("usage_metadata"), *theirs) for ours, theirs in _USAGE.items()}
     return usage_told(counts, model=record.get("model_version"))
 
 
-def _source_id(record: Any) -> Any:
-    return record.get("id") if type(record) is dict else None
-
-
-def _events(record: dict[str, Any], first_id: int) -> list[Event]:
-    parts = (record.get("content") or {}).get("parts") or []
-    event_id = record.get("id")
-    common: dict[str, Any] = {"timestamp": time_at(record.get("timestamp")), "origin": Origin(format=NAME)}
-    response_id = event_id if type(event_id) is str and event_id else f"event-{first_id}"
-    source: Source = "user" if record["author"] == "user" else "agent"
-    if not parts:
-        return [Annotation(id=first_id, name=_NO_PARTS, source=source, **common)]
-    return [
-        _event(part, {"id": first_id + place, **common}, source, response_id, is_last=place + 1 == len(parts))
-        for place, part in enumerate(parts)
-    ]
-
-
-def _event(part: dict[str, Any], common: dict[str, Any], source: Any, response_id: str, *, is_last: bool) -> Event:
+def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
+    if part is None:
+        return Annotation, {"name": "event"}
     text, call, response = part.get("text"), part.get("function_call"), part.get("function_response")
     if type(text) is str and part.get("thought") is not True:
-        return Message(content=text, source=source, **common)
+        return Message, {"content": text}
     if type(call) is dict and type(call.get("name")) is str:
-        arguments, call_id = call.get("args"), call.get("id")
-        return Action(
-            tool=call["name"],
-            arguments=arguments if type(arguments) is dict else None,
-            call_id=call_id if type(call_id) is str else None,
-            response_id=response_id,
-            **common,
-        )
+        return called(call["name"], call.get("args"), call.get("id"))
     if type(response) is dict and type(response.get("name")) is str:
-        result, call_id = response.get("response"), response.get("id")
-        return Observation(
-            content=text_of(result),
-            tool=response["name"],
-            call_id=call_id if type(call_id) is str else None,
-            is_error=type(result) is dict and "error" in result,
-            **common,
-        )
+        result = response.get("response")
+        failed = type(result) is dict and "error" in result
+        return answered(response.get("id"), result, is_error=failed, tool=response["name"])
     data = part.get("inline_data")
     if type(data) is dict and (image := image_of_bytes(data.get("data"), data.get("mime_type"))) is not None:
-        return Message(content=(image,), source=source, **common)
-    is_thought = type(text) is str and source == "agent"
-    name = "thought" if type(text) is str else next(iter(part), "part")
-    stays = is_thought and not is_last
-    return Annotation(name=name, data=part, source=source, shown=True, stays_with_next=stays, **common)
+        return Message, {"content": (image,)}
+    if type(text) is str:
+        return kept("thought", part, thinks=record["author"] != "user")
+    return kept(next(iter(part), "part"), part)
 
 
-def _written(event: Event) -> dict[str, Any]:
-    is_agent = getattr(event, "source", None) == "agent" and not isinstance(event, SystemMessage)
+def _written(event: Any) -> dict[str, Any]:
+    role = role_of(event)
     record: dict[str, Any] = {
-        "content": {"parts": [_part(event)], "role": "model" if is_agent else "user"},
+        "content": {"parts": [_part(event)], "role": "model" if role == "assistant" else "user"},
         "invocation_id": "",
-        "author": "agent" if is_agent or isinstance(event, Observation) else "user",
+        "author": "agent" if role in ("assistant", "tool") else "user",
         "actions": _NO_ACTIONS,
         "node_info": {"path": ""},
     }
@@ -254,32 +221,33 @@ def _written(event: Event) -> dict[str, Any]:
     return record
 
 
-def _part(event: Event) -> dict[str, Any]:
+def _part(event: Any) -> dict[str, Any]:
     match event:
-        case Message() | SystemMessage() | CondensationSummary():
-            if isinstance(event.content, str):
-                return {"text": event.content}
-            for part in event.content:
-                if part.get("type") == "image_url" and (image := bytes_of_image(str(part["image_url"].get("url")))):
-                    return {"inline_data": {"data": image[0], "mime_type": image[1]}}
-            return {"text": "".join(part.get("text", "") for part in event.content)}
         case Action():
-            call = {"id": event.call_id or f"call_{event.id}", "args": event.arguments, "name": event.tool}
+            call = {"id": call_id_of(event), "args": event.arguments, "name": event.tool}
             return {"function_call": {key: value for key, value in call.items() if value is not None}}
         case Observation():
-            call_id = event.call_id or (None if event.cause is None else f"call_{event.cause}")
             result = event.content if isinstance(event.content, str) else list(event.content)
             outcome = {"error" if event.is_error else "result": result}
-            response = {"id": call_id, "name": event.tool, "response": outcome}
-            return {"function_response": {key: value for key, value in response.items() if value is not None}}
-    return {}
+            return {"function_response": {"id": call_id_of(event), "name": event.tool, "response": outcome}}
+    for part in parts_in(event.content):
+        if image := bytes_of_image(url_in(part)):
+            return {"inline_data": {"data": image[0], "mime_type": image[1]}}
+    return {"text": joined_text(event.content)}
 
 
-FORMAT = in_parts(
-    NAME,
-    accepts=accepts,
-    matches=lambda record: accepts(record) and type(record.get("actions")) is dict,
-    decoder=_Decoder,
+_KIND = Kind(
+    name=NAME,
+    accepts=_accepts,
+    matches=lambda record: _accepts(record) and type(record.get("actions")) is dict,
+    source_id=member("id"),
+    expected="an event that names its author and its invocation_id, with parts that are objects",
+    noun="event",
+    parts=lambda record: (record.get("content") or {}).get("parts") or _NO_PARTS,
+    source=lambda record: "user" if record["author"] == "user" else "agent",
+    read=_read,
     written=_written,
-    source_id=_source_id,
+    time=lambda record, part, place: (time_at(record.get("timestamp")), None),
+    usage=_usage_in,
 )
+FORMAT = in_parts(_KIND, _Decoder)

@@ -7,64 +7,119 @@ written.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import force_setattr
 
 from foldlog._formats.format import EachAlone, Format, Options, RecordDecoder
-from foldlog.eventstore import Event
+from foldlog._formats.record import refused, text_or_none
+from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Origin, Source
 
-Made = Callable[[Any, int], list[Event]]
-"""The events of a record, with ids from the second argument on. Raises ``NotAnEvent``."""
+Record = dict[str, Any]
+Made = tuple[type[Event], dict[str, Any]]
+"""The kind of the event that a part becomes, and its fields."""
 
 
-def in_parts(
-    name: str,
-    *,
-    accepts: Callable[[Any], bool],
-    matches: Callable[[Any], bool],
-    decoder: Callable[[Options], RecordDecoder],
-    written: Callable[[Event], dict[str, Any]],
-    source_id: Callable[[Any], Any],
-) -> Format:
-    """Return the format ``name``. ``written`` is the record of an event that was not imported."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What a format says of its records.
+
+    ``name accepts matches source_id``  as ``Format`` has them
+    ``expected``  a record, for the message about another value
+    ``noun``      what a record is, for the response of one without an id: the calls of a record share it
+    ``parts``     the parts of a record; what stands for none where it has none
+    ``source``    who says it
+    ``read``      what a part becomes
+    ``written``   the record of an event that was not imported
+    ``response``  the id of its response, where that is not ``source_id``
+    ``time``      the time of a part, and its place: as ``read_time`` returns it
+    ``usage``     ``meta`` with its usage
+    """
+
+    name: str
+    accepts: Callable[[Any], bool]
+    matches: Callable[[Any], bool]
+    source_id: Callable[[Any], Any]
+    expected: str
+    noun: str
+    parts: Callable[[Record], Sequence[Any]]
+    source: Callable[[Record], Source]
+    read: Callable[[Any, Record], Made]
+    written: Callable[[Any], Record]
+    response: Callable[[Record], Any] = lambda record: None
+    time: Callable[[Record, Any, int], tuple[datetime | None, str | None]] = lambda record, part, place: (None, None)
+    usage: Callable[[Record], dict[str, Any]] = lambda record: {}
+
+
+def in_parts(kind: Kind, decoder: Callable[[Options], RecordDecoder] | None = None) -> Format:
+    """Return the format of this kind of records. ``decoder`` is its own, where it has one."""
     return Format(
-        name=name,
-        matches=matches,
-        accepts=accepts,
-        decoder=lambda records, options: decoder(options),
-        encoder=lambda: EachAlone(lambda event: [written(event)]),
+        name=kind.name,
+        matches=kind.matches,
+        accepts=kind.accepts,
+        decoder=lambda records, options: decoder(options) if decoder else PartsDecoder(options, kind),
+        encoder=lambda: EachAlone(lambda event: [kind.written(event)]),
         live=True,
-        source_id=source_id,
+        source_id=kind.source_id,
     )
 
 
 class PartsDecoder(RecordDecoder):
-    """Reads records: their parts by ``made``, their ids by ``source_id``, and ``meta`` with usage by ``usage``."""
+    """Reads records part by part."""
 
-    def __init__(
-        self,
-        options: Options,
-        made: Made,
-        source_id: Callable[[Any], Any],
-        usage: Callable[[dict[str, Any]], dict[str, Any]],
-    ) -> None:
+    def __init__(self, options: Options, kind: Kind) -> None:
         super().__init__(options)
-        self._made, self._source_id, self._usage = made, source_id, usage
+        self._kind = kind
 
     def events(self, record: Any) -> list[Event]:
-        events = self._made(record, self.next_id)
-        begins = events[0]  # no other code has it before it is returned
-        if begins.origin is not None:
-            force_setattr(begins, "origin", replace(begins.origin, id=self._source_id(record)))
-        if told := self._usage(record):
-            force_setattr(begins, "meta", told)
+        if not self._kind.accepts(record):
+            raise refused(self._kind.expected, record)
+        events = self.read(record)
+        if told := self._kind.usage(record):
+            force_setattr(events[0], "meta", told)  # no other code has it before it is returned
         self.next_id += len(events)
         return events
 
+    def read(self, record: Record) -> list[Event]:
+        """Return the events of a record, from ``next_id`` on."""
+        kind, source_id, events = self._kind, self._kind.source_id(record), list[Event]()
+        response = text_or_none(source_id) or text_or_none(kind.response(record)) or f"{kind.noun}-{self.next_id}"
+        parts = kind.parts(record)
+        for place, part in enumerate(parts):
+            made, fields = kind.read(part, record)
+            timestamp, time = kind.time(record, part, place)
+            if made is Action:
+                fields["response_id"] = response
+            elif made is Message or made is Annotation:
+                fields.setdefault("source", kind.source(record))
+            if fields.pop("thinks", False):
+                fields["stays_with_next"] = place + 1 < len(parts)
+            origin = Origin(format=kind.name, id=None if place else source_id, time=time)
+            events.append(made(id=self.next_id + place, timestamp=timestamp, origin=origin, **fields))
+        return events
 
-# -- values in events -------------------------------------------------------------------------------------------------
+
+# -- what a part becomes ----------------------------------------------------------------------------------------------
+
+
+def called(tool: str, arguments: Any, call_id: Any) -> Made:
+    """Return a call."""
+    given = arguments if type(arguments) in (dict, str) else None
+    return Action, {"tool": tool, "arguments": given, "call_id": text_or_none(call_id)}
+
+
+def answered(call_id: Any, content: Any, *, is_error: bool, tool: str = "") -> Made:
+    """Return the result of a call: a text, or a value as JSON."""
+    told = {"content": text_of(content), "call_id": text_or_none(call_id), "is_error": is_error}
+    return Observation, {**told, "tool": tool}
+
+
+def kept(name: str, data: Any, *, thinks: bool = False, shown: bool = True) -> Made:
+    """Return what only the format knows: thinking stays with the next part."""
+    return Annotation, {"name": name, "data": data, "shown": shown, "thinks": thinks}
 
 
 def text_of(value: Any) -> str:
@@ -77,11 +132,16 @@ def text_of(value: Any) -> str:
         return ""
 
 
+def image_at(url: str) -> dict[str, Any]:
+    """Return a part with the image at a URL."""
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
 def image_of_bytes(data: Any, media_type: Any) -> dict[str, Any] | None:
     """Return a part with an image whose bytes a record has as ``{"$bytes": base64}``; None where it is not an image."""
     if type(data) is not dict or type(data.get("$bytes")) is not str or not str(media_type).startswith("image/"):
         return None
-    return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{data['$bytes']}"}}
+    return image_at(f"data:{media_type};base64,{data['$bytes']}")
 
 
 def bytes_of_image(url: str) -> tuple[dict[str, str], str] | None:

@@ -23,10 +23,10 @@ RECORDS = {name: [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_t
 REFUSED = {
     "langchain": "a message is an object with a text under 'type' and an object under 'data'",
     "openai-responses": "an item is an object with a text under 'type' or 'role'",
-    "pydantic-ai": "a message is a request or a response with parts that name their part_kind",
-    "agent-framework": "a message has a role, and contents that name their types",
-    "strands": "a message has a message_id, a role and contents",
-    "google-adk": "an event names its author and its invocation_id, and its parts are objects",
+    "pydantic-ai": "a request or a response with parts that name their part_kind",
+    "agent-framework": "a message with a role, and contents that name their types",
+    "strands": "a message with a message_id, a role and contents",
+    "google-adk": "an event that names its author and its invocation_id, with parts that are objects",
 }
 
 

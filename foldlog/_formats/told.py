@@ -1,0 +1,48 @@
+"""What an event tells, for the encoders of formats: who says it, its parts, and the id of its call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeVar
+
+from foldlog.eventstore import Action, Content, Event, Message, Observation, SystemMessage
+
+T = TypeVar("T")
+
+
+def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:
+    """Return the role of an event in a chat. A summary is a user's, and so is what the environment says."""
+    if isinstance(event, SystemMessage):
+        return "system"
+    if isinstance(event, Observation):
+        return "tool"
+    is_agent = isinstance(event, Action) or (isinstance(event, Message) and event.source == "agent")
+    return "assistant" if is_agent else "user"
+
+
+def call_id_of(event: Action | Observation) -> str:
+    """Return the id of a call or of the call of a result; where it has none, one that is made of the call's event."""
+    if event.call_id:
+        return event.call_id
+    return f"call_{event.id if event.cause is None or isinstance(event, Action) else event.cause}"
+
+
+def parts_in(content: Content) -> Iterable[dict[str, Any]]:
+    """Return the parts of a content: a text is one, an empty one none."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else ()
+    return content
+
+
+def parts_as(content: Content, text: Callable[[str], T], image: Callable[[str], T]) -> list[T]:
+    """Return the parts of a content, each made by ``text`` of a text or by ``image`` of a URL."""
+    if isinstance(content, str):
+        return [text(content)]
+    return [image(url) if (url := url_in(part)) else text(part.get("text", "")) for part in content]
+
+
+def url_in(part: dict[str, Any]) -> str:
+    """Return the URL of an image; an empty text for another part."""
+    image = part.get("image_url") if part.get("type") == "image_url" else None
+    url = image.get("url") if isinstance(image, dict) else image
+    return url if isinstance(url, str) else ""
