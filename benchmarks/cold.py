@@ -37,7 +37,7 @@ from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.reader import _flagged_rows as flagged_rows
 from foldlog.eventstore.recorders.types import Record
 from foldlog.projections import Views
-from foldlog.projections.stored.revision import kept_intervals
+from foldlog.projections.stored.revision import intervals_of, spanned
 from foldlog.projections.stored.revision_codec import PROJECTION, decode_revision
 
 if "FOLDLOG_KEY" in os.environ:  # of an encrypted store these are imported too
@@ -117,7 +117,7 @@ def shown(path: str, _version: int | None) -> Sequence[Event]:
     db, key, version, record = _conversation(path)
     revision, _ = decode_revision(record, None)
     condensation = record.version - 1
-    intervals = [*kept_intervals(revision.kept, version), (condensation, condensation)]
+    intervals = [*intervals_of(spanned(revision.kept, version, version)), (condensation, condensation)]
     bindings = [number for interval in intervals for number in (*interval, key)]
     rows = db.execute(flagged_rows(len(intervals)), bindings).fetchall()
     events: list[Event] = []

@@ -49,6 +49,7 @@ from foldlog.projections.stored.loading import (
     fold_whole,
     is_stored,
     load_revision,
+    returned_record,
 )
 from foldlog.projections.stored.revision import EMPTY_FOLD, ViewFold, fold_on, fold_shown
 from foldlog.projections.stored.revision_codec import PROJECTION
@@ -264,6 +265,8 @@ class Views:
         """Store the revisions of appended events in their transaction. A store calls this after ``register``."""
         try:
             past = StoredPast(writing)
+            if len(events) == 1 and isinstance(events[0], Retraction) and (back := returned_record(events[0], past)):
+                return writing.put_records(PROJECTION, [back])
             folded, missing = self._load(writing, events[0].id, past)
             folded, records = fold_on(folded, events, writing.version, past)
         except UnknownEventType:
@@ -353,7 +356,7 @@ class Views:
         return latest.view
 
     def _view_of(self, conversation: str, folded: ViewFold) -> View:
-        condensations = StoredCondensations(self._store, conversation, folded.state.version, folded.condensations)
+        condensations = StoredCondensations(self._store, conversation, folded.version, folded.revision.condensations)
         state = folded.state
         if state.past is None:
             state = replace(state, past=_PastViews(self, conversation))

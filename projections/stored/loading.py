@@ -6,14 +6,17 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from foldlog.eventstore import MAY_BE_STRUCTURAL, Event, ReadTransaction, Record, is_structural
+from foldlog.eventstore import MAY_BE_STRUCTURAL, Event, ReadTransaction, Record, Retraction, is_structural
+from foldlog.projections.retractions import target
 from foldlog.projections.stored.revision import (
     EMPTY_FOLD,
     ViewFold,
     fold_on,
     from_revision,
-    kept_intervals,
+    intervals_of,
     named_condensations,
+    returned,
+    spanned,
 )
 from foldlog.projections.stored.revision_codec import (
     CODE,
@@ -22,6 +25,7 @@ from foldlog.projections.stored.revision_codec import (
     Revision,
     UnreadableRevision,
     decode_revision,
+    encode_revision,
 )
 
 _id = attrgetter("id")
@@ -53,6 +57,10 @@ class StoredPast:
         for further, _ in fold_log(self._reading, folded, version, self):
             folded = further
         return folded
+
+    def revision_at(self, version: int) -> tuple[int, Revision, Base | None] | None:
+        found = stored_revision(version, self)
+        return None if found is None or any(self._reading.structural_events(found[0], version)) else found
 
     def keep(self, record: Record) -> None:
         """Remember a revision that was just made, and may not be stored yet."""
@@ -139,6 +147,15 @@ def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision, Base
         return None
 
 
+def returned_record(retraction: Retraction, past: StoredPast) -> Record | None:
+    """Return the revision after a retraction without an event of its View; None where one that it needs is missing."""
+    now, earlier = past.revision_at(retraction.id), past.revision_at(target(retraction))
+    if now is None or earlier is None:
+        return None
+    revision = returned(now[1], earlier[1], earlier[0], target(retraction))
+    return encode_revision(retraction.id + 1, revision, now[2])[0]
+
+
 def is_stored(reading: ReadTransaction, record: Record) -> bool:
     """Return whether the revisions up to this one are stored: a writer that stores one has stored those before it."""
     stored = reading.record_at(PROJECTION, record.version)
@@ -148,10 +165,7 @@ def is_stored(reading: ReadTransaction, record: Record) -> bool:
 def _load(
     reading: ReadTransaction, version: int, revision: Revision, base: Base, stop: int, past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
-    wanted = kept_intervals(revision.kept, stop)
-    before = max(version - 1, 0, *(last + 1 for _, last in wanted[-1:]))  # most often it brought the summary
-    if before < stop:
-        wanted = (*wanted, (before, stop - 1))
+    wanted = intervals_of(spanned(revision.kept, version - 1, stop))  # its own event most often brought the summary
     events = reading.flagged_events(wanted)
     since = bisect_left(events, version, key=_id)
     kept, structural = events[:since], list[Event]()

@@ -1,8 +1,4 @@
-"""A fold that makes a revision after each structural event, and can continue from a revision. Pure.
-
-A revision needs little beside the state of the View, and ``ViewFold`` carries it along: which shown events follow one
-another in the log, how many structural events there were, and the last full record.
-"""
+"""A fold that makes a revision after each structural event, and can continue from a revision. Pure."""
 
 from __future__ import annotations
 
@@ -12,6 +8,8 @@ from dataclasses import replace
 from itertools import chain, count
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from foldlog.eventstore import (
     MAY_BE_STRUCTURAL,
@@ -25,43 +23,30 @@ from foldlog.eventstore import (
     summary_of,
 )
 from foldlog.projections.fold import EMPTY, ViewState, add_shown, resume, summary_event
-from foldlog.projections.intervals import Intervals, contains
-from foldlog.projections.items import Items
+from foldlog.projections.intervals import Intervals
+from foldlog.projections.items import NO_ITEMS, Items
 from foldlog.projections.retractions import target
-from foldlog.projections.stored.revision_codec import RUN, Base, Revision, UnreadableRevision, encode_revision
+from foldlog.projections.stored.revision_codec import RUN, Base, Ints, Revision, UnreadableRevision, encode_revision
 from foldlog.projections.v0_dialect import Register
 
 
 class ViewFold(NamedTuple):
     """The state of a View, and what its next revision needs.
 
-    ``ordinals`` number the events among the items at the last structural event, by id: two numbers follow one another
-    if no other shown event was between the two. ``since`` are the ids of the events shown since then, which have the
-    next numbers. ``nth`` says which structural event a condensation was, for each summary that is shown. ``revised`` is
-    the version after the last structural event. Where that was a retraction, ``path`` holds the earlier versions, as
-    inclusive intervals, whose Views are a beginning of this View.
+    ``revision`` is the one after the last structural event, which brought version ``revised``. ``nth`` says which
+    structural event a condensation was, for each summary that is shown. ``base`` is the last full record.
     """
 
     state: ViewState = EMPTY
-    ordinals: Mapping[int, int] = MappingProxyType({})
-    since: tuple[tuple[int, ...], ...] = ()
-    next_ordinal: int = 0
-    nth: Mapping[int, int] = MappingProxyType({})
-    structural: int = 0
-    condensations: int = 0
-    base: Base | None = None
+    revision: Revision = Revision()
     revised: int = 0
-    path: Intervals = ()
+    nth: Mapping[int, int] = MappingProxyType({})
+    base: Base | None = None
 
     @property
     def version(self) -> int:
         return self.state.version
 
-
-_PATH_MAX = 64
-"""The number of intervals of a ``path`` that are kept, the newest ones. The Views of versions outside them are
-loaded.
-"""
 
 EMPTY_FOLD = ViewFold()
 """The fold of an empty conversation."""
@@ -72,6 +57,11 @@ class PastFolds(Protocol):
 
     def at(self, version: int) -> ViewFold:
         """Return the fold at a version."""
+
+    def revision_at(self, version: int) -> tuple[int, Revision, Base | None] | None:
+        """Return the revision after the last structural event before a version, the version that it brought, and the
+        base for the next one. None where it is missing or cannot be read.
+        """
 
     def keep(self, record: Record) -> None:
         """Remember a revision that was just made, and may not be stored yet."""
@@ -88,11 +78,9 @@ def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFo
     for place, event in enumerate(events):
         if type(event) not in MAY_BE_STRUCTURAL or not is_structural(event):
             continue
-        if isinstance(event, Retraction):
-            folded = _return(fold_shown(folded, events[done:place], event.id), event, past)
-        else:
-            folded = _change(fold_shown(folded, events[done:place], event.id), event)
-        record, base = encode_revision(folded.version, revision_of(folded), folded.base)
+        before = fold_shown(folded, events[done:place], event.id)
+        folded = _return(before, event, past) if isinstance(event, Retraction) else _change(before, event)
+        record, base = encode_revision(folded.version, folded.revision, folded.base)
         folded = folded._replace(base=base)
         past.keep(record)
         records.append(record)
@@ -100,128 +88,125 @@ def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFo
     return fold_shown(folded, events[done:], version), records
 
 
-def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFold:
-    """Return the fold after a retraction: the earlier fold, with the present counts over the whole log."""
-    version = target(retraction)
-    known = (*folded.path, (folded.revised, folded.version))
-    earlier = _shortened(folded, version) if contains(known, version) else past.at(version)
-    path = (*earlier.path, (earlier.revised, version))
-    requested = folded.state.unhandled_condensation_request or earlier.state.unhandled_condensation_request
-    return earlier._replace(
-        state=replace(earlier.state, version=retraction.id + 1, unhandled_condensation_request=requested),
-        ordinals=_numbers(earlier.ordinals, earlier.since, earlier.next_ordinal),
-        since=(),
-        next_ordinal=earlier.next_ordinal + 1,  # the next event is not a neighbour of the shown ones
-        structural=folded.structural + 1,
-        base=folded.base,
-        revised=retraction.id + 1,
-        path=path[-_PATH_MAX:],
-    )
-
-
-def _shortened(folded: ViewFold, version: int) -> ViewFold:
-    """Return the fold at an earlier version whose View is a beginning of this View. Cost: copying the View."""
-    path = tuple(interval for interval in folded.path if interval[0] <= version)
-    items = folded.state.items
-    stop = len(items)
-    while stop and items[stop - 1].id >= version:
-        stop -= 1
-    since = tuple(part[: bisect_left(part, version)] for part in folded.since)
-    gone = sum(map(len, folded.since)) - sum(map(len, since))
-    return folded._replace(
-        state=replace(folded.state, version=version, items=Items(list(items[:stop]))),
-        since=tuple(part for part in since if part),
-        next_ordinal=folded.next_ordinal - gone,
-        revised=folded.revised if folded.revised <= version else path[-1][0],
-        path=path if folded.revised <= version else path[:-1],
-    )
-
-
 def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold:
     """Fold in events that are not structural."""
     if start.state.version == version:
         return start
-    shown = [event for event in events if event.shown]
-    return start._replace(
-        state=add_shown(start.state, shown, version),
-        since=_with(start.since, tuple(event.id for event in shown)),
-        next_ordinal=start.next_ordinal + len(shown),
+    return start._replace(state=add_shown(start.state, [event for event in events if event.shown], version))
+
+
+def returned(now: Revision, earlier: Revision, since: int, version: int) -> Revision:
+    """Return the revision after a retraction to ``version``, from those of the two Views: ``now`` before it, and
+    ``earlier``, which a structural event brought at version ``since``. No event is needed for it.
+    """
+    return msgspec.structs.replace(
+        earlier,
+        kept=spanned(earlier.kept, since, version),
+        requested=now.requested or earlier.requested,
+        structural=now.structural + 1,
     )
+
+
+def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFold:
+    """Return the fold after a retraction: the earlier View, with the present count over the whole log."""
+    version = target(retraction)
+    earlier = _shortened(folded, version, past) or past.at(version)
+    revision = returned(folded.revision, earlier.revision, earlier.revised, version)
+    state = replace(earlier.state, version=retraction.id + 1, unhandled_condensation_request=revision.requested)
+    return ViewFold(state, revision, state.version, earlier.nth, folded.base)
+
+
+def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None:
+    """Return the fold at an earlier version if its View is known to be a beginning of this View. Cost: a revision, and
+    copying the View.
+    """
+    found = past.revision_at(version)
+    if found is None:
+        return None
+    since, earlier, _ = found
+    ends = spanned(folded.revision.kept, folded.revised, folded.version)
+    place = bisect_left(ends, version)
+    beginning = (*ends[:place], version) if place % 2 else ends[:place]
+    if _lists(earlier, spanned(earlier.kept, since, version)) != _lists(folded.revision, beginning):
+        return None
+    items = folded.state.items
+    stop = len(items)
+    while stop and items[stop - 1].id >= version:
+        stop -= 1
+    state = replace(folded.state, version=version, items=Items(list(items[:stop])))
+    return ViewFold(state, earlier, since, folded.nth)
+
+
+def _lists(revision: Revision, kept: Ints) -> tuple[Ints, ...]:
+    return kept, revision.summaries, revision.register, revision.tomb, revision.left_behind
 
 
 def _change(start: ViewFold, event: Event) -> ViewFold:
-    """Fold in a structural event, which may be shown too."""
+    """Fold in a structural event that is not a retraction. Cost: the items of the View."""
     state, condensations, _ = resume(start.state, (event,), event.id + 1)
-    items = {event.id for event in state.events}
-    numbers = _numbers(start.ordinals, start.since, start.next_ordinal)
-    nth = {**start.nth, event.id: start.structural} if condensations else start.nth
-    return ViewFold(
-        state,
-        {event_id: numbers[event_id] for event_id in items if event_id >= 0},
-        (),
-        start.next_ordinal,
-        {c: place for c, place in nth.items() if summary_id(c) in items},
-        start.structural + 1,
-        start.condensations + len(condensations),
-        start.base,
-        event.id + 1,
-    )
-
-
-def _numbers(ordinals: Mapping[int, int], since: tuple[tuple[int, ...], ...], next_ordinal: int) -> dict[int, int]:
-    """Return the ordinals, including those of the events that were shown since."""
-    first = next_ordinal - sum(map(len, since))
-    return {**ordinals, **dict(zip(chain.from_iterable(since), range(first, next_ordinal), strict=True))}
-
-
-def _with(parts: tuple[tuple[int, ...], ...], part: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Return the parts with one more part. A part that is not longer than the next one is joined with it, so there are
-    few parts.
-    """
-    joined = [*parts, part] if part else list(parts)
-    while len(joined) > 1 and len(joined[-2]) <= len(joined[-1]):
-        joined[-2:] = [joined[-2] + joined[-1]]
-    return tuple(joined)
-
-
-def revision_of(folded: ViewFold) -> Revision:
-    """Return the revision of a View. Cost: the items of the View."""
-    state = folded.state
+    shown = {item.id for item in state.events}
+    now = start.revision
+    nth = {**start.nth, event.id: now.structural} if condensations else start.nth
+    nth = {c: place for c, place in nth.items() if summary_id(c) in shown}
+    numbers = _numbers(start, event.id)
     kept: list[int] = []
     summaries: list[Run] = []
-    after, before_next = NOT_RECORDED, -2
-    for event in state.items:
-        if event.id < 0:
-            condensation = summary_of(event.id)
-            _add_summary(summaries, after, condensation, folded.nth[condensation])
+    after, before_next = NOT_RECORDED, -1
+    for item in state.items:
+        if item.id < 0:
+            condensation = summary_of(item.id)
+            _add_summary(summaries, after, condensation, nth[condensation])
             continue
-        after, ordinal = event.id, folded.ordinals[event.id]
-        if ordinal != before_next:
-            kept += (event.id, event.id + 1)
-        kept[-1] = event.id + 1
-        before_next = ordinal + 1
-    if kept and before_next == folded.next_ordinal:
+        after, number = item.id, numbers[item.id]
+        if number != before_next:
+            kept += (item.id, item.id + 1)
+        kept[-1] = item.id + 1
+        before_next = number + 1
+    if kept and before_next == numbers[event.id]:
         del kept[-1]  # all later events too, present and future
-    register: tuple[int, ...] = ()
+    register: Ints = ()
     if state.register is not None:
         condensation = summary_of(state.register.summary.id)
-        register = (condensation, folded.nth[condensation], state.register.offset)
-    return Revision(
+        register = (condensation, nth[condensation], state.register.offset)
+    revision = Revision(
         kept=tuple(kept),
         summaries=tuple(chain.from_iterable(summaries)),
         register=register,
         tomb=tuple(end for first, last in state.tomb for end in (first, last + 1)),
         left_behind=tuple(sorted(state.left_behind)),
         requested=state.unhandled_condensation_request,
-        structural=folded.structural,
-        condensations=folded.condensations,
+        structural=now.structural + 1,
+        condensations=now.condensations + len(condensations),
     )
+    return ViewFold(state, revision, state.version, nth, start.base)
 
 
-def kept_intervals(ends: Sequence[int], version: int) -> Intervals:
-    """Return intervals from the list of their ends. The last interval may continue up to ``version``."""
-    closed = (*ends, version) if len(ends) % 2 else ends
-    return tuple((start, stop - 1) for start, stop in zip(closed[::2], closed[1::2], strict=True) if start < stop)
+def _numbers(folded: ViewFold, event_id: int) -> dict[int, int]:
+    """Return a number for each event of a View, and for the next one, by id. Two numbers follow one another if no event
+    that was shown between the two was forgotten or taken back.
+    """
+    ids = [event.id for event in folded.state.items if event.id >= 0] + [event_id]
+    numbers: dict[int, int] = {}
+    start = 0
+    for gaps, end in enumerate(spanned(folded.revision.kept, folded.revised, event_id + 1)[1::2]):
+        stop = bisect_left(ids, end, start)
+        numbers.update(zip(ids[start:stop], count(start + gaps), strict=False))
+        start = stop
+    return numbers
+
+
+def spanned(kept: Ints, since: int, version: int) -> Ints:
+    """Return the ends of the intervals of the View at a version, given those that its revision of version ``since``
+    keeps: all events since then are in it.
+    """
+    if len(kept) % 2:
+        return (*kept, version)
+    return (*kept, since, version) if since < version else kept
+
+
+def intervals_of(ends: Ints) -> Intervals:
+    """Return intervals from the list of their ends."""
+    return tuple((start, stop - 1) for start, stop in zip(ends[::2], ends[1::2], strict=False) if start < stop)
 
 
 class Run(NamedTuple):
@@ -276,8 +261,6 @@ def from_revision(
 
     Raises ``UnreadableRevision`` where one of these is missing. Cost: the items of the View.
     """
-    if len(shown) < len(revision.kept) // 2:
-        raise UnreadableRevision(f"the revision of version {version} keeps events that are not in the log")
     summaries = {c.id: summary_event(c) for c in condensations if isinstance(c, CondensationAction)}
     ids = sorted(summaries)
     nth: dict[int, int] = {}
@@ -288,13 +271,6 @@ def from_revision(
         step = 1 if run.nth <= run.mth else -1
         nth.update(zip(members, range(run.nth, run.mth + step, step), strict=True))
     shown_ids = [event.id for event in shown]
-    ordinals: dict[int, int] = {}
-    start = next_ordinal = 0
-    for _, last in kept_intervals(revision.kept, version):
-        stop = bisect_right(shown_ids, last, start)
-        next_ordinal += 1  # shown events in between were forgotten
-        ordinals.update(zip(shown_ids[start:stop], count(next_ordinal), strict=False))
-        start, next_ordinal = stop, next_ordinal + stop - start
     items: list[Event] = []
     start = 0
     for after in sorted(standing):
@@ -311,23 +287,15 @@ def from_revision(
             )
         nth[condensation] = place
         register = Register(summaries[condensation], offset)
-    return ViewFold(
-        state=ViewState(
-            version,
-            Items(items),
-            revision.requested,
-            frozenset(revision.left_behind),
-            register,
-            kept_intervals(revision.tomb, version),
-        ),
-        ordinals=ordinals,
-        next_ordinal=next_ordinal if len(revision.kept) % 2 else next_ordinal + 1,
-        nth=nth,
-        structural=revision.structural,
-        condensations=revision.condensations,
-        base=base,
-        revised=version,
+    state = ViewState(
+        version,
+        NO_ITEMS,
+        revision.requested,
+        frozenset(revision.left_behind),
+        register,
+        intervals_of(revision.tomb),
     )
+    return ViewFold(add_shown(state, items, version), revision, version, nth, base)
 
 
 def run_members(version: int, run: Run, condensations: Sequence[int]) -> Sequence[int]:

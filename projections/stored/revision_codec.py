@@ -4,7 +4,8 @@ A revision is one record of the projection ``PROJECTION``, numbered by the versi
 Its body is a JSON object of flat lists of integers; an empty list is left out:
 
     kept         ids at which the kept intervals begin and end, in turn (``[0, 4, 40]``: 0 to 3, and all from 40 on).
-                 The View holds every *shown* event in these intervals, so events that are not shown cost nothing
+                 The View holds every *shown* event in these intervals that the tomb does not hold, so events that are
+                 not shown cost nothing. After a retraction the last interval ends at the version that it returns to
     summaries    after, c, nth, d, mth, …: after event ``after`` (-1: before all) stand, in the order of the View, the
                  summaries of the condensations from ``c`` to ``d``, which are the nth to mth structural events, from 0,
                  and all those between; backwards where ``d`` is the smaller. A single one is from ``c`` to ``c``
@@ -36,7 +37,7 @@ import msgspec
 from foldlog.eventstore import Record
 
 PROJECTION = "views"
-CODE = 1
+CODE = 2
 """Version of the fold and of this form. Increase it with every change of the result of a fold, or of this form:
 records of another version are rebuilt, not trusted."""
 

@@ -14,8 +14,8 @@ from foldlog.eventstore import (
 )
 from foldlog.projections.fold import summary_event
 from foldlog.projections.intervals import Intervals
-from foldlog.projections.stored.loading import StoredPast, stored_revision
-from foldlog.projections.stored.revision import Run, kept_intervals, run_members, runs
+from foldlog.projections.stored.loading import StoredPast
+from foldlog.projections.stored.revision import Run, intervals_of, run_members, runs, spanned
 from foldlog.projections.stored.revision_codec import Revision, UnreadableRevision
 
 
@@ -27,15 +27,13 @@ def read_tail(reading: ReadTransaction, version: int, count: int, past: StoredPa
     """
     if count <= 0:
         return ()
-    found = stored_revision(version, past)
+    found = past.revision_at(version)
     if found is None:
         return None
     since, revision, _ = found
-    if revision.tomb or revision.register or any(True for _ in reading.structural_events(since, version)):
+    if revision.tomb or revision.register:
         return None
-    wanted = kept_intervals(revision.kept, version)
-    if len(revision.kept) % 2 == 0 and since < version:
-        wanted = (*wanted, (since, version - 1))
+    wanted = intervals_of(spanned(revision.kept, since, version))
     try:
         return _last_items(reading, revision, wanted, count)
     except UnreadableRevision:
