@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from foldlog._recall import RecallTool
     from foldlog._reports.stats import Stats
     from foldlog.condensers import AgentModel, Condensation
-    from foldlog.eventstore import Appending
+    from foldlog.eventstore import Appending, ReadTransaction
     from foldlog.projections import Lifetimes
 
 T = TypeVar("T")
@@ -121,20 +121,33 @@ class History:
         """
         return _or_empty(partial(self._store.events, self.id, start, stop, reverse=reverse), iter(()))
 
-    def export(self, format: str | None = None, *, notes: Callable[[str], None] | None = None) -> Iterator[Any]:
+    def export(
+        self, format: str | None = None, *, view: bool = False, notes: Callable[[str], None] | None = None
+    ) -> Iterator[Any]:
         """Yield the records of the history in a format: by default that of its source, and ``openhands-v1`` for one
         that was not imported. Imported records are as they were; other events are written as records of the format.
+        Forgotten events are written, retracted ones are not.
 
-        ``notes`` is told what the format has no record for. Any history can be written as ``openai-chat``. Raises
-        ``UnknownFormat``, also where the history was imported from another format. Cost: its events.
+        With ``view``, the records are the messages that a model would be sent now, with summaries in the place of
+        forgotten events; by default as ``openai-chat``.
+
+        ``notes`` is told what was left out. Any history can be written as ``openai-chat``. Raises ``UnknownFormat``,
+        also where the history was imported from another format. Cost: its events; with ``view`` those of the View.
         """
-        from foldlog._formats.conversion import encode, format_of_history
+        from foldlog._formats.conversion import ANY_HISTORY, encode_standing, encode_view, format_of_history
 
-        events = iter(self.events())
-        first = next(events, None)
+        if view:
+            return encode_view(self.view(), format or ANY_HISTORY, notes)
+
+        def known(read: ReadTransaction) -> tuple[int, list[Retraction]]:
+            return read.version, [each for each in read.structural_events() if isinstance(each, Retraction)]
+
+        first = next(self.events(0, 1), None)
         if first is None:
             return iter(())
-        return encode(chain((first,), events), format or format_of_history(first), notes=notes)
+        version, retractions = self._store.query(self.id, known)
+        chosen = format or format_of_history(first)
+        return encode_standing(self.events(0, version), version, retractions, chosen, notes)
 
     def tail(self, count: int) -> tuple[Event, ...]:
         """Return the last ``count`` events of the log, forgotten ones too, in order; all, where there are fewer.

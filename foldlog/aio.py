@@ -455,8 +455,10 @@ class AsyncHistory:
         """Yield the events with ``start <= id < stop`` in order, forgotten ones too. See ``foldlog.History.events``."""
         return _Pages(self._histories.pool, partial(self.sync.events, start, stop, reverse=reverse))
 
-    def export(self, format: str | None = None, *, notes: Callable[[str], None] | None = None) -> AsyncIterator[Any]:
-        return _Pages(self._histories.pool, partial(self.sync.export, format, notes=notes))
+    def export(
+        self, format: str | None = None, *, view: bool = False, notes: Callable[[str], None] | None = None
+    ) -> AsyncIterator[Any]:
+        return _Pages(self._histories.pool, partial(self.sync.export, format, view=view, notes=notes))
 
     export.__doc__ = SyncHistory.export.__doc__
 

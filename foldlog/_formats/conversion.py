@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.live import Encoder
@@ -13,6 +15,11 @@ from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named
 from foldlog._formats.rewritten import is_rewriting
 from foldlog.eventstore import Event, InvalidEvent, Observation, Retraction
+from foldlog.projections.intervals import Intervals, contains
+from foldlog.projections.retractions import intervals_kept
+
+if TYPE_CHECKING:
+    from foldlog.projections import View
 
 ANY_HISTORY = "openai-chat"
 """The format that can write every history."""
@@ -82,47 +89,83 @@ def _decoded(
 def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None] | None = None) -> Iterator[Any]:
     """Return the records of a whole history, from its event 0 on, as the source wrote them.
 
-    Events that were not imported are written as records of the format. Records that the source no longer has, because
-    its program wrote it again, are left out. Any history can be written as ``openai-chat``,
-    without its bookkeeping. ``notes`` gets what the format has no record for.
+    Events that were not imported are written as records of the format, also those that were retracted:
+    ``history.export`` leaves these out. Records that the source no longer has, because its program wrote it again, are
+    left out. Any history can be written as ``openai-chat``, without its bookkeeping. ``notes`` gets what the format has
+    no record for.
 
     Raises ``UnknownFormat``, also where the history was imported from another format; ``ValueError`` where the events
     do not begin at 0 or one is missing, because a record may refer to an earlier one.
     """
+    if format_named(format).rewritten:
+        events = list(events)
+        retractions = (event for event in events if isinstance(event, Retraction))
+        return _encoded(events, format, notes, intervals_kept(filter(is_rewriting, retractions), len(events)))
+    return _encoded(events, format, notes, None)
+
+
+def encode_standing(
+    events: Iterable[Event],
+    version: int,
+    retractions: Iterable[Retraction],
+    format: str,
+    notes: Callable[[str], None] | None,
+) -> Iterator[Any]:
+    """Return the records of a whole history up to ``version`` as it stands there: without events that ``retractions``
+    took back. Those that the source made are its own way to branch: their records are written. Raises what ``encode``
+    raises.
+    """
+    made = [each for each in retractions if not _is_of(each, format) or is_rewriting(each)]
+    return _encoded(events, format, notes, intervals_kept(made, version) if made else None)
+
+
+def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
+    """Return the chat messages that a model is sent of a View, as records of a format. Raises ``UnknownFormat``."""
+    messages = view.to_messages("openai")
+    if format == ANY_HISTORY:
+        return iter(messages)
+    return encode((replace(event, origin=None) for event in decode(messages, ANY_HISTORY)), format, notes=notes)
+
+
+def _encoded(
+    events: Iterable[Event], format: str, notes: Callable[[str], None] | None, kept: Intervals | None
+) -> Iterator[Any]:
+    """Return the records of a history, of the events in ``kept``; None stands for all."""
     encoder = Encoder(format)
     ahead = iter(events)
     first = list(islice(ahead, 1))
     for event in first:
         check_origin(event, format)
-    return _encoded(chain(first, ahead), format, encoder, notes)
+    return _records(chain(first, ahead), format, encoder, notes, kept)
 
 
-def _encoded(
-    events: Iterable[Event], format: str, encoder: Encoder, notes: Callable[[str], None] | None
+def _records(
+    events: Iterable[Event],
+    format: str,
+    encoder: Encoder,
+    notes: Callable[[str], None] | None,
+    kept: Intervals | None,
 ) -> Iterator[Any]:
-    chosen, unmarked, uncounted = format_named(format), 0, 0
-    standing: list[tuple[int, Any]] | None = [] if chosen.rewritten else None
+    chosen, unmarked, uncounted, retracted = format_named(format), 0, 0, 0
     for expected, event in enumerate(events):
         if event.id != expected:
             raise InvalidEvent(f"expected event {expected}, found event {event.id}; an export needs the whole history")
         if event.origin is not None:
             check_origin(event, format)
-        if event.origin is None or event.origin.format != format:
+        if kept is not None and not contains(kept, event.id):
+            yield from encoder.part()
+            retracted += not isinstance(event, Retraction) and not (chosen.rewritten and _is_of(event, format))
+            continue
+        if not _is_of(event, format):
             unmarked += isinstance(event, Observation) and event.is_error and not chosen.marks_errors
             uncounted += not _COUNTS.isdisjoint(event.meta)
-        records = encoder.records(event)
-        if standing is None:
-            yield from records
-        elif isinstance(event, Retraction) and is_rewriting(event):
-            standing = [each for each in standing if each[0] < event.version]
-        else:
-            standing += ((event.id, record) for record in records)
-    for _, record in standing or ():
-        yield record
+        yield from encoder.records(event)
     yield from encoder.end()
     lost = [_several(number, word) for word, number in encoder.left_out.items()]
     lost += [f"the error mark of {_several(unmarked, 'result')}"] if unmarked else []
     lost += [f"tokens and cost of {_several(uncounted, 'event')}"] if uncounted else []
+    if notes is not None and retracted:
+        notes(f"left out: {_several(retracted, 'event')} taken back by retractions; 'foldlog log' shows them")
     if notes is not None and lost:
         notes(f"left out: {', '.join(lost)}; {format} has no record for it; all other events are written")
 
@@ -135,6 +178,10 @@ def format_of_history(first: Event) -> str:
 def _several(number: int, word: str) -> str:
     noun, of, rest = word.partition(" of ")
     return f"{number} {noun}{'' if number == 1 else 's'}{of}{rest}"
+
+
+def _is_of(event: Event, format: str) -> bool:
+    return event.origin is not None and event.origin.format == format
 
 
 def check_origin(event: Event, format: str) -> None:

@@ -78,7 +78,7 @@ class Encoder:
         """Return the records that are complete with ``event``. Images that are bytes become data URLs in them. Raises
         ``NotUnpacked``.
         """
-        given_up = [] if self._continues(event) else self._write_group()
+        given_up = [] if self._continues(event) else self.part()
         if not self._group and _is_of(event, self._name):
             self._missing = events_of(event)
         if not self._missing and _is_of(event, self._name) and is_step_aside(event):
@@ -112,8 +112,8 @@ class Encoder:
     def _continues(self, event: Event) -> bool:
         return not self._group or (_is_of(event, self._name) and place_of(event) == len(self._group))
 
-    def _write_group(self) -> list[Any]:
-        """Write the events of a record of which a later event is redacted."""
+    def part(self) -> list[Any]:
+        """Return records for the events of a record of which a later event is redacted or retracted."""
         group, self._group, self._missing = self._group, [], 0
         return [record for event in group for record in self._written(event)]
 

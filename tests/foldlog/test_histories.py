@@ -1,5 +1,6 @@
 """The face in Python."""
 
+import json
 import pathlib
 
 import pytest
@@ -14,6 +15,9 @@ from foldlog import (
     NoSuchEvent,
     NoSuchVersion,
 )
+from foldlog.formats import FORMATS
+
+SAMPLE = pathlib.Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 
 
 def messages(*texts):
@@ -121,3 +125,76 @@ def test_a_word_of_other_tools_leads_to_ours(histories):
     with pytest.raises(AttributeError, match=r"no attribute 'rewind'; foldlog says history\.retract$"):
         _ = histories["c1"].rewind  # type: ignore[attr-defined]
     assert not hasattr(histories["c1"], "nothing")
+
+
+# -- export: the conversation as it stands, and the View ---------------------------------------------------------------
+
+
+def exported(history, format=None, **how):
+    """The records of an export, and its notes."""
+    notes = []
+    return list(history.export(format, **how, notes=notes.append)), notes
+
+
+def texts(records):
+    return [record["content"] for record in records]
+
+
+def test_an_export_is_the_conversation_as_it_stands():
+    said = [Message(source="user", content=text) for text in ("a", "b", "c", "d")]
+    lost = "left out: {} taken back by retractions; 'foldlog log' shows them"
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append(said)
+        history.retract(2)
+        history.append(said[:1])
+        fork = history.fork(5, "f")
+        fork.append(said[1:2])
+        fork.retract(1)
+        history.redact(1, reason="asked to", by="me")
+        records, notes = exported(history, "openai-chat")
+        assert (texts(records), notes[0]) == (["a", "[redacted]", "a"], lost.format("2 events"))
+        records, notes = exported(fork, "openai-chat")
+        assert (texts(records), notes) == (["a"], [lost.format("4 events")])
+        history.retract(4)  # it reverses the first one
+        records, notes = exported(history, "openai-chat")
+        assert texts(records) == ["a", "[redacted]", "c", "d"]
+        assert notes[0] == lost.format("2 events")  # the later message, and the receipt
+        assert exported(histories["nobody"]) == ([], [])
+
+
+def test_branches_of_a_source_are_exported_as_it_wrote_them_and_a_retraction_takes_parts_of_a_record():
+    def line(uuid, parent, content, kind="user"):
+        return {"type": kind, "uuid": uuid, "parentUuid": parent, "message": {"role": kind, "content": content}}
+
+    result = [{"type": "tool_result", "tool_use_id": call, "content": f"of {call}"} for call in ("x", "y")]
+    calls = [{"type": "tool_use", "id": call, "name": "look", "input": {}} for call in ("x", "y")]
+    records = [
+        line("1", None, "first"),
+        line("2", "1", "left"),
+        line("3", "1", calls, "assistant"),
+        line("4", "3", result),
+    ]
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append_records(records, format="claude-code")
+        assert exported(history) == (records, [])
+        chat, notes = exported(history, "openai-chat")
+        assert [message.get("content") for message in chat] == ["first", None, "of x", "of y"]
+        assert notes == ["left out: 1 event taken back by retractions; 'foldlog log' shows them"]
+        history.retract(history.version() - 1)
+        assert exported(history)[0][:3] == records[:3]
+        assert exported(history)[0][3]["message"]["content"][0]["content"] == "of x"
+        assert len(exported(history)[0]) == 4
+
+
+def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append_records(map(json.loads, SAMPLE.read_text().splitlines()), format="openhands-v1")
+        sent = history.view().to_messages("openai")
+        assert list(history.export(view=True)) == sent
+        for name in FORMATS:
+            (*_, last) = map(json.dumps, history.export(name, view=True))
+            assert "All five things are done" in last, name
+        assert list(histories["nobody"].export(view=True)) == []

@@ -15,7 +15,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Force, completed, outpu
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import ExportedDocument, RecordsDocument, streamed
-from foldlog._formats.conversion import format_of_history
+from foldlog._formats.conversion import ANY_HISTORY, format_of_history
 from foldlog._formats.registry import format_named
 from foldlog._histories import Histories
 from foldlog._whole_file import whole_file
@@ -42,6 +42,10 @@ def run(
             help="The format to write. An imported conversation: that of its source, or openai-chat.",
         ),
     ] = None,
+    view: Annotated[
+        bool,
+        typer.Option("--view", help="Write the messages that a model is sent now, by default as openai-chat."),
+    ] = False,
     output: Annotated[
         Path | None,
         output_option("--output", "-o", help="The file to write.", show_default="stdout"),
@@ -50,16 +54,17 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Write a conversation as its source wrote it, one JSON record on each line, with forgotten events.
+    """Write a conversation as its source wrote it, one JSON record on each line: with forgotten events, without
+    retracted ones.
 
     Example: foldlog export tidewatch --output exported.jsonl
     """
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        chosen = format or format_of_history(next(store.events(conversation, 0, 1)))
+        chosen = format or (ANY_HISTORY if view else format_of_history(next(store.events(conversation, 0, 1))))
         notes: list[str] = []
         try:
-            records = Histories(store)[conversation].export(chosen, notes=notes.append)
+            records = Histories(store)[conversation].export(chosen, view=view, notes=notes.append)
         except UnknownFormat as error:
             raise Refused(str(error)) from error
         findings: list[str] = []

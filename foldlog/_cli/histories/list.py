@@ -112,10 +112,9 @@ def run(
     last event, format and title.
 
     sent+sum. is the number of events and of summaries that the model is sent now.
-    The first list reads each conversation once; later ones read those with new events. The cost is that which calls
-    of models tell, or the price of their tokens: ≈; + says that some calls tell neither. A long write
-    transaction anywhere on a PostgreSQL server holds back all followers of its stores (--followers). Its age is the
-    number of transactions that began after it.
+    The first list reads each conversation once; later ones read those with new events. The cost is what the calls
+    of models tell, or the price of their tokens (≈); + says that some calls tell neither. Calls that
+    conversations share (forks, replies of one id) are in the cost of each; stats counts them once.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """

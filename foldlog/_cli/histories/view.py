@@ -35,8 +35,8 @@ def run(
 ) -> None:
     """Show the View of a conversation, now or at any version: the events and summaries that the model is shown.
 
-    A summary has an id below -1, that of its condensation and two more: -262 is the summary of condensation 260.
-    With --json and --tail, only the list of events is cut: all other fields are those of the whole View.
+    The id of a summary is minus (2 + the id of its condensation): -262 is the summary of condensation 260.
+    With --json, --tail cuts only the list of events; all other fields are those of the whole View.
 
     Example: foldlog view tidewatch --at 120 --tail 20
     """

@@ -51,8 +51,8 @@ def run(
     """Show which events entered the View of a conversation between two versions, which left it, and their summaries.
 
     With two conversations, show the events of both since their common past, and the first one that differs. Without a
-    common past, show both runs side by side: their calls, tokens and cost, the first request or call that differs, and
-    what each model was shown then, and the requests and calls from there on that one of them has; --json has all.
+    common past, show both runs side by side: calls, tokens, cost, the first request or call that differs, what each
+    model was shown then, and the later requests and calls that only one of them has.
 
     Example: foldlog diff tidewatch 90 100
     """

@@ -35,10 +35,10 @@ def run(
 ) -> None:
     """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by strategy.
 
-    For a single conversation, draw the size of the View too. Days are in UTC. Tokens and cost are taken from the
-    events: 'meta' of native events, the usage in imported records. Of a call that tells no cost it is the price of its
-    tokens, where that is known: ≈. Tokens saved are those of the View before each condensation less those after it,
-    estimated, which the sign ≈ says.
+    For a single conversation, draw the size of the View too. Days are in UTC. Tokens and cost are those that
+    events tell. Where a call tells no cost, the price of its tokens
+    stands for it (≈). Calls that conversations share (forks, replies of one id) are counted once.
+    Tokens saved are those of the View before each condensation less those after it, estimated (≈).
 
     Example: foldlog stats tidewatch
     """

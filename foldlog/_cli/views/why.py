@@ -43,14 +43,15 @@ def run(
         ),
     ],
     at: Annotated[
-        int | None, typer.Option("--at", metavar="V", min=0, help="At this version.", show_default="the newest")
+        int | None,
+        typer.Option("--at", metavar="V", min=0, help="Explain the View of this version.", show_default="the newest"),
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """Explain why an event is shown to the model or not: what forgot it, when, and which summary replaces it.
 
-    With words, the first event that has them in this order. The id of a summary is minus (2 + the id of its
+    Words stand for the first event that has them in this order. The id of a summary is minus (2 + the id of its
     condensation): -262 is the summary of condensation 260.
 
     Example: foldlog why tidewatch 17
