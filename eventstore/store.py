@@ -221,26 +221,24 @@ class Store:
         """
         return self._recorder.query(partial(read_existing, self.database, conversation, work))
 
-    def records(self, projection: str, first: str, last: str) -> dict[str, Record]:
-        """Return the newest record that a projection keeps beside each conversation with an id from ``first`` to
-        ``last``, by their ids. One that cannot be read, because it is damaged or its key is not given, is left out: it
-        is made again from the events. Cost: these conversations.
+    def records(self, projection: str, first: str, last: str) -> dict[str, tuple[int, Record | None]]:
+        """Return the conversations with an id from ``first`` to ``last`` that are not erased, by their ids: the
+        version, and the newest record that a projection keeps beside it. One that cannot be read, because it is damaged
+        or its key is not given, is left out: it is made again from the events. Cost: these conversations.
         """
         database = self.database
 
-        def read(reader: Reader) -> dict[str, Record]:
-            kept: dict[str, Record] = {}
-            for name, is_encrypted, record in reader.records_of(projection, first, last):
+        def read(reader: Reader) -> dict[str, tuple[int, Record | None]]:
+            kept: dict[str, tuple[int, Record | None]] = {}
+            for name, is_encrypted, version, record in reader.records_of(projection, first, last):
                 codec = RowCodec(name)
-                if is_encrypted:
+                if is_encrypted and record is not None:
                     try:
                         found = database.find(reader, name)
                         codec = codec if found is None else database.codec_of(found)
                     except (CorruptEvent, KeyUnavailable):
-                        continue
-                decoded = codec.decoded_record(projection, record)
-                if decoded is not None:
-                    kept[name] = decoded
+                        record = None
+                kept[name] = version, record and codec.decoded_record(projection, record)
             return kept
 
         return self._recorder.query(read)

@@ -161,12 +161,14 @@ class Reader(ABC):
         statement = "records_back" if backwards else "records"
         return list(map(as_record, self._ask(statement, projection, key, version, limit)))
 
-    def records_of(self, projection: str, first: str, last: str) -> Sequence[tuple[str, bool, Record]]:
-        """Return the newest record of a projection of each visible conversation with an id from ``first`` to ``last``
-        that is not erased, with the id, and whether the conversation is encrypted. Cost: the conversations.
+    def records_of(self, projection: str, first: str, last: str) -> Sequence[tuple[str, bool, int, Record | None]]:
+        """Return the visible conversations with an id from ``first`` to ``last`` that are not erased: the id, whether
+        it is encrypted, its version, and the newest record of a projection. Cost: the conversations.
         """
-        found = self._ask("records_of", projection, first, last)
-        return [(as_text(name), encrypted == 1, as_record(row)) for name, encrypted, *row in found]
+        return [
+            (as_text(name), encrypted == 1, version, None if row[0] is None else as_record(row))
+            for name, encrypted, version, *row in self._ask("records_of", projection, first, last)
+        ]
 
     @abstractmethod
     def recalled_among(

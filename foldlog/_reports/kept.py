@@ -7,7 +7,7 @@ after the fact deletes it, or gives the conversation another version; then it is
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from foldlog.eventstore import ConversationRow, EventStoreError, Record, Store, 
 
 _AT_ONCE = 200
 """Conversations in one transaction."""
+_NEITHER = (0, None)
 _decode = msgspec.json.Decoder().decode
 
 
@@ -41,7 +42,7 @@ class KeptBeside:
         there = {
             row.id: _value_of(record.body)
             for row in rows
-            if (record := records.get(row.id)) is not None
+            if (record := records.get(row.id, _NEITHER)[1]) is not None
             and record.code == self._code
             and (of_any_version or record.version == row.version)
         }
@@ -53,6 +54,16 @@ class KeptBeside:
             if (then.generation, then.redactions) == (row.generation, row.redactions)
             and (of_any_version or then.version == row.version)
         }
+
+    def below(self, start: str) -> Iterator[tuple[str, Any]]:
+        """Yield the ids that begin with ``start``, in any order, without those of erased conversations, each with the
+        value of its present version, or None where none is kept. Cost: these conversations, in one statement.
+        """
+        after = start[:-1] + chr(ord(start[-1]) + 1)
+        for name, (version, record) in self._store.records(self._projection, start, after).items():
+            if name.startswith(start):
+                is_kept = record is not None and (record.code, record.version) == (self._code, version)
+                yield name, _value_of(record.body) if record is not None and is_kept else None
 
     def keep(self, row: ConversationRow, value: Any) -> None:
         """Keep a value that was made of a conversation as it is in this row, some time before ``flush`` returns."""

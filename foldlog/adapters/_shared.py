@@ -176,20 +176,28 @@ def below(histories: Histories, start: str) -> list[ConversationRow]:
 
 
 def kept(
-    histories: Histories, name: str, rows: Sequence[ConversationRow], make: Callable[[ConversationRow], Any]
-) -> Iterator[tuple[ConversationRow, Any]]:
-    """Yield conversations, each with what ``make`` tells of it: JSON, kept beside it under a name until it changes.
+    histories: Histories,
+    name: str,
+    start: str,
+    make: Callable[[ConversationRow], Any],
+    is_wanted: Callable[[str], bool] = bool,
+) -> Iterator[tuple[str, Any]]:
+    """Yield the ids of the conversations that begin with ``start``, each with what ``make`` tells of it: JSON, kept
+    beside it under a name until it changes. Erased ones are left out, those whose ids are not wanted, and those of
+    which it tells None.
 
-    ``make`` reads the newest state of a conversation, and None is not kept. Cost: a statement for all that are kept,
-    and ``make`` for each other one.
+    ``make`` reads the newest state of a conversation. Cost: a statement for all that are kept, and ``make`` for each
+    other one.
     """
     with KeptBeside(histories.store, name, _KEPT_CODE) as beside:
-        there = beside.load(rows)
-        for row in rows:
-            value = there.get(row.id)
-            if value is None and (value := make(row)) is not None:
-                beside.keep(row, value)
-            yield row, value
+        for conversation, value in beside.below(start):
+            if value is None and is_wanted(conversation):
+                row = histories.store.conversation(conversation)
+                value = None if row.erased_at else make(row)
+                if value is not None:
+                    beside.keep(row, value)
+            if value is not None:
+                yield conversation, value
 
 
 # -- what is newest -------------------------------------------------------------------------------------------------

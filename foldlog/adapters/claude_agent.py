@@ -107,16 +107,11 @@ class FoldlogSessionStore(OpenHistories):
 
         Cost: the sessions, and the last entries of sessions that have grown since the last call, up to 64 and a batch.
         """
-        rows = [row for row in await self._rows(self._below(project_key)) if self._is_main(row.id)]
-        summarize = partial(self._summarized, project_key)
+        start, summarize = self._below(project_key), partial(self._summarized, project_key)
 
         def tell() -> list[SessionSummaryEntry]:
-            told = kept(self.histories.sync, _SUMMARY, rows, summarize)
-            return [
-                {"session_id": self._session(row.id), "mtime": _mtime(row), "data": data}
-                for row, data in told
-                if data is not None
-            ]
+            told = kept(self.histories.sync, _SUMMARY, start, summarize, self._is_main)
+            return [{"session_id": self._session(conversation), **summary} for conversation, summary in told]
 
         return await self.histories.pool.run(tell, finish=False)
 
@@ -182,10 +177,10 @@ class FoldlogSessionStore(OpenHistories):
         self._ahead[history.id] = ahead
 
     def _summarized(self, project_key: str, row: ConversationRow) -> Any:
-        """Return the data of a summary; None for a session without entries."""
+        """Return the time and the data of a summary; None for a session without entries."""
         key: SessionKey = {"project_key": project_key, "session_id": self._session(row.id)}
         _, summary = _folded(self.histories.sync[row.id], key)
-        return None if summary is None else summary["data"]
+        return None if summary is None else {"mtime": _mtime(row), "data": summary["data"]}
 
     def _import(self, folder: Path) -> ImportedSessions:
         findings: list[str] = []

@@ -35,7 +35,6 @@ from foldlog.adapters._shared import (
     OWN,
     HistoriesGiven,
     OpenHistories,
-    below,
     from_plain,
     kept,
     newest_records,
@@ -292,16 +291,16 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return {**_prefixed(State.APP_PREFIX, app), **_prefixed(State.USER_PREFIX, user)}
 
     def _listed(self, app_name: str, user_id: str | None) -> list[Session]:
-        histories, start = self.histories.sync, self._below(app_name)
-        rows = below(histories, start if user_id is None else self._below(app_name, user_id))
+        start = self._below(app_name)
+        below = start if user_id is None else self._below(app_name, user_id)
         app = _prefixed(State.APP_PREFIX, self._shared_state(app_name))
         users: dict[str, _Values] = {}
         sessions: list[tuple[_Names, _Values]] = []
-        for row, told in kept(histories, _FORMAT, rows, partial(self._told, app_name, len(start))):
-            user, *session = map(unquoted, row.id[len(start) :].removesuffix(_STATE).split("/"))
-            if told is not None and session:
+        for conversation, told in kept(self.histories.sync, _FORMAT, below, partial(self._told, app_name, len(start))):
+            user, *session = map(unquoted, conversation[len(start) :].removesuffix(_STATE).split("/"))
+            if session:
                 sessions.append(((app_name, user, session[0]), told))
-            elif told is not None:
+            else:
                 users[user] = _prefixed(State.USER_PREFIX, _values(told["state"]))
         for user in {names[1] for names, _ in sessions} - users.keys():
             users[user] = _prefixed(State.USER_PREFIX, self._shared_state(app_name, user))

@@ -43,7 +43,6 @@ from foldlog.adapters._linked import UNKNOWN, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,
-    below,
     from_plain,
     kept,
     newest_document,
@@ -59,6 +58,7 @@ from foldlog.eventstore import (
     ConversationErased,
     ConversationHasForks,
     ConversationNotFound,
+    ConversationRow,
     VersionConflict,
 )
 from foldlog.projections import View, well_formed
@@ -171,14 +171,17 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return found[:limit]
 
     def _all(self, scope: str | None) -> list[ConversationRecord]:
-        histories = self.histories.sync
-        rows = below(histories, self._prefix)  # the conversation with an empty id, too
         found = [
-            (record.updated_at, row.updated_at, record)
-            for row, value in kept(histories, _FORMAT, rows, lambda row: self._kept_of(row.id))
-            if (record := self._record_in(value)) is not None and (scope is None or record.scope == scope)
+            (record.updated_at, told["active"], record)
+            for _, told in kept(self.histories.sync, _FORMAT, f"{self._prefix}/", self._told)
+            if (record := self._record_in(told["record"])) is not None and (scope is None or record.scope == scope)
         ]
         return [record for *_, record in sorted(found, key=operator.itemgetter(0, 1), reverse=True)]
+
+    def _told(self, row: ConversationRow) -> Any:
+        """Return what lists tell of a conversation: its record as it is stored, and when it was active last."""
+        value = self._kept_of(row.id)
+        return value and {"record": value, "active": row.updated_at.timestamp()}
 
     def _kept_of(self, conversation: str) -> Any:
         """Return the record of a conversation as it is stored; None where there is none."""

@@ -16,6 +16,7 @@ from foldlog._reports import figures as home
 from foldlog._reports import overview as overviews_of_lists
 from foldlog._reports import stats
 from foldlog._reports.ahead import KeptAhead, made_ahead
+from foldlog._reports.kept import KeptBeside
 from foldlog._reports.overview import Overview, overviews
 from foldlog._web.conversations import ServedConversations
 from foldlog.condensers import event_tokens
@@ -156,7 +157,7 @@ def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: p
 
         monkeypatch.setattr(overviews_of_lists, "overview_of", redacted_meanwhile)
         listed(histories.store)
-        assert histories.store.records("overview", "a", "c") == {}
+        assert histories.store.records("overview", "a", "a") == {"a": (2, None)}
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -185,7 +186,7 @@ def test_what_is_made_ahead_is_not_kept_of_a_conversation_that_has_grown_since()
         store.append("a", said("more"), expected_version=1)
         lists.keep("a", 1, made)
         lists.flush()
-        assert store.records("overview", "a", "a") == {}
+        assert [record for _, record in store.records("overview", "a", "a").values()] == [None]
 
 
 def test_the_first_lists_after_an_import_read_no_conversation(
@@ -215,3 +216,27 @@ def test_a_title_is_what_the_user_asks_and_not_what_a_program_says_for_it(url: s
         assert {name: each.title for name, each in listed(histories.store).items() if name in logs} == dict(
             zip(logs, logs, strict=True)
         )
+
+
+def test_what_is_kept_below_an_id_is_that_of_each_present_version():
+    with foldlog.open("memory:") as histories:
+        for name in ("a/", "a/kept", "a/grown", "a/erased", "a/other code", "a/\U0010ffff\U0010ffff", "a0", "a"):
+            histories[name].append(said(name))
+        rows = list(histories.store.iter_conversations())
+        for code in (2, 1):
+            with KeptBeside(histories.store, "test", code) as kept:
+                for row in rows:
+                    if (code == 2) == (row.id == "a/other code"):
+                        kept.keep(row, {"id": row.id})
+        histories["a/grown"].append(said("more"))
+        histories["a/kept"].fork(id="a/fork")
+        histories.erase("a/erased", reason="asked for")
+        kept_whole = ["a/", "a/kept", "a/\U0010ffff\U0010ffff"]
+        assert dict(KeptBeside(histories.store, "test", 1).below("a/")) == {
+            **{name: {"id": name} for name in kept_whole},
+            **dict.fromkeys(["a/grown", "a/fork", "a/other code"]),
+        }
+        fork = histories.store.conversation("a/fork")
+        with KeptBeside(histories.store, "test", 1) as kept:
+            kept.keep(fork, "its own")
+        assert dict(KeptBeside(histories.store, "test", 1).below("a/"))["a/fork"] == "its own"

@@ -302,9 +302,10 @@ WHERE projection = $1::bytea AND conversation = $2::bigint AND version > $3::big
 
 -- name: records_of
 SELECT DISTINCT ON (c.key) c.id, c.sealed_key IS NOT NULL,
+       greatest((SELECT max(id) + 1 FROM {schema}.events WHERE conversation = c.key), c.parent_version, 0),
        r.version, r.code, r.base, r.body, r.encoding, r.checksum::bigint & 4294967295
 FROM {schema}.conversations c
-JOIN {schema}.records r ON r.conversation = c.key AND r.projection = $1::bytea
+LEFT JOIN {schema}.records r ON r.conversation = c.key AND r.projection = $1::bytea
 WHERE c.visible AND c.erased_at IS NULL AND c.id >= $2::bytea AND c.id <= $3::bytea
     AND substring(c.id, 1, 256) >= substring($2::bytea, 1, 256)
     AND substring(c.id, 1, 256) <= substring($3::bytea, 1, 256)

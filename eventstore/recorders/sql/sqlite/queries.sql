@@ -297,9 +297,11 @@ SELECT version, code, base, body, encoding, checksum FROM records
 WHERE projection = CAST(? AS TEXT) AND conversation = ? AND version > ? ORDER BY version LIMIT ?
 
 -- name: records_of
-SELECT c.id, c.sealed_key IS NOT NULL, r.version, r.code, r.base, r.body, r.encoding, r.checksum
+SELECT c.id, c.sealed_key IS NOT NULL,
+       max(coalesce((SELECT max(id) + 1 FROM events WHERE conversation = c.key), 0), coalesce(c.parent_version, 0)),
+       r.version, r.code, r.base, r.body, r.encoding, r.checksum
 FROM conversations c
-CROSS JOIN records r ON r.conversation = c.key AND r.projection = CAST(? AS TEXT) AND r.version = (
+LEFT JOIN records r ON r.conversation = c.key AND r.projection = CAST(? AS TEXT) AND r.version = (
     SELECT max(version) FROM records WHERE conversation = r.conversation AND projection = r.projection
 )
 WHERE c.visible AND c.erased_at IS NULL AND c.id >= CAST(? AS TEXT) AND c.id <= CAST(? AS TEXT)
