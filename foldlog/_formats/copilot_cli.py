@@ -26,31 +26,25 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from msgspec.structs import force_setattr
-
-from foldlog._formats.calls import OpenCalls
-from foldlog._formats.format import LOOK_AT, EachAlone, Format, Options, RecordDecoder
-from foldlog._formats.members import Members
+from foldlog._formats.format import LOOK_AT, EachAlone, Format, Options
 from foldlog._formats.record import (
     NotAnEvent,
     described,
     dicts_in,
     joined_text,
-    read_time,
     text_or_empty,
     time_text,
     usage_told,
 )
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import (
     Action,
-    Annotation,
     CondensationAction,
     CondensationSummary,
     Content,
     Event,
     Message,
     Observation,
-    Origin,
     SystemMessage,
 )
 
@@ -81,118 +75,82 @@ def _conversation(records: Iterable[Any]) -> str | None:
     return next((name for data in starts if type(name := data.get("sessionId")) is str and name), None)
 
 
-class CopilotDecoder(RecordDecoder):
-    """Records of one session to events, one record after the other."""
+class CopilotDecoder(FollowingDecoder):
+    """Records of one session to events. Of what is shown it knows the id of the record, or that it is a prompt."""
+
+    format = NAME
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._calls = OpenCalls()
-        self._shown = Members[Any]()
         self._prompt: str | None = None
         self._prompt_id: int | None = None
         self._is_named = False
         self._begun: frozenset[int] | None = None
         """What was shown when a compaction began."""
-        self._events: list[Event] = []
-        self._common: _Part = {}
-        self._origin: Origin | None = None
 
-    def events(self, record: Any) -> list[Event]:
-        """Return the events of the next record. Raises ``NotAnEvent`` where it has no type or no data."""
+    def check(self, record: Any) -> None:
         if not _accepts(record):
             found = "an object without them" if type(record) is dict else described(record)
             raise NotAnEvent(
                 f"an event of Copilot CLI has a text under 'type' and an object under 'data', found {found}"
             )
+
+    def read(self, read: RecordEvents, record: _Part) -> None:
         kind, data = record["type"], record["data"]
-        timestamp, time = read_time(record.get("timestamp"))
-        self._events, self._common = [], {"timestamp": timestamp}
-        self._origin = Origin(format=NAME, id=record.get("id"), time=time)
-        is_side = type(record.get("agentId")) is str or type(data.get("parentToolCallId")) is str
-        self._read(kind, data, {"shown": False} if is_side else {})
-        if not self._events:
-            name = data.get("title") if kind == "session.title_changed" else None
-            self._add(Annotation, name=kind, data=data, meta={"title": name} if type(name) is str and name else {})
-        for event in self._events:
-            self._shown.follow(event, _SYSTEM if isinstance(event, SystemMessage) else record.get("id"))
-        self.next_id += len(self._events)
-        return self._events
-
-    def _add(self, kind: Any, **fields: Any) -> Any:
-        origin = Origin(format=NAME) if self._events else self._origin
-        event = kind(id=self.next_id + len(self._events), origin=origin, **self._common, **fields)
-        self._events.append(event)
-        return event
-
-    def _read(self, kind: str, data: _Part, side: _Part) -> None:
+        read.known = record.get("id")
+        read.shown = type(record.get("agentId")) is not str and type(data.get("parentToolCallId")) is not str
         content = text_or_empty(data.get("content"))
         match kind:
             case "system.message" if content:
-                self._add_prompt(data, content, side)
+                self._read_prompt(read, data, content)
             case "user.message":
                 sent = text_or_empty(data.get("transformedContent")) or content
+                is_told = type(data.get("source")) is str or data.get("isAutopilotContinuation") is True
                 if said := _with_images(sent, data.get("attachments")):
-                    is_told = type(data.get("source")) is str or data.get("isAutopilotContinuation") is True
-                    message = self._add(Message, content=said, source="environment" if is_told else "user", **side)
-                    if content and not self._is_named and message.shown and not is_told:
+                    if content and not self._is_named and read.shown and not is_told:
                         self._is_named = True
-                        force_setattr(message, "meta", {"title": content})  # no other code has it before it is returned
+                        read.meta = {"title": content}
+                    read.add(Message, content=said, source="environment" if is_told else "user")
             case "system.notification" if content:
-                self._add(Message, content=content, source="environment", **side)
+                read.add(Message, content=content, source="environment")
             case "assistant.message":
-                self._add_response(data, content, side)
+                _read_response(read, data, content)
             case "tool.execution_complete":
-                self._add_result(data, side)
-            case "session.compaction_start" if not side:
+                self._read_result(read, data)
+            case "session.compaction_start" if read.shown:
                 self._begun = self._conversation()
-            case "session.compaction_complete" | "session.truncation" | "session.context_cleared" if not side:
-                self._condense(kind, data)
+            case "session.compaction_complete" | "session.truncation" | "session.context_cleared" if read.shown:
+                self._condense(read, kind, data)
+        name = data.get("title") if kind == "session.title_changed" else None
+        if not read.events:
+            read.meta = {"title": name} if type(name) is str and name else {}
+        read.close(kind, data)
 
-    def _add_prompt(self, data: _Part, content: str, side: _Part) -> None:
+    def _read_prompt(self, read: RecordEvents, data: _Part, content: str) -> None:
         """Add a prompt, which takes the place of the one before it; a developer's comes beside it."""
-        if side or data.get("role") == "developer" or content == self._prompt:
-            self._add(SystemMessage, content=content, **side or {"shown": content != self._prompt})
-            return
-        if self._prompt_id is not None:
-            self._add(CondensationAction, forgotten_event_ids=(self._prompt_id,), metadata={"reason": "request"})
-        self._prompt, self._prompt_id = content, self._add(SystemMessage, content=content).id
+        read.known = _SYSTEM
+        is_new = read.shown and data.get("role") != "developer" and content != self._prompt
+        if is_new and self._prompt_id is not None:
+            read.add(CondensationAction, forgotten_event_ids=(self._prompt_id,), metadata={"reason": "request"})
+        prompt = read.add(SystemMessage, content=content, shown=read.shown and content != self._prompt)
+        if is_new:
+            self._prompt, self._prompt_id = content, prompt.id
 
-    def _add_response(self, data: _Part, content: str, side: _Part) -> None:
-        calls = dicts_in(data.get("toolRequests"))
-        text = text_or_empty(data.get("reasoningText"))
-        thinking: _Part = {"thinking": ({"type": "thinking", "thinking": text},) if text else ()}
-        named = (data.get("apiCallId"), data.get("messageId"))
-        response_id = next((each for each in named if type(each) is str), f"response-{self.next_id}")
-        if not calls and content:
-            self._add(Message, content=content, source="agent", **thinking, **side)
-        for call in calls:
-            call_id, given = call.get("toolCallId"), call.get("arguments")
-            action = self._add(
-                Action, tool=text_or_empty(call.get("name")), response_id=response_id, thought=content,
-                arguments=given if type(given) is dict or type(given) is str else None,
-                call_id=call_id if type(call_id) is str else None, **thinking, **side,
-            )  # fmt: skip
-            content, thinking = "", {}
-            self._calls.open(action)
-        counts = {"completion_tokens": data.get("outputTokens")}
-        if self._events and (used := usage_told(counts, model=data.get("model"))):
-            force_setattr(self._events[0], "meta", used)  # as above
-
-    def _add_result(self, data: _Part, side: _Part) -> None:
+    def _read_result(self, read: RecordEvents, data: _Part) -> None:
         result, error = data.get("result"), data.get("error")
-        call_id, cause, tool = self._calls.close(data.get("toolCallId"))
         told = result if type(result) is dict else {}
         content = _with_images(text_or_empty(told.get("content")), told.get("binaryResultsForLlm"))
         failed = data.get("success") is False
         if failed and not content and type(error) is dict:
             content = text_or_empty(error.get("message"))
-        shown = side or ({} if cause is not None else {"shown": False})  # one that the user asked for has no call
-        self._add(Observation, content=content, tool=tool, call_id=call_id, cause=cause, is_error=failed, **shown)
+        known = self.calls.first(text_or_empty(data.get("toolCallId")))
+        read.shown = read.shown and known is not None  # one that the user asked for has no call
+        read.answer(data.get("toolCallId"), content, is_error=failed)
 
     def _conversation(self) -> frozenset[int]:
-        return frozenset(event_id for event_id, known in self._shown.all() if known != _SYSTEM)
+        return frozenset(event_id for event_id, known in self.shown.all() if known != _SYSTEM)
 
-    def _condense(self, kind: str, data: _Part) -> None:
+    def _condense(self, read: RecordEvents, kind: str, data: _Part) -> None:
         gone, summary, reason = self._conversation(), "", "tokens"
         if kind == "session.compaction_complete":
             begun, self._begun = self._begun, None
@@ -203,20 +161,34 @@ class CopilotDecoder(RecordDecoder):
             reason = "request" if data.get("customInstructions") or data.get("trigger") == "manual" else "tokens"
         elif kind == "session.truncation":
             count = data.get("messagesRemovedDuringTruncation")
-            records = [known for _, known in self._shown.all() if known != _SYSTEM]
+            records = [known for _, known in self.shown.all() if known != _SYSTEM]
             oldest = list(dict.fromkeys(map(str, records)))[: count if type(count) is int and count > 0 else 0]
-            gone = frozenset(each for each, known in self._shown.all() if known != _SYSTEM and str(known) in oldest)
+            gone = frozenset(each for each, known in self.shown.all() if known != _SYSTEM and str(known) in oldest)
         if not gone:
             return
-        members = self._shown.all()
+        members = self.shown.all()
         offset = next((place for place, (_, known) in enumerate(members) if known != _SYSTEM), len(members))
         told: _Part = {"summary": summary, "summary_offset": offset} if summary else {}
         ids = tuple(event_id for event_id, _ in members if event_id in gone)
         sizes = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
         metadata = {name: data[key] for key, name in sizes.items() if type(data.get(key)) is int}
-        self._add(CondensationAction, forgotten_event_ids=ids, metadata={"reason": reason, **metadata}, **told)
+        read.add(CondensationAction, forgotten_event_ids=ids, metadata={"reason": reason, **metadata}, **told)
         if kind == "session.context_cleared" and (first := text_or_empty(data.get("initialMessage"))):
-            self._add(Message, content=first, source="user")
+            read.add(Message, content=first, source="user")
+
+
+def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
+    calls = dicts_in(data.get("toolRequests"))
+    named = (data.get("apiCallId"), data.get("messageId"))
+    read.response = next((each for each in named if type(each) is str), f"response-{read.version}")
+    read.parts = [{"type": "text", "text": content}] if content else []
+    if text := text_or_empty(data.get("reasoningText")):
+        read.thinking = [{"type": "thinking", "thinking": text}]
+    if calls or content:
+        read.meta = usage_told({"completion_tokens": data.get("outputTokens")}, model=data.get("model"))
+    for call in calls:
+        read.call(call.get("name"), call.get("arguments"), call.get("toolCallId"))
+    read.say("agent", as_text=True)
 
 
 def _with_images(text: str, held: Any) -> Content:

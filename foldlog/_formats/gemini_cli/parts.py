@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from foldlog._formats.blocks import said
 from foldlog._formats.record import count_in, dicts_in, text_or_empty, usage_told
 from foldlog.eventstore import Content
 
@@ -18,8 +19,11 @@ def parts_of(content: Any) -> list[_Part]:
 
 
 def content_of(content: Any) -> Content:
-    said = [shown for part in parts_of(content) if (shown := _shown(part)) is not None]
-    return str(said[0]["text"]) if len(said) == 1 and "text" in said[0] else tuple(said) or ""
+    return said(shown_parts(content))
+
+
+def shown_parts(content: Any) -> list[_Part]:
+    return [shown for part in parts_of(content) if (shown := _shown(part)) is not None]
 
 
 def _shown(part: _Part) -> _Part | None:
@@ -45,19 +49,19 @@ def thought_of(thought: _Part) -> str:
 
 def result_of(result: Any) -> tuple[Content, bool]:
     """Return what a model is told of a result, and whether that is an error."""
-    said: list[Any] = []
+    told: list[Any] = []
     failed = False
     for part in parts_of(result):
         response = part.get("functionResponse")
         if type(response) is not dict:
-            said.append(part)
+            told.append(part)
             continue
-        told = response.get("response")
-        fields = told if type(told) is dict else {"output": told}
+        given = response.get("response")
+        fields = given if type(given) is dict else {"output": given}
         failed = failed or "error" in fields
         one = next(iter(fields.values())) if len(fields) == 1 and next(iter(fields)) in ("output", "error") else fields
-        said += [one if type(one) is str else json.dumps(one, ensure_ascii=False), *dicts_in(response.get("parts"))]
-    return content_of(said), failed
+        told += [one if type(one) is str else json.dumps(one, ensure_ascii=False), *dicts_in(response.get("parts"))]
+    return content_of(told), failed
 
 
 def usage_of(record: _Part) -> _Part:
