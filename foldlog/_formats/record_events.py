@@ -80,7 +80,8 @@ class RecordEvents:
         self.known: Any = None
         self.response: str | None = origin.id if type(origin.id) is str else f"message-{decoder.next_id}"
         self._decoder = decoder
-        self._is_named = False
+        self.is_empty = True
+        """Whether no event stands for the record yet."""
 
     @property
     def version(self) -> int:
@@ -92,10 +93,10 @@ class RecordEvents:
         common: dict[str, Any] = {"id": self.version, "timestamp": self.timestamp}
         if not self.shown:
             common["shown"] = False
-        if self._is_named or kind is Retraction:
+        if kind is Retraction or not self.is_empty:
             common["origin"] = Origin(format=self.origin.format)
         else:
-            common["origin"], self._is_named = self.origin, True
+            common["origin"], self.is_empty = self.origin, False
         if self.meta and kind is not Retraction:
             common["meta"], self.meta = self.meta, {}
         event = kind(**(common | fields))
@@ -146,5 +147,5 @@ class RecordEvents:
 
     def close(self, name: str, data: Any) -> None:
         """Add an annotation where there is no event."""
-        if not self._is_named:
+        if self.is_empty:
             self.add(Annotation, name=name, data=data)

@@ -16,10 +16,7 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.claude_code.compaction import Kept, is_boundary, is_summary
-from foldlog._formats.members import MemberLink
 
-Shown = MemberLink[str | None] | None
-"""What a View shows: the ids of events, with those of their lines."""
 SAID = ("user", "assistant")
 """Types of lines that form a branch. All other lines are bookkeeping, which may stand between them in the tree."""
 
@@ -84,12 +81,12 @@ def is_result(record: dict[str, Any]) -> bool:
 
 
 class _Group:
-    """Lines that belong together: the version after them, what the View shows then, and the group that they follow."""
+    """Lines that belong together: the version after them, and the group that they follow."""
 
-    __slots__ = ("above", "shown", "version")
+    __slots__ = ("above", "version")
 
-    def __init__(self, above: _Group | None, version: int = 0, shown: Shown = None) -> None:
-        self.above, self.version, self.shown = above, version, shown
+    def __init__(self, above: _Group | None, version: int = 0) -> None:
+        self.above, self.version = above, version
 
 
 class Switches:
@@ -106,10 +103,12 @@ class Switches:
         self._boundary: _Group | None = None
         self._kept = Kept()
         self._joins = False
+        self._above: _Group | None = None
+        """The group that the last line follows."""
 
-    def begin(self, version: int, shown: Shown, last_line: Any) -> None:
+    def begin(self, version: int, last_line: Any) -> None:
         """Begin in the middle of a log: the parents of the lines before this version are unknown."""
-        self._begun = self._newest = _Group(None, version, shown)
+        self._begun = self._newest = _Group(None, version)
         self._is_whole = False
         if type(last_line) is str:
             self._groups[last_line] = self._newest
@@ -137,40 +136,40 @@ class Switches:
         self._names_parents = self._names_parents or earlier._names_parents
         self._is_whole = True
 
-    def before(self, record: dict[str, Any]) -> _Group | None:
-        """Return the group to return to before this line, or None if the line follows the newest one.
+    def before(self, record: dict[str, Any]) -> int | None:
+        """Return the version to return to before this line, or None if the line follows the newest one.
 
-        An empty group of version 0 is returned for a line that begins a new tree.
+        That is 0 for a line that begins a new tree.
         """
         self._joins = False
-        if is_side(record) != self._side or not (record.get("type") in SAID or is_boundary(record)):
-            return None
-        if type(record.get("uuid")) is not str or self._newest is None:
+        if not self._is_of_chain(record) or self._newest is None:
             return None
         if self.is_copy(record):
             self._joins = True
             return None
-        above = self._followed(record)
+        self._above = above = self._followed(record)
         if above is self._newest:
             self._joins = self._belongs(record, above)
             return None
         if above is not None and self._is_on_branch(above) and self._belongs(record, above):
             self._joins = True
             return None
-        return _Group(None) if above is None else above
+        return 0 if above is None else above.version
 
-    def after(self, record: dict[str, Any], version: int, shown: Shown, left: _Group | None) -> None:
+    def _is_of_chain(self, record: dict[str, Any]) -> bool:
+        speaks = record.get("type") in SAID or is_boundary(record)
+        return speaks and is_side(record) == self._side and type(record.get("uuid")) is str
+
+    def after(self, record: dict[str, Any], version: int, left: int | None) -> None:
         """Record a line after whose events the log has ``version`` events; ``left`` is the result of ``before``."""
-        uuid = record.get("uuid")
-        if is_side(record) != self._side or type(uuid) is not str:
-            self._grow(version, shown)
+        if not self._is_of_chain(record):
+            if type(record.get("uuid")) is str and is_side(record) == self._side:
+                self._groups[record["uuid"]] = self._followed(record)
+            self._grow(version)
             return
-        if not (record.get("type") in SAID or is_boundary(record)):
-            self._groups[uuid] = self._followed(record)
-            self._grow(version, shown)
-            return
+        uuid = record["uuid"]
         if self._newest is None or not self._joins:
-            self._newest = _Group(self._newest if left is None else (left if left.version else None))
+            self._newest = _Group(self._newest if left is None else self._above)
         self._groups[uuid] = self._newest
         if type(response := _response(record)) is str:
             self._responses[response] = self._newest
@@ -178,16 +177,16 @@ class Switches:
             self._calls[uuid] = calls
         if is_boundary(record):
             self._boundary, self._kept = self._newest, Kept.by(record)
-        self._grow(version, shown)
+        self._grow(version)
 
     def is_copy(self, record: dict[str, Any]) -> bool:
         """Return whether a line repeats the calls of an earlier line with its id."""
         calls = self._calls.get(str(record.get("uuid")))
         return calls is not None and calls_of(record) == calls
 
-    def _grow(self, version: int, shown: Shown) -> None:
+    def _grow(self, version: int) -> None:
         if self._newest is not None:
-            self._newest.version, self._newest.shown = version, shown
+            self._newest.version = version
 
     def _followed(self, record: dict[str, Any]) -> _Group | None:
         parent = parent_of(record)

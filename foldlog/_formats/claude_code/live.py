@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -13,8 +12,7 @@ from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
 from foldlog._formats.claude_code.titles import Titles
 from foldlog._formats.claude_code.writing import NAME
 from foldlog._formats.format import Options, Past
-from foldlog._formats.members import Members
-from foldlog.eventstore import Event, SystemMessage
+from foldlog.eventstore import Event
 
 _LINES_OF_A_RESPONSE = 100
 _LAST_EVENTS = 256
@@ -41,7 +39,7 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
 
     def __init__(self, options: Options, past: Past) -> None:
         super().__init__(options, ShownChain())
-        self._past = past
+        self._history = past
         self._is_first = True
         self._is_whole = options.first_id == 0
         self._has_response = False
@@ -56,7 +54,7 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
     def _earlier_thinking(self, response_id: str) -> tuple[dict[str, Any], ...]:
         """Read the last lines, where the first response may have begun there."""
         thinking: list[dict[str, Any]] = []
-        records = () if self._has_response else islice(self._past.newest_records(), _LINES_OF_A_RESPONSE)
+        records = () if self._has_response else islice(self._history.newest_records(), _LINES_OF_A_RESPONSE)
         self._has_response = True
         for record, _ in records:
             if record.get("type") != "assistant":
@@ -72,32 +70,21 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
                     thinking.append(block)
         return tuple(reversed(thinking))
 
-    def _earlier_prompt(self) -> Any:
-        prompts = [event for event in self._past.view() if isinstance(event, SystemMessage)]
-        return (prompts[-1].content, prompts[-1].tools) if prompts else None
-
     def _begin(self, record: dict[str, Any]) -> None:
         """Find out to which agent the session belongs, at the first line that tells."""
         if not self._is_first or (self._is_whole and record.get("type") not in SAID):
             return
         self._is_first = False
-        last = None if self._is_whole else _last_shown(self._past)
+        last = None if self._is_whole else _last_shown(self._history)
         self._side = is_side(last or record)
-        first_id = self._options.first_id
         self._switches = Switches(ShownChain(self._side))
-        if first_id:
-            self._shown = Members(partial(self._members, first_id))
+        if self.past is not None:
             last = next((event.origin.id for event in self._last_events() if event.origin is not None), None)
-            self._switches.begin(first_id, self._shown.newest, last)
-
-    def _members(self, version: int) -> Iterator[tuple[int, str | None]]:
-        for event in self._past.view(version):
-            source_id = None if event.origin is None else event.origin.id
-            yield event.id, source_id if type(source_id) is str else None
+            self._switches.begin(self.next_id, last)
 
     def _last_events(self) -> Iterator[Event]:
         """Yield the last imported events with an id of their source, among the last events."""
-        last = islice(self._past.newest_first(), _LAST_EVENTS)
+        last = islice(self._history.newest_first(), _LAST_EVENTS)
         return (each for each in last if each.origin is not None and each.origin.format == NAME and each.origin.id)
 
     def _needs_all(self, record: dict[str, Any]) -> bool:
@@ -106,10 +93,9 @@ class ClaudeCodeLiveDecoder(ClaudeCodeDecoder):
     def _read_all(self) -> None:
         """Read the lines before the first one: their parents, and their titles."""
         switches, titles = Switches(ShownChain(self._side)), Titles()
-        for record, events in self._past.records():
-            version = events[-1].id + 1
+        for record, events in self._history.records():
             left = switches.before(record)
-            switches.after(record, version, Members(partial(self._members, version)).newest, left)
+            switches.after(record, events[-1].id + 1, left)
             titles.of(record)
         self._switches.complete(switches)
         self._titles.complete(titles)
