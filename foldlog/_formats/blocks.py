@@ -9,6 +9,7 @@ from foldlog.eventstore import Content
 THINKING = frozenset({"thinking", "redacted_thinking"})
 """Types of blocks that a model has to get back unchanged before the calls that followed them."""
 
+_TEXTS = frozenset(("text", "input_text", "output_text"))
 _Block = dict[str, Any]
 
 
@@ -19,13 +20,13 @@ def kind_of(block: Any) -> str | None:
 
 
 def part_of(block: Any) -> _Block | None:
-    """Return a text or an image as a part; None for any other block."""
+    """Return a text or an image as a part, also one of OpenAI's Responses API; None for any other block."""
     kind = kind_of(block)
-    if kind == "text" and type(block.get("text")) is str:
+    if kind in _TEXTS and type(block.get("text")) is str:
         return {"type": "text", "text": block["text"]}
     source = block.get("source") if kind == "image" else None
-    url = _url_of(source) if type(source) is dict else None
-    return None if url is None else {"type": "image_url", "image_url": {"url": url}}
+    url = block.get("image_url") if kind == "input_image" else _url_of(source) if type(source) is dict else None
+    return None if type(url) is not str else {"type": "image_url", "image_url": {"url": url}}
 
 
 def _url_of(source: dict[str, Any]) -> str | None:
@@ -49,6 +50,11 @@ def said(parts: list[_Block]) -> Content:
         text: str = parts[0]["text"]
         return text
     return tuple(parts) if parts else ""
+
+
+def texts_of(content: Content) -> list[str]:
+    """Return the texts of a content."""
+    return [content] if isinstance(content, str) else [part["text"] for part in content if "text" in part]
 
 
 def given(content: Content) -> str | list[_Block]:

@@ -57,12 +57,10 @@ class OpenCalls:
                 self._waiting.pop(key)
         return key, event_id, tool
 
-    def close_all(self) -> list[tuple[str, tuple[int, str]]]:
-        """Close all calls; return each with its key, in the order in which their keys were opened last."""
+    def open_ids(self) -> list[str]:
+        """Return the key of each open call, in the order in which the keys were opened last."""
         self._read_past()
-        closed = [(key, call) for key, calls in self._waiting.items() for call in calls]
-        self._waiting.clear()
-        return closed
+        return [key for key, calls in self._waiting.items() for _ in calls]
 
     def forget(self, event_ids: Container[int]) -> None:
         """Drop the calls of these events, which are no longer shown."""

@@ -88,6 +88,9 @@ class CopilotDecoder(FollowingDecoder):
         self._begun: frozenset[int] | None = None
         """What was shown when a compaction began."""
 
+    def known(self, event: Event, read: RecordEvents | None) -> Any:
+        return _SYSTEM if isinstance(event, SystemMessage) or read is None else read.origin.id
+
     def check(self, record: Any) -> None:
         if not _accepts(record):
             found = "an object without them" if type(record) is dict else described(record)
@@ -97,7 +100,6 @@ class CopilotDecoder(FollowingDecoder):
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         kind, data = record["type"], record["data"]
-        read.known = record.get("id")
         read.shown = type(record.get("agentId")) is not str and type(data.get("parentToolCallId")) is not str
         content = text_or_empty(data.get("content"))
         match kind:
@@ -128,7 +130,6 @@ class CopilotDecoder(FollowingDecoder):
 
     def _read_prompt(self, read: RecordEvents, data: _Part, content: str) -> None:
         """Add a prompt, which takes the place of the one before it; a developer's comes beside it."""
-        read.known = _SYSTEM
         is_new = read.shown and data.get("role") != "developer" and content != self._prompt
         if is_new and self._prompt_id is not None:
             read.add(CondensationAction, forgotten_event_ids=(self._prompt_id,), metadata={"reason": "request"})

@@ -34,11 +34,11 @@ class FollowingDecoder(RecordDecoder):
     def earlier(self, version: int | None) -> Iterable[tuple[int, Any]]:
         """Return what was shown at a version before the first record, by default at the first record."""
         shown = () if self.past is None else self.past.view(version)
-        return ((event.id, self.known(event)) for event in shown)
+        return ((event.id, self.known(event, None)) for event in shown)
 
-    def known(self, event: Event) -> Any:
-        """Return what the format knows of an event before the first record."""
-        return None
+    def known(self, event: Event, read: RecordEvents | None) -> Any:
+        """Return what the format knows of an event of this record; None for one before the first record."""
+        return None if read is None else read.known
 
     def events(self, record: Any) -> list[Event]:
         self.check(record)
@@ -76,12 +76,17 @@ class RecordEvents:
         self.thinking: list[dict[str, Any]] = []
         self.meta: dict[str, Any] = {}
         """The ``meta`` of the next event."""
-        self.origin, self.timestamp, self.shown = origin, timestamp, shown
+        self.shown = shown
         self.known: Any = None
         self.response: str | None = origin.id if type(origin.id) is str else f"message-{decoder.next_id}"
         self._decoder = decoder
+        self.begin(origin, timestamp)
+
+    def begin(self, origin: Origin, timestamp: datetime | None) -> None:
+        """Begin the record, or a part of it that has an id of its own."""
+        self.origin, self.timestamp = origin, timestamp
         self.is_empty = True
-        """Whether no event stands for the record yet."""
+        """Whether no event stands for it yet."""
 
     @property
     def version(self) -> int:
@@ -103,7 +108,7 @@ class RecordEvents:
         self.events.append(event)
         if kind is Action:
             self._decoder.calls.open(event)
-        self._decoder.shown.follow(event, self.known)
+        self._decoder.shown.follow(event, self._decoder.known(event, self))
         return event
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:

@@ -52,8 +52,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._boundary: dict[str, Any] = {}
         self._session: Any = None
 
-    def known(self, event: Event) -> str | None:
-        return None if event.origin is None or type(event.origin.id) is not str else event.origin.id
+    def known(self, event: Event, read: RecordEvents | None) -> str | None:
+        origin = event.origin if read is None else read.origin
+        return origin.id if origin is not None and type(origin.id) is str else None
 
     def check(self, record: Any) -> None:
         if type(record) is not dict:
@@ -70,7 +71,6 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if left is not None:
             read.add(Retraction, version=left)
             self._boundary = {}
-        read.known = read.origin.id if type(read.origin.id) is str else None
         read.shown = is_side(record) == self._side and not self._switches.is_copy(record)
         if read.shown and is_boundary(record):
             self._boundary = record
@@ -147,8 +147,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def _begin_response(self, read: RecordEvents, message: dict[str, Any]) -> None:
         """Find the thinking of earlier lines of a response."""
-        response = message.get("id")
-        read.response = response if type(response) is str else read.known
+        response, line = message.get("id"), read.origin.id if type(read.origin.id) is str else None
+        read.response = response if type(response) is str else line
         if read.response is not None:
             known = self._thinking.get(read.response)
             read.thinking = [*(self._earlier_thinking(read.response) if known is None else known)]

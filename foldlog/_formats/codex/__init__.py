@@ -15,8 +15,7 @@ The records, and the events that they become:
     every other type             Annotation
 
 ``reading.py`` and ``writing.py`` are the two directions, ``lines.py`` reads lines, ``parts.py`` and ``outcome.py`` are
-about contents and failures, ``said.py`` knows what was said before. Line by line, that is read from the history when a
-record needs it: see ``CodexDecoder``.
+about contents and failures.
 
 Records do not tell which calls are of one response, so each call stands alone. The nth observation with an id is for
 the nth call with it.

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from foldlog._formats.blocks import part_of, said
+from foldlog._formats.record import text_or_empty
 from foldlog.eventstore import Content
-
-_TEXTS = ("input_text", "output_text")
 
 
 def content_of(parts: Any) -> Content:
     """Return parts as content: a single text as text, several as parts. Only texts and images are kept."""
-    if type(parts) is not list:
-        return parts if type(parts) is str else ""
-    content: list[dict[str, Any]] = []
-    for part in parts:
-        if type(part) is not dict:
-            continue
-        if part.get("type") in _TEXTS and type(part.get("text")) is str:
-            content.append({"type": "text", "text": part["text"]})
-        elif part.get("type") == "input_image" and type(part.get("image_url")) is str:
-            content.append({"type": "image_url", "image_url": {"url": part["image_url"]}})
-    if len(content) == 1 and "text" in content[0]:
-        text: str = content[0]["text"]
-        return text
-    return tuple(content) if content else ""
+    return (
+        said([part for each in parts if (part := part_of(each)) is not None])
+        if type(parts) is list
+        else text_or_empty(parts)
+    )
 
 
 def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:
@@ -45,10 +36,6 @@ def texts_in(parts: Any) -> list[str]:
     return [text for text in found if type(text) is str]
 
 
-def text_of(parts: Any) -> str:
-    return "".join(texts_in(parts))
-
-
 def place_of_summary(history: list[Any], message: str) -> int | None:
     """Return the index of the summary in a replacement history: the last message with one text that ends with
     ``message``.
@@ -59,6 +46,6 @@ def place_of_summary(history: list[Any], message: str) -> int | None:
         item = history[place]
         if type(item) is dict and item.get("type") == "message":
             content = item.get("content")
-            if type(content) is list and len(content) == 1 and text_of(content).endswith(message):
+            if type(content) is list and len(content) == 1 and "".join(texts_in(content)).endswith(message):
                 return place
     return None

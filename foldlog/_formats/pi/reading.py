@@ -9,7 +9,7 @@ from foldlog._formats.format import Options
 from foldlog._formats.pi.writing import NAME
 from foldlog._formats.record import NotAnEvent, described, text_or_empty
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import CondensationAction, Retraction, Source
+from foldlog.eventstore import CondensationAction, Event, Retraction, Source
 
 _SUMMED_UP = (
     "The conversation history before this point was compacted into the following summary:\n\n<summary>\n{}\n</summary>"
@@ -42,6 +42,9 @@ class PiDecoder(FollowingDecoder):
         self._newest: _Place | None = None
         self._count = 0
 
+    def known(self, event: Event, read: RecordEvents | None) -> int:
+        return -1 if type(event) is CondensationAction else self._count
+
     def check(self, record: Any) -> None:
         if type(record) is not dict:
             raise NotAnEvent(f"expected an entry object, found {described(record)}")
@@ -54,7 +57,6 @@ class PiDecoder(FollowingDecoder):
             read.add(Retraction, version=0 if above is None else above.version)
         message = record.get("message")
         message = message if kind == "message" and type(message) is dict else record
-        read.known = self._count
         read.shown = message.get("stopReason") not in _NOT_SENT and not message.get("excludeFromContext")
         usage, named = message.get("usage"), message.get("name")
         cost = usage.get("cost") if type(usage) is dict else None
@@ -130,7 +132,7 @@ class PiDecoder(FollowingDecoder):
         while place is not None and place.number != number:
             place = place.above
         first = self._count if place is None else place.number
-        read.known, tokens = -1, record.get("tokensBefore")
+        tokens = record.get("tokensBefore")
         read.add(
             CondensationAction,
             forgotten_event_ids=tuple(event_id for event_id, number in self.shown.all() if number < first),
