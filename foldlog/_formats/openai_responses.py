@@ -16,33 +16,21 @@ View.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from foldlog._formats.calls import OpenCalls
 from foldlog._formats.codex.parts import content_of
-from foldlog._formats.format import EachAlone, Format, Options, RecordDecoder
-from foldlog._formats.record import NotAnEvent, described, joined_text
-from foldlog.eventstore import (
-    Action,
-    Annotation,
-    CondensationSummary,
-    Content,
-    Event,
-    Message,
-    Observation,
-    Origin,
-    Source,
-    SystemMessage,
-)
+from foldlog._formats.format import EachAlone, Format
+from foldlog._formats.record import joined_text, member, refused, text_or_none
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.told import call_id_of, parts_as, role_of
+from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin, Source, SystemMessage
 from foldlog.projections.messages.turns import arguments_of
 
 NAME = "openai-responses"
 
 _SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
-_ROLES = {"user": "user", "agent": "assistant", "environment": "user"}
 _CALLS = frozenset(
     (
         *("function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "computer_call"),
@@ -95,70 +83,48 @@ def accepts(record: Any) -> bool:
     return type(record.get("type")) is str or type(record.get("role")) is str or record.get("__enc__") == 1
 
 
-class ResponsesDecoder(RecordDecoder):
+class ResponsesDecoder(FollowingDecoder):
     """Items to events, one item after the other."""
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._calls = OpenCalls(options.past)
+    format = NAME
 
-    def events(self, record: Any) -> list[Event]:
-        """Return the event of the next item. Raises ``NotAnEvent`` where it is not an item."""
+    def check(self, record: Any) -> None:
         if not accepts(record):
-            found = "this object has neither" if type(record) is dict else f"found {described(record)}"
-            raise NotAnEvent(f"an item is an object with a text under 'type' or 'role', {found}")
-        event = self._event(record)
-        self.next_id += 1
-        return [event]
+            raise refused("an item with a text under 'type' or 'role'", record)
 
-    def _event(self, item: dict[str, Any]) -> Event:
-        named = item.get("type")
-        kind = named if type(named) is str else "item"
-        fields: dict[str, Any] = {"id": self.next_id, "origin": Origin(format=NAME, id=item.get("id"))}
-        if _is_message(item):
-            return _message(item, fields)
-        if kind in _CALLS:
-            return self._action(kind, item, fields)
-        if kind in _OUTPUTS:
-            return self._observation(kind, item, fields)
-        data = {key: value for key, value in item.items() if key not in ("type", "id")}
-        stays = kind == "reasoning"
-        return Annotation(name=kind, data=data, source="agent", shown=True, stays_with_next=stays, **fields)
+    def begun(self, record: dict[str, Any]) -> RecordEvents:
+        read = RecordEvents(self, Origin(format=NAME, id=record.get("id")), None)
+        read.response = None  # an item does not tell it
+        return read
 
-    def _action(self, kind: str, item: dict[str, Any], fields: dict[str, Any]) -> Action:
-        call_id, name = item.get(_ANSWERED.get(kind, "call_id")), item.get("name")
-        arguments = item.get("arguments")
-        if kind == "custom_tool_call":
-            arguments, fields["meta"] = {"input": item.get("input")}, {"custom_tool": True}
-        elif kind == "function_call":
-            arguments = arguments if type(arguments) is str else None
-        elif type(arguments) is not str:
-            known = ("type", "id", "call_id", "name", "status")
-            arguments = {key: value for key, value in item.items() if key not in known}
-        action = Action(
-            tool=name if type(name) is str else kind.removesuffix("_call"),
-            arguments=arguments,
-            call_id=call_id if type(call_id) is str else None,
-            **fields,
-        )
-        self._calls.open(action)
-        return action
-
-    def _observation(self, kind: str, item: dict[str, Any], fields: dict[str, Any]) -> Observation:
-        output = item.get("output")
-        call_id, cause, tool = self._calls.close(item.get(_ANSWERED.get(kind, "call_id")))
-        content: Content = content_of(output)
-        if not content and type(output) is not str:
-            content = _as_text(output)
-        return Observation(content=content, tool=tool, call_id=call_id, cause=cause, **fields)
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        kind = text_or_none(record.get("type")) or "item"
+        call_id = record.get(_ANSWERED.get(kind, "call_id"))
+        if _is_message(record):
+            is_system, content = record["role"] in ("system", "developer"), content_of(record.get("content"))
+            source = {} if is_system else {"source": _SPEAKERS.get(record["role"], "environment")}
+            read.add(SystemMessage if is_system else Message, content=content, **source)
+        elif kind in _CALLS:
+            read.meta = {"custom_tool": True} if kind == "custom_tool_call" else {}
+            tool = text_or_none(record.get("name"))
+            read.call(kind.removesuffix("_call") if tool is None else tool, _arguments_in(kind, record), call_id)
+        elif kind in _OUTPUTS:
+            output = record.get("output")
+            content = content_of(output)
+            read.answer(call_id, content if content or type(output) is str else _as_text(output))
+        else:
+            data = {key: value for key, value in record.items() if key not in ("type", "id")}
+            stays = kind == "reasoning"
+            read.add(Annotation, name=kind, data=data, source="agent", shown=True, stays_with_next=stays)
 
 
-def _message(item: dict[str, Any], fields: dict[str, Any]) -> Event:
-    content, role = item.get("content"), item["role"]
-    said = content_of(content)
-    if role in ("system", "developer"):
-        return SystemMessage(content=said, **fields)
-    return Message(content=said, source=_SPEAKERS.get(role, "environment"), **fields)
+def _arguments_in(kind: str, item: dict[str, Any]) -> Any:
+    arguments = item.get("arguments")
+    if kind == "custom_tool_call":
+        return {"input": item.get("input")}
+    if kind == "function_call" or type(arguments) is str:
+        return text_or_none(arguments)
+    return {key: value for key, value in item.items() if key not in ("type", "id", "call_id", "name", "status")}
 
 
 def _as_text(output: Any) -> str:
@@ -169,20 +135,17 @@ def _as_text(output: Any) -> str:
         return ""
 
 
-def _written(event: Event) -> list[Any]:
+def _written(event: Any) -> list[Any]:
     """Return the items of an event as a client would write them; a summary is a user's message."""
     match event:
-        case Message() | SystemMessage() | CondensationSummary():
-            role = "system" if isinstance(event, SystemMessage) else _ROLES[event.source]
-            said = _message_of(event.content, "user" if isinstance(event, CondensationSummary) else role)
-            return [*_reasoning(event), said]
         case Action():
             thought = [_message_of(event.thought, "assistant")] if event.thought else []
-            return [*_reasoning(event), *thought, _call(event)]
+            call = {"arguments": arguments_of(event), "call_id": call_id_of(event), "name": event.tool}
+            return [*_reasoning(event), *thought, {**call, "type": "function_call", "status": "completed"}]
         case Observation():
-            call_id = event.call_id or (None if event.cause is None else f"call_{event.cause}")
-            return [_whole({"call_id": call_id, "output": joined_text(event.content)}, "function_call_output")]
-    return []
+            output = {"call_id": call_id_of(event), "output": joined_text(event.content)}
+            return [{**output, "type": "function_call_output"}]
+    return [*_reasoning(event), _message_of(event.content, role_of(event))]
 
 
 def _reasoning(event: Event) -> list[Any]:
@@ -191,33 +154,15 @@ def _reasoning(event: Event) -> list[Any]:
 
 
 def _message_of(content: Content, role: str) -> dict[str, Any]:
-    return {"content": content if isinstance(content, str) else _parts(content, role), "role": role}
+    def text(said: str) -> dict[str, Any]:
+        if role == "assistant":
+            return {"annotations": [], "text": said, "type": "output_text"}
+        return {"text": said, "type": "input_text"}
 
+    def image(url: str) -> dict[str, Any]:
+        return {"type": "input_image", "image_url": url}
 
-def _call(event: Action) -> dict[str, Any]:
-    call = {"arguments": arguments_of(event), "call_id": event.call_id or f"call_{event.id}", "name": event.tool}
-    return {**_whole(call, "function_call"), "status": "completed"}
-
-
-def _whole(item: dict[str, Any], kind: str) -> dict[str, Any]:
-    return {**{key: value for key, value in item.items() if value is not None}, "type": kind}
-
-
-def _parts(parts: Sequence[dict[str, Any]], role: str) -> list[dict[str, Any]]:
-    said = role == "assistant"
-    return [
-        {"type": "input_image", "image_url": _url(part)}
-        if part.get("type") == "image_url"
-        else {"annotations": [], "text": part.get("text", ""), "type": "output_text"}
-        if said
-        else {"text": part.get("text", ""), "type": "input_text"}
-        for part in parts
-    ]
-
-
-def _url(part: dict[str, Any]) -> Any:
-    image = part["image_url"]
-    return image.get("url") if isinstance(image, dict) else image
+    return {"content": content if isinstance(content, str) else parts_as(content, text, image), "role": role}
 
 
 FORMAT = Format(
@@ -227,7 +172,7 @@ FORMAT = Format(
     decoder=lambda records, options: ResponsesDecoder(options),
     encoder=lambda: EachAlone(_written),
     live=True,
-    source_id=lambda record: record.get("id") if type(record) is dict else None,
+    source_id=member("id"),
     times=False,
     marks_errors=False,
 )

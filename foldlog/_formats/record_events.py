@@ -12,7 +12,7 @@ from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Options, RecordDecoder
 from foldlog._formats.members import Members
 from foldlog._formats.record import count_in, read_time, text_or_empty, usage_told
-from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Origin, Retraction, Source
+from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin, Retraction, Source
 
 
 class FollowingDecoder(RecordDecoder):
@@ -122,16 +122,16 @@ class RecordEvents:
         self.meta |= {"model": model} if type(model) is str else {}
         self.meta |= usage_told(usage, model=model, cost=cost)
 
-    def call(self, tool: Any, arguments: Any, call_id: Any) -> Any:
-        """Add a call, with what was said and thought before it."""
-        thought, thinking, self.parts, self.thinking = said(self.parts), tuple(self.thinking), [], []
+    def call(self, tool: Any, arguments: Any, call_id: Any, thought: Content | None = None) -> Any:
+        """Add a call, with what was said and thought before it; ``thought`` is what was said, in another form."""
+        before, thinking, self.parts, self.thinking = said(self.parts), tuple(self.thinking), [], []
         return self.add(
             Action,
             tool=text_or_empty(tool),
             arguments=arguments if type(arguments) in (dict, str) else None,
             call_id=call_id if type(call_id) is str else None,
             response_id=self.response,
-            thought=thought,
+            thought=before if thought is None else thought,
             thinking=thinking,
         )
 

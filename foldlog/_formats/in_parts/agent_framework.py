@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Kind, Made, answered, called, image_at, in_parts, kept
+from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, image_at, in_parts, kept
 from foldlog._formats.record import joined_text, member
 from foldlog._formats.told import call_id_of, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
@@ -76,7 +76,7 @@ def _image(url: str) -> dict[str, Any]:
 
 
 FORMAT = in_parts(
-    Kind(
+    PartsKind(
         name="agent-framework",
         accepts=_accepts,
         matches=lambda record: _accepts(record) and bool(record["contents"]),

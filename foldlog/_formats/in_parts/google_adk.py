@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.format import Options, Past
 from foldlog._formats.in_parts.parts import (
-    Kind,
     Made,
     PartsDecoder,
+    PartsKind,
     answered,
     bytes_of_image,
     called,
@@ -236,7 +236,7 @@ def _part(event: Any) -> dict[str, Any]:
     return {"text": joined_text(event.content)}
 
 
-_KIND = Kind(
+_KIND = PartsKind(
     name=NAME,
     accepts=_accepts,
     matches=lambda record: _accepts(record) and type(record.get("actions")) is dict,

@@ -24,7 +24,7 @@ Made = tuple[type[Event], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class PartsKind:
     """What a format says of its records.
 
     ``name accepts matches source_id``  as ``Format`` has them
@@ -54,7 +54,7 @@ class Kind:
     usage: Callable[[Record], dict[str, Any]] = lambda record: {}
 
 
-def in_parts(kind: Kind, decoder: Callable[[Options], RecordDecoder] | None = None) -> Format:
+def in_parts(kind: PartsKind, decoder: Callable[[Options], RecordDecoder] | None = None) -> Format:
     """Return the format of this kind of records. ``decoder`` is its own, where it has one."""
     return Format(
         name=kind.name,
@@ -70,7 +70,7 @@ def in_parts(kind: Kind, decoder: Callable[[Options], RecordDecoder] | None = No
 class PartsDecoder(RecordDecoder):
     """Reads records part by part."""
 
-    def __init__(self, options: Options, kind: Kind) -> None:
+    def __init__(self, options: Options, kind: PartsKind) -> None:
         super().__init__(options)
         self._kind = kind
 

@@ -23,8 +23,8 @@ from datetime import datetime
 from typing import Any
 
 from foldlog._formats.in_parts.parts import (
-    Kind,
     Made,
+    PartsKind,
     answered,
     bytes_of_image,
     called,
@@ -157,7 +157,7 @@ def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
 
 
 FORMAT = in_parts(
-    Kind(
+    PartsKind(
         name="pydantic-ai",
         accepts=_accepts,
         matches=lambda record: _accepts(record) and bool(record["parts"]),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Kind, Made, answered, called, image_at, in_parts, kept, text_of
+from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, image_at, in_parts, kept, text_of
 from foldlog._formats.record import (
     count_in,
     dict_or_empty,
@@ -101,7 +101,7 @@ def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
 
 
 FORMAT = in_parts(
-    Kind(
+    PartsKind(
         name="strands",
         accepts=_accepts,
         matches=lambda record: _accepts(record) and "redact_message" in record,

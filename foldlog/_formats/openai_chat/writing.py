@@ -7,11 +7,11 @@ from typing import Any
 
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.openai_chat.dialect import OpenAI
+from foldlog._formats.told import role_of
 from foldlog.eventstore import (
     Action,
     CondensationAction,
     CondensationSummary,
-    Content,
     DocumentChanges,
     Event,
     Message,
@@ -21,8 +21,6 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.projections.messages.turns import arguments_of
-
-_ROLES: dict[str, str] = {"user": "user", "agent": "assistant", "environment": "user"}
 
 
 class OpenAIChatEncoder(RecordEncoder):
@@ -66,36 +64,22 @@ class OpenAIChatEncoder(RecordEncoder):
         return [message]
 
 
-def _given(content: Content) -> str | list[dict[str, Any]]:
-    return content if isinstance(content, str) else list(content)
-
-
 def _message(events: list[Event]) -> dict[str, Any] | None:
     """Return the message of ``events``; None if no message has this content."""
     event = events[0]
-    message: dict[str, Any] = {}
-    match event:
-        case Action():
-            message["role"], message["content"] = "assistant", _given(event.thought) or None
-            if event.thinking:
-                message["thinking_blocks"] = list(event.thinking)
-            message["tool_calls"] = [_call(call) for call in events if isinstance(call, Action)]
-        case Observation():
-            message["role"], message["content"] = "tool", _given(event.content)
-            if event.tool:
-                message["name"] = event.tool
-            if event.call_id is not None:
-                message["tool_call_id"] = event.call_id
-        case SystemMessage():
-            message["role"], message["content"] = "system", _given(event.content)
-        case Message():
-            message["role"], message["content"] = _ROLES[event.source], _given(event.content)
-            if event.thinking:
-                message["thinking_blocks"] = list(event.thinking)
-        case CondensationSummary():
-            message["role"], message["content"] = "user", event.content
-        case _:
-            return None
+    if not isinstance(event, Action | Observation | SystemMessage | Message | CondensationSummary):
+        return None
+    content = event.thought if isinstance(event, Action) else event.content
+    message: dict[str, Any] = {"role": role_of(event), "content": content if isinstance(content, str) else [*content]}
+    if isinstance(event, Action):
+        message["content"] = message["content"] or None
+    if isinstance(event, Action | Message) and event.thinking:
+        message["thinking_blocks"] = list(event.thinking)
+    if isinstance(event, Action):
+        message["tool_calls"] = [_call(call) for call in events if isinstance(call, Action)]
+    elif isinstance(event, Observation):
+        message |= {"name": event.tool} if event.tool else {}
+        message |= {} if event.call_id is None else {"tool_call_id": event.call_id}
     return message
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.record import count_in, dicts_in, text_or_empty, usage_told
+from foldlog._formats.blocks import said
+from foldlog._formats.record import count_in, dict_or_empty, dicts_in, text_or_empty, usage_told
 from foldlog.eventstore import Content
 
 CLEARED = "[Old tool result content cleared]"
@@ -22,11 +23,11 @@ _Part = dict[str, Any]
 
 def content_of(parts: list[_Part]) -> Content:
     """Return what a user's parts say: a text, if that is all."""
-    said = [part for each in parts for part in _said(each)]
-    return str(said[0]["text"]) if len(said) == 1 and said[0]["type"] == "text" else tuple(said)
+    return said([part for each in parts for part in parts_of(each)])
 
 
-def _said(part: _Part) -> list[_Part]:
+def parts_of(part: _Part) -> list[_Part]:
+    """Return the parts of a content that a part says: one, or none."""
     kind = part.get("type")
     if kind == "text" and type(part.get("text")) is str and part.get("ignored") is not True:
         return [{"type": "text", "text": part["text"]}]
@@ -50,29 +51,28 @@ def is_in_words(part: _Part) -> bool:
 
 def result_of(state: _Part) -> tuple[Content, bool]:
     """Return what a model is told of a call, and whether that is an error."""
-    status, metadata, time = (state.get(key) for key in ("status", "metadata", "time"))
+    status, metadata = state.get("status"), dict_or_empty(state.get("metadata"))
     if status == "completed":
-        if type(time) is dict and time.get("compacted"):
+        if dict_or_empty(state.get("time")).get("compacted"):
             return CLEARED, False
         files = [each for each in dicts_in(state.get("attachments")) if type(each.get("url")) is str]
         output = text_or_empty(state.get("output"))
         return (({"type": "text", "text": output}, *map(_file, files)) if files else output), False
     if status == "error":
-        told = metadata.get("output") if type(metadata) is dict and metadata.get("interrupted") is True else None
+        told = metadata.get("output") if metadata.get("interrupted") is True else None
         return (told, False) if type(told) is str else (text_or_empty(state.get("error")), True)
     return INTERRUPTED, True
 
 
 def thinking_of(part: _Part) -> _Part:
     """Return a reasoning as the block that its provider takes back."""
-    text, metadata = text_or_empty(part.get("text")), part.get("metadata")
-    known = metadata if type(metadata) is dict else {}
-    anthropic, openai = known.get("anthropic"), known.get("openai")
-    if type(anthropic) is dict and type(anthropic.get("redactedData")) is str:
+    text, known = text_or_empty(part.get("text")), dict_or_empty(part.get("metadata"))
+    anthropic, openai = dict_or_empty(known.get("anthropic")), dict_or_empty(known.get("openai"))
+    if type(anthropic.get("redactedData")) is str:
         return {"type": "redacted_thinking", "data": anthropic["redactedData"]}
-    if type(anthropic) is dict and type(anthropic.get("signature")) is str:
+    if type(anthropic.get("signature")) is str:
         return {"type": "thinking", "thinking": text, "signature": anthropic["signature"]}
-    if type(openai) is dict and type(openai.get("itemId")) is str:
+    if type(openai.get("itemId")) is str:
         summary = [{"type": "summary_text", "text": text}] if text else []
         encrypted = openai.get("reasoningEncryptedContent")
         item = {"type": "reasoning", "id": openai["itemId"], "summary": summary}
@@ -84,7 +84,7 @@ def usage_of(info: _Part, parts: list[_Part]) -> dict[str, Any]:
     """Return the usage of a response: that of its steps, or if none tells it that of the message."""
     steps = [part["tokens"] for part in parts if part.get("type") == "step-finish" and type(part.get("tokens")) is dict]
     told = steps or dicts_in([info.get("tokens")])
-    flat = [{**tokens, **(cache if type(cache := tokens.get("cache")) is dict else {})} for tokens in told]
+    flat = [{**tokens, **dict_or_empty(tokens.get("cache"))} for tokens in told]
     counts = {ours: sum(count_in(each, *theirs) or 0 for each in flat) for ours, theirs in _USAGE.items()}
     return usage_told(counts, model=info.get("modelID"), reply=info.get("id"), cost=info.get("cost"))
 

@@ -14,6 +14,7 @@ from typing import Any
 from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import UnreadableJson, parse
+from foldlog._formats.record import dict_or_empty, text_or_none
 
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{\s*"id"\s*:\s*"ses_')
 _SQLITE = b"SQLite format 3\0"
@@ -51,9 +52,8 @@ class OpenCodeFiles(FileReader):
 
 
 def _in_export(path: Path) -> Contained:
-    info = around(path, "messages").get("info")
-    name = info.get("id") if type(info) is dict else None
-    return Contained(name if type(name) is str else None, Placed(path.stat().st_size, partial(_exported, path)))
+    name = dict_or_empty(around(path, "messages").get("info")).get("id")
+    return Contained(text_or_none(name), Placed(path.stat().st_size, partial(_exported, path)))
 
 
 def _exported(path: Path) -> Iterator[PlacedRecord]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from foldlog._formats.pairs import PairsEncoder, arguments_of
-from foldlog._formats.record import joined_text
+from foldlog._formats.record import dict_or_empty, joined_text, member
+from foldlog._formats.told import call_id_of, parts_as, role_of
 from foldlog.eventstore import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
 
 NAME = "opencode"
@@ -24,13 +25,13 @@ class OpenCodeEncoder(PairsEncoder):
         self._last: str | None = None
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        info = record.get("info") if type(record) is dict else None
-        if type(info) is dict and type(info.get("sessionID")) is str:
+        info = dict_or_empty(member("info")(record))
+        if type(info.get("sessionID")) is str:
             self._session, self._last = info["sessionID"], info.get("id")
 
     def said(self, event: Message | SystemMessage | CondensationSummary) -> dict[str, Any]:
-        is_agent = isinstance(event, Message) and event.source == "agent"
-        return self._message("assistant" if is_agent else "user", event, _texts(event.content))
+        role = "assistant" if role_of(event) == "assistant" else "user"
+        return self._message(role, event, _texts(event.content))
 
     def called(self, call: Action, result: Observation | None) -> dict[str, Any]:
         state: dict[str, Any] = {"status": "pending", "input": arguments_of(call), "raw": ""}
@@ -40,7 +41,7 @@ class OpenCodeEncoder(PairsEncoder):
             time = {"start": _milliseconds(call), "end": _milliseconds(result)}
             status = "error" if result.is_error else "completed"
             state = {"status": status, "input": state["input"], **told, "time": time}
-        part = {"type": "tool", "callID": call.call_id or f"call_{call.id}", "tool": call.tool, "state": state}
+        part = {"type": "tool", "callID": call_id_of(call), "tool": call.tool, "state": state}
         return self._message("assistant", call, [*(_texts(call.thought) if call.thought else ()), part])
 
     def _message(self, role: str, event: Event, parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -64,17 +65,12 @@ class OpenCodeEncoder(PairsEncoder):
 
 
 def _texts(content: Content) -> list[dict[str, Any]]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [_part(part) for part in content]
+    return parts_as(content, lambda text: {"type": "text", "text": text}, _image)
 
 
-def _part(part: dict[str, Any]) -> dict[str, Any]:
-    image = part.get("image_url")
-    if type(image) is dict and type(image.get("url")) is str:
-        mime = image["url"].removeprefix("data:").partition(";")[0] if image["url"].startswith("data:") else "image/png"
-        return {"type": "file", "mime": mime, "url": image["url"]}
-    return {"type": "text", "text": str(part.get("text", ""))}
+def _image(url: str) -> dict[str, Any]:
+    mime = url.removeprefix("data:").partition(";")[0] if url.startswith("data:") else "image/png"
+    return {"type": "file", "mime": mime, "url": url}
 
 
 def _milliseconds(event: Event) -> int:

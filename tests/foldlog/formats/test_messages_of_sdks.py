@@ -21,8 +21,8 @@ FORMATS = ("langchain", "openai-responses", "pydantic-ai", "google-adk", "agent-
 FOLDER = Path(__file__).parents[2] / "fuzz" / "corpus"
 RECORDS = {name: [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text().splitlines()] for name in FORMATS}
 REFUSED = {
-    "langchain": "a message is an object with a text under 'type' and an object under 'data'",
-    "openai-responses": "an item is an object with a text under 'type' or 'role'",
+    "langchain": "a message with a text under 'type' and an object under 'data'",
+    "openai-responses": "an item with a text under 'type' or 'role'",
     "pydantic-ai": "a request or a response with parts that name their part_kind",
     "agent-framework": "a message with a role, and contents that name their types",
     "strands": "a message with a message_id, a role and contents",
