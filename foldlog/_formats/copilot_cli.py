@@ -33,14 +33,13 @@ from foldlog._formats.record import (
     dicts_in,
     joined_text,
     text_or_empty,
-    time_text,
     usage_told,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.told import call_id_of, parts_in, role_of, time_of, url_in
 from foldlog.eventstore import (
     Action,
     CondensationAction,
-    CondensationSummary,
     Content,
     Event,
     Message,
@@ -209,48 +208,42 @@ class CopilotEncoder(EachAlone):
         super().__init__(self._lines)
         self._last: Any = None
 
+    def head(self, event: Event) -> list[_Part]:
+        start = {"sessionId": "foldlog", "version": 1, "producer": "foldlog", "copilotVersion": "", "startTime": ""}
+        self._last = None
+        return [self._line("foldlog-start", event, "session.start", start)]
+
     def follow(self, events: Sequence[Event], record: Any) -> None:
         self._last = record.get("id") if type(record) is dict else self._last
 
     def _lines(self, event: Any) -> list[_Part]:
-        lines = [self._line(event, *each) for each in _written(event)]
-        if self._last is None:
-            start = {"sessionId": "foldlog", "version": 1, "producer": "foldlog", "copilotVersion": "", "startTime": ""}
-            lines = [{**self._line(event, "session.start", start), "id": "foldlog-start"}, *lines]
-            lines[1]["parentId"] = "foldlog-start"
-        self._last = lines[-1]["id"]
-        return lines
+        return [self._line(f"foldlog-{event.id}", event, *_written(event))]
 
-    def _line(self, event: Event, kind: str, data: _Part) -> _Part:
-        at = time_text(event.timestamp, event.origin) or "1970-01-01T00:00:00.000Z"
-        return {"type": kind, "data": data, "id": f"foldlog-{event.id}", "timestamp": at, "parentId": self._last}
+    def _line(self, name: str, event: Event, kind: str, data: _Part) -> _Part:
+        above, self._last = self._last, name
+        return {"type": kind, "data": data, "id": name, "timestamp": time_of(event), "parentId": above}
 
 
-def _written(event: Any) -> list[tuple[str, _Part]]:
-    match event:
-        case Action():
-            call = {"toolCallId": event.call_id or f"call_{event.id}", "name": event.tool, "arguments": event.arguments}
-            said = {"messageId": f"foldlog-{event.id}", "content": joined_text(event.thought), "toolRequests": [call]}
-            return [("assistant.message", said)]
-        case Observation():
-            call_id, text = event.call_id or f"call_{event.cause}", joined_text(event.content)
-            outcome: _Part = {"error": {"message": text}} if event.is_error else {"result": {"content": text}}
-            return [("tool.execution_complete", {"toolCallId": call_id, "success": not event.is_error, **outcome})]
-        case SystemMessage():
-            return [("system.message", {"role": "system", "content": joined_text(event.content)})]
-        case Message(source="agent"):
-            said = {"messageId": f"foldlog-{event.id}", "content": joined_text(event.content)}
-            return [("assistant.message", said)]
-        case Message() | CondensationSummary():
-            urls = [
-                str(part["image_url"].get("url"))
-                for part in event.content
-                if type(part) is dict and "image_url" in part
-            ]
-            blobs = [url.removeprefix("data:").partition(";base64,") for url in urls]
-            held = [{"type": "blob", "mimeType": kind, "data": data} for kind, _, data in blobs if data]
-            return [("user.message", {"content": joined_text(event.content), "attachments": held})]
-    return []
+def _written(event: Any) -> tuple[str, _Part]:
+    if isinstance(event, Observation):
+        text = joined_text(event.content)
+        outcome: _Part = {"error": {"message": text}} if event.is_error else {"result": {"content": text}}
+        return "tool.execution_complete", {
+            "toolCallId": call_id_of(event), "success": not event.is_error, **outcome
+        }  # fmt: skip
+    if isinstance(event, Action):
+        call = {"toolCallId": call_id_of(event), "name": event.tool, "arguments": event.arguments}
+        told = {"content": joined_text(event.thought), "toolRequests": [call]}
+        return "assistant.message", {"messageId": f"foldlog-{event.id}", **told}
+    said = {"content": joined_text(event.content)}
+    match role_of(event):
+        case "system":
+            return "system.message", {"role": "system", **said}
+        case "assistant":
+            return "assistant.message", {"messageId": f"foldlog-{event.id}", **said}
+    blobs = [url.removeprefix("data:").partition(";base64,") for url in map(url_in, parts_in(event.content))]
+    held = [{"type": "blob", "mimeType": kind, "data": data} for kind, _, data in blobs if data]
+    return "user.message", {**said, "attachments": held}
 
 
 FORMAT = Format(

@@ -75,6 +75,10 @@ class RecordEncoder(ABC):
         None says that the format has no record for what the event tells: an export counts these events in a note.
         """
 
+    def head(self, event: Event) -> Sequence[Any]:
+        """Return what a history begins with where no record was imported. ``event`` is that of the first record."""
+        return ()
+
     def follow(self, events: Sequence[Event], record: Any) -> None:
         """Remember of a record what later records need, such as its id. ``events`` were made of it. None stands for a
         step to another branch, which has no record.

@@ -71,6 +71,8 @@ class Encoder:
         self._writer = chosen.encoder()
         self._group: list[Event] = []
         self._missing = 0
+        self._head: Sequence[Any] = ()
+        self._has_begun = False
         self.left_out: Counter[str] = Counter()
         """The events that the format has no record for, by a noun in the singular."""
 
@@ -90,7 +92,7 @@ class Encoder:
         self._missing -= 1
         if self._missing:
             return given_up
-        events, self._group = self._group, []
+        events, self._group, self._has_begun = self._group, [], True
         record = unpack(events)
         complete = self._writer.end()
         self._writer.follow(events, record)
@@ -107,7 +109,7 @@ class Encoder:
                 f"event {first.id} begins a record of {count + self._missing} events, and {count} of them are here; "
                 f"export the history up to event {first.id}, or the whole record"
             )
-        return list(self._writer.end())
+        return self._headed(self._writer.end())
 
     def _continues(self, event: Event) -> bool:
         return not self._group or (_is_of(event, self._name) and place_of(event) == len(self._group))
@@ -120,12 +122,19 @@ class Encoder:
     def _written(self, event: Event) -> list[Any]:
         if isinstance(event, Message | Observation) and isinstance(event.content, tuple):
             event = replace(event, content=tuple(map(_with_url, event.content)))
+        self._head = () if self._has_begun else self._writer.head(event)
         records = self._writer.records(event)
-        if records is not None:
-            return list(records)
-        if not is_declined(event):
-            self.left_out[_name_left_out(event)] += 1
-        return list(self._writer.end())
+        if records is None:
+            if not is_declined(event):
+                self.left_out[_name_left_out(event)] += 1
+            records = self._writer.end()
+        return self._headed(records)
+
+    def _headed(self, records: Sequence[Any]) -> list[Any]:
+        if not records:
+            return []
+        head, self._head, self._has_begun = self._head, (), True
+        return [*head, *records]
 
 
 def _name_left_out(event: Event) -> str:

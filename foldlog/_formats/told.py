@@ -1,10 +1,11 @@
-"""What an event tells, for the encoders of formats: who says it, its parts, and the id of its call."""
+"""What an event tells, for the encoders of formats: who says it and when, its parts, and the id of its call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
+from foldlog._formats.record import time_text
 from foldlog.eventstore import Action, Content, Event, Message, Observation, SystemMessage
 
 T = TypeVar("T")
@@ -25,6 +26,11 @@ def call_id_of(event: Action | Observation) -> str:
     if event.call_id:
         return event.call_id
     return f"call_{event.id if event.cause is None or isinstance(event, Action) else event.cause}"
+
+
+def time_of(event: Event) -> str:
+    """Return the time of an event as text; that of 1970 where it has none, for records that need one."""
+    return time_text(event.timestamp, event.origin) or "1970-01-01T00:00:00.000Z"
 
 
 def parts_in(content: Content) -> Iterable[dict[str, Any]]:

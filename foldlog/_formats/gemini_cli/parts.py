@@ -65,11 +65,11 @@ def result_of(result: Any) -> tuple[Content, bool]:
 
 
 def usage_of(record: _Part) -> _Part:
-    names = {
-        "prompt_tokens": ("input", "tool"),
-        "cached_tokens": ("cached",),
-        "completion_tokens": ("output", "thoughts"),
-        "reasoning_tokens": ("thoughts",),
-    }
-    counts = {ours: count_in(record.get("tokens"), *theirs) for ours, theirs in names.items()}
+    counts = {ours: count_in(record.get("tokens"), *theirs) for ours, theirs in _USAGE.items()}
     return usage_told(counts, model=record.get("model"), reply=record.get("id"))
+
+
+_USAGE = {
+    "prompt_tokens": ("input", "tool"), "cached_tokens": ("cached",),
+    "completion_tokens": ("output", "thoughts"), "reasoning_tokens": ("thoughts",),
+}  # fmt: skip

@@ -14,7 +14,7 @@ from foldlog._formats.gemini_cli.parts import content_of, parts_of, result_of, s
 from foldlog._formats.gemini_cli.writing import NAME
 from foldlog._formats.record import NotAnEvent, described, dicts_in, joined_text, read_time, text_or_empty
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import CondensationAction, Message, Observation, Origin, Retraction
+from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation, Origin, Retraction
 
 _SNAPSHOT = "<state_snapshot>"
 _CONTEXTS = ("<session_context>", "<hook_context>", _SNAPSHOT)
@@ -54,9 +54,10 @@ class GeminiDecoder(FollowingDecoder):
         super().__init__(options)
         self._messages: list[_Stands] = []
         self._places: dict[str, int] = {}
-        self._calls: dict[str, list[Any]] = {}
-        """The call of each id: its event, its tool, and the event that answered it."""
         self._time: datetime | None = None
+
+    def known(self, event: Event, read: RecordEvents | None) -> Event | None:
+        return event if isinstance(event, Action | Observation) else None
 
     def check(self, record: Any) -> None:
         if not accepts(record):
@@ -121,11 +122,6 @@ class GeminiDecoder(FollowingDecoder):
         if any(each.shown for each in self._messages[place:]):
             read.timestamp = None
             read.add(Retraction, version=version)
-            for call_id, (event_id, _, answer) in list(self._calls.items()):
-                if event_id >= version:
-                    del self._calls[call_id]
-                elif answer is not None and answer >= version:
-                    self._calls[call_id][2] = None
         self._drop(place)
         for record in records:
             before = len(read.events)
@@ -168,9 +164,7 @@ class GeminiDecoder(FollowingDecoder):
         read.thinking = [{"type": "thinking", "thinking": text} for text in thoughts if text]
         read.response = str(record.get("id"))
         for call in calls:
-            action = read.call(call.get("name"), call.get("args"), call.get("id"))
-            if action.call_id is not None:
-                self._calls[action.call_id] = [action.id, action.tool, None]
+            read.call(call.get("name"), call.get("args"), call.get("id"))
         read.say("agent", as_text=True)
         read.thinking = []
         for call in calls:
@@ -180,13 +174,13 @@ class GeminiDecoder(FollowingDecoder):
 
     def _answer(self, read: RecordEvents, call_id: Any, result: Any, tool: Any = "", *, is_error: bool = False) -> None:
         """Add a result. A second one of the same call is not shown."""
-        call = self._calls.get(call_id) if type(call_id) is str else None
-        cause, named, answer = call or (None, text_or_empty(tool), None)
+        named = call_id if type(call_id) is str else None
+        of_call = (event for _, event in self.shown.newest_first() if named and event and event.call_id == named)
+        newest = next(of_call, None)
+        call = newest if newest is None or isinstance(newest, Action) else next(of_call, None)
         content, has_failed = result_of(result)
-        is_shown = call is not None and answer is None
-        told = read.add(
-            Observation, content=content, tool=named, call_id=call_id if type(call_id) is str else None, cause=cause,
-            is_error=is_error or has_failed, shown=is_shown,
+        read.add(
+            Observation, content=content, tool=text_or_empty(tool) if call is None else call.tool,
+            call_id=named, cause=None if call is None else call.id,
+            is_error=is_error or has_failed, shown=call is not None and call is newest,
         )  # fmt: skip
-        if call is not None and is_shown:
-            call[2] = told.id

@@ -10,7 +10,7 @@ from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.members import Members
 from foldlog._formats.openai_chat.dialect import OpenAI
 from foldlog._formats.openai_chat.writing import OpenAIChatEncoder
-from foldlog._formats.record import time_text
+from foldlog._formats.told import time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation
 
 NAME = "pi"
@@ -27,14 +27,13 @@ class PiEncoder(OpenAIChatEncoder):
         super().__init__(OpenAI())
         self._shown = Members[Any]()
         self._last: Any = None
-        self._begun = False
+
+    def head(self, event: Event) -> list[Any]:
+        return [{"type": "session", "version": 3, "id": "foldlog", "timestamp": time_of(event), "cwd": ""}]
 
     def records(self, event: Event) -> list[Any] | None:
-        head = [] if self._begun else [{"type": "session", "version": 3, "id": "foldlog", **_timed(event), "cwd": ""}]
-        self._begun = True
         if not isinstance(event, CondensationAction):
-            written = super().records(event)
-            return None if written is None else [*head, *written]
+            return super().records(event)
         members, gone = self._shown.all(), set(event.forgotten_event_ids or ())
         kept = [entry for event_id, entry in members if event_id not in gone]
         is_end = kept == [entry for _, entry in members[len(members) - len(kept) :]] and None not in kept
@@ -42,14 +41,9 @@ class PiEncoder(OpenAIChatEncoder):
             return None
         first = {"firstKeptEntryId": kept[0] if kept else _id(event)}
         tokens = event.metadata.get("tokens_before", 0)
-        return [
-            *head,
-            *self.end(),
-            self._entry([event], "compaction", summary=event.summary, **first, tokensBefore=tokens),
-        ]
+        return [*self.end(), self._entry([event], "compaction", summary=event.summary, **first, tokensBefore=tokens)]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        self._begun = True
         if type(record) is dict and record.get("type") != "session" and "id" in record:
             self._last = record["id"]
         for event in events:
@@ -76,7 +70,8 @@ class PiEncoder(OpenAIChatEncoder):
         return [self._entry(events, "message", message={**message, "timestamp": time})]
 
     def _entry(self, events: Sequence[Event], kind: str, **fields: Any) -> dict[str, Any]:
-        entry = {"type": kind, "id": _id(events[0]), "parentId": self._last, **_timed(events[0]), **fields}
+        entry = {"type": kind, "id": _id(events[0]), "parentId": self._last}
+        entry |= {"timestamp": time_of(events[0]), **fields}
         self.follow(events, entry)
         return entry
 
@@ -84,10 +79,6 @@ class PiEncoder(OpenAIChatEncoder):
 def _id(event: Event) -> str:
     known = None if event.origin is None else event.origin.id  # an event whose record was redacted keeps its id
     return known if type(known) is str else f"{event.id:08x}"
-
-
-def _timed(event: Event) -> dict[str, str]:
-    return {"timestamp": time_text(event.timestamp, event.origin) or "1970-01-01T00:00:00.000Z"}
 
 
 def _called(call: Action) -> list[dict[str, Any]]:
