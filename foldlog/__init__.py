@@ -28,13 +28,13 @@ Errors         EventStoreError is the base of all. Of the store: VersionConflict
                HistoryDiverged, ConversationNotFound, ConversationErased, InvalidEvent, InvalidArgument,
                InvalidOption, UnknownEventType, CorruptEvent, StoreUnavailable, StoreUnusable,
                KeyUnavailable, CannotRedact, ConversationHasForks; LeaseTaken. Of Views: NoSuchEvent, NoSuchVersion.
-               Of condensers: InvalidCondenser, NoCondensationAvailable, ModelCallFailed. Of imports and searches:
-               UnknownFormat, NotLive, SearchRefused
-More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export), foldlog.otel
-               (traces and metrics), foldlog.replays (another condenser over a history); the packages below:
-               foldlog.eventstore, foldlog.projections, foldlog.condensers. help(foldlog.History) lists the methods.
+               Of condensers: InvalidCondenser, NoCondensationAvailable, ModelCallFailed. Of searches: SearchRefused
+More           foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export,
+               with their errors), foldlog.otel (traces and metrics), foldlog.replays (another condenser over a
+               history); the packages below: foldlog.eventstore, foldlog.projections, foldlog.condensers.
+               help(foldlog.History) lists the methods.
 
-    _histories.py _history.py aio.py the face: _appends.py, _maintenance.py, _threads.py
+    _histories.py _history.py aio.py the face: _aio.py, _maintenance.py, _threads.py
     _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON
     _page/ _web/                     pages for a browser, and their server
     formats.py _formats/ adapters/   other agents: _importing.py, _seen_files.py, _recording.py, _replies.py
@@ -125,7 +125,6 @@ if TYPE_CHECKING:
         UnknownEventType,
         VersionConflict,
     )
-    from foldlog.formats import NotLive, UnknownFormat
     from foldlog.projections import Difference, Lifetimes, NoSuchEvent, NoSuchVersion, View, Why
 
 __all__ = [
@@ -178,7 +177,6 @@ __all__ = [
     "NoCondensationAvailable",
     "NoSuchEvent",
     "NoSuchVersion",
-    "NotLive",
     "Observation",
     "Published",
     "RecallTool",
@@ -196,7 +194,6 @@ __all__ = [
     "SystemMessage",
     "UnequalConversation",
     "UnknownEventType",
-    "UnknownFormat",
     "Vacuumed",
     "Verdict",
     "VersionConflict",
@@ -213,7 +210,7 @@ __version__ = "0.1.0"
 _PACKAGES = ("aio", "condensers", "eventstore", "formats", "projections")
 _HOMES = (
     *("foldlog.eventstore", "foldlog.projections", "foldlog._history", "foldlog._histories", "foldlog._replies"),
-    *("foldlog.condensers", "foldlog._maintenance", "foldlog._search", "foldlog._reports.stats", "foldlog.formats"),
+    *("foldlog.condensers", "foldlog._maintenance", "foldlog._search", "foldlog._reports.stats"),
     *("foldlog._recall", "foldlog._lease"),
 )
 """Where the public names are looked for, in this order, when they are first used: what costs little comes first."""

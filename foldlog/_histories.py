@@ -271,9 +271,9 @@ class Histories:
         name of its source, after ``prefix``; ``conversation`` names a single one. A record that cannot be read is left
         out: ``findings`` is told of it, or the log. ``docs/IMPORTING.md`` lists the formats.
 
-        Raises ``UnknownFormat``; ``ValueError`` where the path holds no history, or several for one ``conversation``;
-        ``HistoryDiverged`` where a history neither continues the stored one nor becomes a fork of it, after the others
-        were imported.
+        Raises ``formats.UnknownFormat``; ``ValueError`` where the path holds no history, or several for one
+        ``conversation``; ``HistoryDiverged`` where a history neither continues the stored one nor becomes a fork of it,
+        after the others were imported.
         Durability: on disk when it returns. Cost: the records.
         """
         from foldlog._importing import import_path

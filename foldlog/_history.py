@@ -131,8 +131,9 @@ class History:
         With ``view``, the records are the messages that a model would be sent now, with summaries in the place of
         forgotten events; by default as ``openai-chat``.
 
-        ``notes`` is told what was left out. Any history can be written as ``openai-chat``. Raises ``UnknownFormat``,
-        also where the history was imported from another format. Cost: its events; with ``view`` those of the View.
+        ``notes`` is told what was left out. Any history can be written as ``openai-chat``. Raises
+        ``formats.UnknownFormat``, also where the history was imported from another format. Cost: its events; with
+        ``view`` those of the View.
         """
         from foldlog._formats.conversion import ANY_HISTORY, encode_standing, encode_view, format_of_history
 
@@ -259,10 +260,10 @@ class History:
         whose source id the history has already are left out; those without an id are appended. Other writers, also
         those of other processes, may append at the same time.
 
-        Raises ``UnknownFormat``; ``NotLive`` for a format whose histories can only be imported whole; ``InvalidEvent``
-        if a record is not one of the format; and what ``append`` raises. Durability: on disk when it returns. Cost: the
-        records, and at the first call up to 256 events of the end; ``docs/IMPORTING.md`` says for which records a
-        format reads more.
+        Raises ``formats.UnknownFormat``; ``formats.NotLive`` for a format whose histories can only be imported whole;
+        ``InvalidEvent`` if a record is not one of the format; and what ``append`` raises. Durability: on disk when it
+        returns. Cost: the records, and at the first call up to 256 events of the end; ``docs/IMPORTING.md`` says for
+        which records a format reads more.
         """
         return self._histories._recording.append(self, records, format, expected_version, dedupe)
 

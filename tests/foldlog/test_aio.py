@@ -15,7 +15,7 @@ import pytest
 
 import foldlog
 import foldlog.aio
-from foldlog import Message
+from foldlog import Message, _aio
 from foldlog import _threads as threads
 from foldlog.aio import Outcome
 from foldlog.condensers import Condenser
@@ -318,18 +318,18 @@ async def test_a_read_that_is_cancelled_raises_at_once(histories):
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_step_of_an_iterator_that_is_cancelled_loses_no_page_and_no_error(histories, monkeypatch, fails):
-    gate, read = Gate(), foldlog.History.events
+    gate, read = Gate(), foldlog.Store.events
     numbers = list(range(1_200))
     await histories["c1"].append([said(f"{number}") for number in numbers])
 
     def held(self, *arguments, **options):
-        yield from read(self, 0, 700)
+        yield from read(self, "c1", 0, 700)
         gate.pass_through()
         if fails:
             raise ValueError("no")
-        yield from read(self, 700)
+        yield from read(self, "c1", 700)
 
-    monkeypatch.setattr(foldlog.History, "events", held)
+    monkeypatch.setattr(foldlog.Store, "events", held)
     pages = histories["c1"].events()
     ids = [(await anext(pages)).id for _ in range(500)]
     async with anyio.create_task_group() as group:
@@ -375,7 +375,7 @@ async def test_the_face_has_every_public_name_of_the_sync_one(histories):
         assert names - set(dir(asynchronous)) - {"condenser", "handler", "maintenance", "recording"} == set()
         for name in names & set(vars(asynchronous)) - {"close"}:
             method = getattr(sync, name)
-            if inspect.isfunction(method) and name != "events":
+            if inspect.isfunction(method):
                 assert getattr(asynchronous, name).__doc__ == method.__doc__
     assert inspect.signature(foldlog.aio.open).parameters == inspect.signature(foldlog.open).parameters
 
@@ -510,7 +510,7 @@ async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(drive)
         await entered.wait()
-        for _ in range(foldlog.aio._THREADS + 8):
+        for _ in range(_aio._THREADS + 8):
             tasks.start_soon(wait)
         await histories["c"].append(said("from a user"))
         assert (await histories["c"].lease()).held

@@ -195,7 +195,7 @@ MUTATIONS = {
     "audit file": Mutation("redacted events stay", "_reports.audit_database:AuditTables._replace", lambda _: _nothing),
     "serve": Mutation("a page is not begun again", "_web.pages:Pages._begun_again", _page_as_it_was),
     "together": Mutation(
-        "the last one is the first", "_appends:append_all", lambda was: lambda store, some: was(store, some[::-1])
+        "the last one is the first", "_aio:append_all", lambda was: lambda store, some: was(store, some[::-1])
     ),
     "follow": Mutation("receipts are left out", "eventstore.log.following:recorded", _follow_without_redactions),
     "views in memory": Mutation(

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import foldlog.eventstore as es
-from foldlog import History, _appends
-from foldlog._appends import PendingAppend
+from foldlog import History, _aio
+from foldlog._aio import PendingAppend
 from foldlog._threads import ThreadPool
 from foldlog.aio import AsyncHistories
 from foldlog.condensers import Condensation, NoCondensationAvailable
@@ -377,7 +377,7 @@ class Steps:
                 given["expected_version"] = options["expected"]
             pending.append(PendingAppend(process.histories[name], [built(each) for each in events], **given))
             told.append(partial(site.model.append, name, events, self.world.at, **options))
-        for outcome, tell in zip(_appends.append_all(process.store, pending), told, strict=True):
+        for outcome, tell in zip(_aio.append_all(process.store, pending), told, strict=True):
             error = None if outcome.error is None else checks.name_of(outcome.error)
             self._agree("together", outcome.value, error, tell, self.recorded)
         self.look(rng, process, self.name(rng, site, living=False))

@@ -1,0 +1,507 @@
+"""The async face, ``foldlog.aio``: each method runs the sync one in a thread, and appends that wait share a commit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import KW_ONLY, dataclass
+from functools import partial, update_wrapper
+from inspect import signature
+from itertools import islice
+from operator import length_hint
+from threading import Lock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, ParamSpec, Self, TypeVar, cast
+
+from foldlog import _histories as sync
+from foldlog import _observed
+from foldlog._history import ExpectedVersion
+from foldlog._history import History as SyncHistory
+from foldlog._recall import RecallTool
+from foldlog._threads import ThreadPool, awaiting_here, pause
+from foldlog.eventstore import ANY_VERSION, Action, Appending, Event, Outcome, Recorded, Store, can_append_all
+from foldlog.eventstore.log import appending
+from foldlog.projections import View
+
+if TYPE_CHECKING:
+    from foldlog._lease import Lease, Working
+
+_C = TypeVar("_C", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_S = TypeVar("_S")
+_T = TypeVar("_T")
+
+_PAGE = 500
+_THREADS = 32
+"""The most calls that run at the same time, besides steps and the appends that share commits."""
+_STEPPING_THREADS = 8
+_POLL_S, _POLL_MAX_S = 0.005, 0.1
+_EVENTS_MAX: Final = 100
+"""The most events of an append that other appends wait for: encoding them takes a millisecond."""
+_faces_lock = Lock()
+
+
+class _Opening:
+    """A store that is being opened: await it, or enter it."""
+
+    def __init__(self, opened: Callable[[], sync.Histories]) -> None:
+        self._opened = opened
+        self._histories: AsyncHistories | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncHistories]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncHistories:
+        self._histories = await self._open()
+        return self._histories
+
+    async def __aexit__(self, *error: object) -> None:
+        assert self._histories is not None  # it was entered
+        await self._histories.close()
+
+    async def _open(self) -> AsyncHistories:
+        pool = ThreadPool("foldlog", _THREADS)
+        try:
+            return AsyncHistories(await pool.run(self._opened, finish=True), pool)
+        except BaseException as error:
+            outcome = getattr(error, "outcome", None)
+            if outcome is not None and outcome.value is not None:
+                outcome.value.close()  # cancelled after it was opened: no other code would close it
+            pool.close()
+            raise
+
+
+def _method(
+    method: Callable[Concatenate[_S, _P], _T], *, writes: bool = False, steps: bool = False
+) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
+    """Return the async form of a method of a history, or of histories, with the same arguments and docstring."""
+
+    def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T]:
+        histories: AsyncHistories = self._histories
+        work = partial(method, self.sync, *args, **kwargs)
+        return _stepped(histories._stepping, work) if steps else histories.pool.run(work, finish=writes)
+
+    return _described(call, method)
+
+
+def _pages(
+    method: Callable[Concatenate[_S, _P], Iterator[_T]],
+) -> Callable[Concatenate[Any, _P], AsyncIterator[_T]]:
+    """Return the async form of a method that yields, with the same arguments and docstring."""
+
+    def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> AsyncIterator[_T]:
+        return _Pages(self._histories.pool, partial(method, self.sync, *args, **kwargs))
+
+    return _described(call, method)
+
+
+async def _stepped(pool: ThreadPool, work: Callable[[], _T]) -> _T:
+    """Run ``work`` in a thread. This loop awaits the methods of ported condensers that are async."""
+    compat = sys.modules.get("foldlog.condensers.compat.classes")
+    if compat is not None:
+        work = partial(compat.awaiting_with, awaiting_here(), work)
+    return await pool.run(work, finish=True)
+
+
+def _append(
+    method: Callable[Concatenate[SyncHistory, _P], _T],
+) -> Callable[Concatenate[AsyncHistory, _P], Coroutine[Any, Any, _T]]:
+    """Return the async form of ``History.append``, in which appends that wait at the same time share a commit."""
+
+    def call(self: AsyncHistory, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, Any]:
+        arguments: Mapping[str, Any] = kwargs
+        append = PendingAppend(self.sync, *args, **arguments)
+        pool = self._histories._appending if append.is_short else self._histories.pool
+        return pool.run(append, finish=True)
+
+    return _described(call, method)
+
+
+def _described(call: _C, method: Callable[..., Any]) -> _C:
+    update_wrapper(call, method, assigned=("__name__", "__doc__"))
+    call.__qualname__ = f"Async{method.__qualname__}" if "." in method.__qualname__ else method.__qualname__
+    return call
+
+
+def _opening(opened: Callable[_P, sync.Histories]) -> Callable[_P, _Opening]:
+    """Return the async form of ``foldlog.open``, with the same arguments."""
+
+    given = signature(opened)
+
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _Opening:
+        given.bind(*args, **kwargs)  # a wrong name is refused here, before it is awaited
+        return _Opening(partial(opened, *args, **kwargs))
+
+    return _described(call, opened)
+
+
+open = _opening(sync.open)
+open.__doc__ = """Open a store: ``async with foldlog.aio.open(url) as histories``, or ``histories = await
+foldlog.aio.open(url)`` and ``await histories.close()`` at the end. Arguments and errors are those of ``foldlog.open``.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAppend:
+    """An append to a history, with the arguments of ``History.append``."""
+
+    history: SyncHistory
+    events: Any
+    _: KW_ONLY
+    expected_version: ExpectedVersion = ANY_VERSION
+    idempotency_key: str | None = None
+    documents: Mapping[str, Any] | None = None
+    dedupe: Literal["origin"] | None = None
+
+    def __call__(self) -> tuple[Recorded, ...]:
+        return self.history.append(
+            self.events,
+            expected_version=self.expected_version,
+            idempotency_key=self.idempotency_key,
+            documents=self.documents,
+            dedupe=self.dedupe,
+        )
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it reads nothing first and runs only foldlog's code, so that other appends may wait for it."""
+        events = self.events
+        few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
+        few = few and not any(isinstance(each, Mapping) for each in events)  # a chat message may need the View
+        if _observed.telemetry is not None:  # it has a span of its own
+            return False
+        return self.documents is None and self.dedupe is None and (few or isinstance(events, Event))
+
+    def prepare(self) -> Appending:
+        return self.history._prepare_append(self.events, self.expected_version, self.idempotency_key)
+
+    def finish(self, appended: Outcome[tuple[Recorded, ...]]) -> tuple[Recorded, ...]:
+        return self.history._checked(appended.unwrap())
+
+
+def append_all(store: Store, appends: Sequence[PendingAppend]) -> list[Outcome[tuple[Recorded, ...]]]:
+    """Make short appends to histories of a store, in their order. Return the outcome of each, as if it were alone."""
+    prepared = [Outcome.of(append.prepare) for append in appends]
+    works = [outcome.unwrap() for outcome in prepared if outcome.error is None]
+    appended = iter(appending.append_all(store.database, works))
+    return [
+        Outcome(error=before.error) if before.error is not None else Outcome.of(partial(append.finish, next(appended)))
+        for append, before in zip(appends, prepared, strict=True)
+    ]
+
+
+class _Pages(Generic[_T]):
+    """An async iterator over what a blocking iterator yields, read a page at a time.
+
+    A page, or the error of reading it, is kept until a step takes it: a step that is cancelled loses nothing. It is a
+    class because an async generator that a loop leaves early must be closed in the loop that ran it.
+    """
+
+    def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[_T]]) -> None:
+        self._pool = pool
+        self._iterate = iterate
+        self._iterator: Iterator[_T] | None = None
+        self._page: Iterator[_T] = iter(())
+        self._read_ahead: Outcome[list[_T]] | None = None
+        self._reading = Lock()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> _T:
+        for item in self._page:
+            return item
+        outcome = await self._pool.run(self._read, finish=False)
+        self._read_ahead = None
+        self._page = iter(outcome.unwrap())
+        for item in self._page:
+            return item
+        raise StopAsyncIteration
+
+    def _read(self) -> Outcome[list[_T]]:
+        with self._reading:  # a step that was cancelled may read still
+            if self._read_ahead is None:
+                self._read_ahead = Outcome.of(self._next_page)
+            return self._read_ahead
+
+    def _next_page(self) -> list[_T]:
+        if self._iterator is None:
+            self._iterator = self._iterate()
+        return list(islice(self._iterator, _PAGE))
+
+
+class _Following:
+    """An async iterator over everything recorded after a position, without an end."""
+
+    def __init__(self, pool: ThreadPool, store: Store, after_position: int) -> None:
+        self._pool, self._store, self._position = pool, store, after_position
+        self._page: Iterator[Recorded] = iter(())
+        self._seen = -1
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Recorded:
+        wait_s = _POLL_S
+        while True:
+            for recorded in self._page:
+                self._position = recorded.position
+                return recorded
+            self._page = iter(await self._pool.run(self._read, finish=False))
+            if length_hint(self._page) == 0:
+                await pause(wait_s)
+                wait_s = min(2 * wait_s, _POLL_MAX_S)
+
+    def _read(self) -> list[Recorded]:
+        version = self._store.database.data_version()
+        if version == self._seen:
+            return []
+        page = list(islice(self._store.follow(self._position), _PAGE))
+        if not page:
+            self._seen = version
+        return page
+
+
+class _AsyncView(Coroutine[Any, Any, View]):
+    """The View that the model is shown now: await it, or await its ``tail``."""
+
+    def __init__(self, pool: ThreadPool, history: SyncHistory) -> None:
+        self._pool, self._history = pool, history
+        self._reading: Coroutine[Any, Any, View] | None = None
+
+    def tail(self, count: int) -> Coroutine[Any, Any, tuple[Event, ...]]:
+        """Return the last ``count`` events of the View, in order. Cost: these events. See ``View.tail``."""
+        return self._pool.run(lambda: self._history.view().tail(count), finish=False)
+
+    def __await__(self) -> Generator[Any, Any, View]:
+        return self._read().__await__()
+
+    def send(self, value: Any, /) -> Any:
+        return self._read().send(value)
+
+    def throw(self, kind: Any, value: Any = None, traceback: TracebackType | None = None, /) -> Any:
+        return self._read().throw(kind, value, traceback)
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+
+    def _read(self) -> Coroutine[Any, Any, View]:
+        if self._reading is None:
+            self._reading = self._pool.run(self._read_now, finish=False)
+        return self._reading
+
+    def _read_now(self) -> View:
+        view = self._history.view()
+        _ = view.state  # a long View is read lazily, and that must not happen in the loop's thread
+        return view
+
+
+def face_of(histories: sync.Histories) -> AsyncHistories:
+    """Return the async face of open histories. They have only one, and closing either of the two closes both.
+
+    Cost: only the first call costs time; its threads begin with the first calls.
+    """
+    with _faces_lock:
+        face: AsyncHistories | None = histories._async_face
+        return face or AsyncHistories(histories, ThreadPool("foldlog", _THREADS))
+
+
+_created = _method(sync.Histories.create, writes=True)
+_forked = _method(SyncHistory.fork, writes=True)
+
+
+class AsyncHistories:
+    """The histories of a store, by id. ``sync`` is the ``Histories`` of the sync face.
+
+    Any number of tasks, in any number of loops, may use it. ``await histories.pool.run(work, finish=True)`` runs a
+    function that uses ``sync`` in a thread of this face; see ``ThreadPool.run``.
+    """
+
+    def __init__(self, histories: sync.Histories, pool: ThreadPool) -> None:
+        self.sync = histories
+        self.pool = pool
+        self._stepping = ThreadPool("foldlog-steps", _STEPPING_THREADS)
+        store = histories.store
+        self._appending = (
+            ThreadPool("foldlog-appends", 1, partial(append_all, store)) if can_append_all(store.database) else pool
+        )
+        histories._async_face = self
+
+    @property
+    def _histories(self) -> AsyncHistories:
+        return self
+
+    def __getitem__(self, conversation: str) -> AsyncHistory:
+        return AsyncHistory(self, conversation)
+
+    __iter__ = None
+    """Raise ``TypeError``: it takes ``async for``. Without this method Python would ask for the histories 0, 1, 2 and
+    so on, without end.
+    """
+
+    def __contains__(self, conversation: object) -> bool:
+        raise TypeError("'in' cannot be awaited; ask for 'await histories[id].version()', 0 where there is no event")
+
+    def __len__(self) -> int:
+        raise TypeError("'len' cannot be awaited; count with 'len([id async for id in histories])'")
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        """Yield the ids of all histories that have events, in the order of their UTF-8 bytes."""
+        return _Pages(self.pool, lambda: iter(self.sync))
+
+    def follow(self, after_position: int = 0, *, forever: bool = True) -> AsyncIterator[Recorded]:
+        """Yield everything recorded after a position, over all histories, in the order of positions.
+
+        ``forever`` waits for more, else it ends at the present. Keep the last position and resume after it: no event is
+        missed or repeated. Raises what ``Store.follow`` raises. Cost: the events, and while it waits a query of some
+        microseconds every 5 to 100 ms.
+        """
+        follow = self.sync.store.follow
+        if not forever:
+            return _Pages(self.pool, partial(follow, after_position))
+        return _Following(self.pool, self.sync.store, after_position)
+
+    find = _method(sync.Histories.find)
+    import_ = _method(sync.Histories.import_, writes=True)
+    erase = _method(sync.Histories.erase, writes=True)
+    list = _method(sync.Histories.list)
+    search = _method(sync.Histories.search)
+    to_resume = _pages(sync.Histories.to_resume)
+
+    async def create(
+        self, conversation: str, attributes: Mapping[str, Any] | None = None, *, replace_erased: bool = False
+    ) -> AsyncHistory:
+        history = self[conversation]
+        history.sync = await _created(self, conversation, attributes, replace_erased=replace_erased)
+        return history
+
+    create.__doc__ = sync.Histories.create.__doc__
+
+    async def close(self) -> None:
+        """Wait for the running calls, then close the store."""
+        closing = ThreadPool("foldlog-close", 1)  # the other threads end before the store is closed
+        await closing.run(self._close, finish=True)
+        closing.close()
+
+    def _close(self) -> None:
+        self._end_threads(wait=True)
+        self.sync.close()
+
+    def _end_threads(self, *, wait: bool) -> None:
+        for pool in {self._stepping, self._appending, self.pool}:
+            pool.close(wait=wait)
+
+    def __repr__(self) -> str:
+        return f"<async {self.sync!r}>"
+
+
+class AsyncRecallTool:
+    """The tool ``recall`` over one conversation. ``sync`` is its ``RecallTool``, which has ``schema`` and ``hint``."""
+
+    def __init__(self, pool: ThreadPool, tool: RecallTool) -> None:
+        self._pool, self.sync = pool, tool
+        self.schema, self.hint, self.name = tool.schema, tool.hint, tool.name
+
+    async def __call__(self, call: Action | Mapping[str, Any] | str) -> str:
+        return await self._pool.run(lambda: self.sync(call), finish=False)
+
+    async def recall(self, query: str = "", ids: list[int] | None = None, path: str = "") -> str:
+        return await self._pool.run(lambda: self.sync.recall(query, ids, path), finish=False)
+
+    recall.__doc__ = RecallTool.recall.__doc__
+
+
+class _AsyncWorking:
+    """The async form of ``Working``. A task that waits uses no thread, and leaving is never cancelled."""
+
+    def __init__(self, pool: ThreadPool, block: Working) -> None:
+        self._pool, self._block = pool, block
+
+    async def __aenter__(self) -> Lease:
+        try:
+            while (pause_s := await self._pool.run(self._block.attempt, finish=True)) is not None:
+                await pause(pause_s)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self._block.lease
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._pool.run(self._block.leave, finish=True, may_withdraw=False)
+
+
+class AsyncHistory:
+    """One conversation. ``sync`` is its ``History``, which describes every method."""
+
+    def __init__(self, histories: AsyncHistories, conversation: str) -> None:
+        self._histories = histories
+        self.sync = histories.sync[conversation]
+        self.id = conversation
+
+    def __len__(self) -> int:
+        raise TypeError("'len' cannot be awaited; ask for 'await history.version()'")
+
+    def __bool__(self) -> bool:
+        return True
+
+    append = _append(SyncHistory.append)
+    append_records = _method(SyncHistory.append_records, writes=True)
+    append_reply = _method(SyncHistory.append_reply, writes=True)
+    append_tool_result = _method(SyncHistory.append_tool_result, writes=True)
+    interrupt = _method(SyncHistory.interrupt, writes=True)
+    request_condensation = _method(SyncHistory.request_condensation, writes=True)
+    retract = _method(SyncHistory.retract, writes=True)
+    redact = _method(SyncHistory.redact, writes=True)
+    pop = _method(SyncHistory.pop, writes=True)
+    step = _method(SyncHistory.step, writes=True, steps=True)
+    prepare = _method(SyncHistory.prepare, writes=True, steps=True)
+    condense = _method(SyncHistory.condense, writes=True, steps=True)
+    lease = _method(SyncHistory.lease)
+    at = _method(SyncHistory.at)
+    version = _method(SyncHistory.version)
+    attributes = _method(SyncHistory.attributes)
+    open_calls = _method(SyncHistory.open_calls)
+    tail = _method(SyncHistory.tail)
+    set_attributes = _method(SyncHistory.set_attributes, writes=True)
+    document = _method(SyncHistory.document)
+    documents = _method(SyncHistory.documents)
+    why = _method(SyncHistory.why)
+    difference = _method(SyncHistory.difference)
+    stats = _method(SyncHistory.stats)
+    lifetimes = _method(SyncHistory.lifetimes)
+    events = _pages(SyncHistory.events)
+    export = _pages(SyncHistory.export)
+
+    def working(
+        self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
+    ) -> AbstractAsyncContextManager[Lease]:
+        block = self.sync.working(ttl_s=ttl_s, wait_s=wait_s, worker=worker)
+        return _AsyncWorking(self._histories.pool, cast("Working", block))
+
+    working.__doc__ = SyncHistory.working.__doc__
+
+    def recall_tool(self, *, max_tokens: int = 2_000) -> AsyncRecallTool:
+        return AsyncRecallTool(self._histories.pool, self.sync.recall_tool(max_tokens=max_tokens))
+
+    recall_tool.__doc__ = SyncHistory.recall_tool.__doc__
+
+    def view(self) -> _AsyncView:
+        return _AsyncView(self._histories.pool, self.sync)
+
+    view.__doc__ = SyncHistory.view.__doc__
+
+    async def fork(
+        self, at: int | None = None, id: str | None = None, *, at_source: str | int | None = None
+    ) -> AsyncHistory:
+        forked = await _forked(self, at, id, at_source=at_source)
+        return self._histories[forked.id]
+
+    fork.__doc__ = SyncHistory.fork.__doc__
+
+    def __repr__(self) -> str:
+        return f"<AsyncHistory {self.id!r}>"
