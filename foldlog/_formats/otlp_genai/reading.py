@@ -6,10 +6,8 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 
-from msgspec.structs import force_setattr
-
-from foldlog._formats.calls import OpenCalls
-from foldlog._formats.format import Options, RecordDecoder
+from foldlog._formats.blocks import said
+from foldlog._formats.format import Options
 from foldlog._formats.otlp_genai.spans import (
     AGENT,
     NAME,
@@ -20,19 +18,9 @@ from foldlog._formats.otlp_genai.spans import (
     span_of,
 )
 from foldlog._formats.packing import json_of
-from foldlog._formats.record import NotAnEvent, text_or_empty, time_at, usage_told
-from foldlog.eventstore import (
-    Action,
-    Annotation,
-    Content,
-    Event,
-    Message,
-    Observation,
-    Origin,
-    Retraction,
-    Source,
-    SystemMessage,
-)
+from foldlog._formats.record import NotAnEvent, dicts_in, text_or_empty, time_at, usage_told
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.eventstore import Annotation, Message, Origin, Retraction, Source, SystemMessage
 
 _USAGE = {
     "prompt_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
@@ -48,48 +36,44 @@ _NAMED = {
 _SOURCES: dict[str, Source] = {"user": "user", "assistant": "agent", "model": "agent"}
 
 
-class SpanDecoder(RecordDecoder):
+class SpanDecoder(FollowingDecoder):
     """Spans of one history to events."""
+
+    format = NAME
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._calls = OpenCalls()
         self._said: list[tuple[bytes, int]] = []
         """What was said on the branch that is shown: the gist of each message, and the version after it."""
 
-    def events(self, record: Any) -> list[Event]:
-        """Return the events of the next span. Raises ``NotAnEvent``."""
-        span = span_of(record)
-        if span is None:
+    def check(self, record: Any) -> None:
+        if span_of(record) is None:
             raise NotAnEvent("a record of OpenTelemetry is an object with one span: {'resourceSpans': […]}")
-        attributes = attributes_of(span)
-        found = {} if operation_of(attributes) == AGENT else messages_in(span, attributes)
-        told, reply = [*found.get("system", ()), *found.get("input", ())], found.get("output", [])
-        began, ended = (time_at(nanoseconds(span.get(key)) / 1e9) for key in ("startTimeUnixNano", "endTimeUnixNano"))
+
+    def begun(self, record: dict[str, Any]) -> RecordEvents:
+        span = span_of(record) or {}
+        return RecordEvents(self, Origin(format=NAME, id=span.get("spanId")), _time(span, "startTimeUnixNano"))
+
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        span = span_of(record) or {}
+        attributes, began = attributes_of(span), read.timestamp
+        is_agent = operation_of(attributes) == AGENT  # it tells what its spans told, once more
+        found = {} if is_agent else messages_in(span, attributes)
+        told = [*found.get("system", ()), *found.get("input", ())]
         same = self._same(told)
-        first_id = self.next_id
-        events: list[Event] = []
         if told and same < len(self._said):
             version = self._said[same - 1][1] if same else 0
-            events.append(Retraction(id=first_id, version=version, origin=Origin(format=NAME)))
+            read.add(Retraction, version=version, timestamp=None)
             self._said = self._said[:same]
-        before = len(events)
         for message in told[same:]:
-            events += self._read(message, first_id + len(events), began)
-        sent = len(events)
-        for message in reply:
-            events += self._read(message, first_id + len(events), ended)
-        if len(events) == sent:
-            name = text_or_empty(span.get("name"))
-            events.append(
-                Annotation(id=first_id + sent, name="span", data=name, timestamp=began, origin=Origin(format=NAME))
-            )
-        origin = Origin(format=NAME, id=span.get("spanId"))
-        force_setattr(events[before], "origin", origin)  # no other code has them before they are returned
-        if operation_of(attributes) != AGENT:  # it tells what its spans told, once more
-            force_setattr(events[sent], "meta", _told(attributes))
-        self.next_id += len(events)
-        return events
+            self._read_message(read, message)
+        sent = len(read.events)
+        read.meta = {} if is_agent else _told(attributes)
+        read.timestamp = _time(span, "endTimeUnixNano")
+        for message in found.get("output", ()):
+            self._read_message(read, message)
+        if len(read.events) == sent:
+            read.add(Annotation, name="span", data=text_or_empty(span.get("name")), timestamp=began)
 
     def _same(self, told: list[Any]) -> int:
         """Return the number of first messages that were said before."""
@@ -98,49 +82,35 @@ class SpanDecoder(RecordDecoder):
                 return place
         return min(len(told), len(self._said))
 
-    def _read(self, message: dict[str, Any], first_id: int, at: datetime | None) -> list[Event]:
-        """Return the events of a message: none if it tells nothing."""
-        events: list[Event] = []
+    def _read_message(self, read: RecordEvents, message: dict[str, Any]) -> None:
+        """Add the events of a message: none if it tells nothing."""
         role, parts = message.get("role"), _parts(message)
-        content = tuple(part for each in parts if (part := _content(each)) is not None)
-        said: Content = content[0]["text"] if len(content) == 1 and "text" in content[0] else content or ""
-
-        def common() -> dict[str, Any]:
-            return {"id": first_id + len(events), "timestamp": at, "origin": Origin(format=NAME)}
-
+        read.response = f"message-{read.version}"
+        read.parts = [part for each in parts if (part := _content(each)) is not None]
         for part in parts:
-            call_id = part.get("id")
             if part.get("type") == "tool_call":
-                arguments = part.get("arguments")
-                call = Action(
-                    tool=text_or_empty(part.get("name")),
-                    arguments=arguments if type(arguments) in (str, dict) else None,
-                    call_id=call_id if type(call_id) is str else None,
-                    response_id=f"message-{first_id}",
-                    thought="" if events else said,
-                    **common(),
-                )
-                self._calls.open(call)
-                events.append(call)
+                read.call(part.get("name"), part.get("arguments"), part.get("id"))
             elif part.get("type") == "tool_call_response":
-                call_id, cause, tool = self._calls.close(call_id)
                 answer = part.get("response", part.get("result"))
                 text = answer if type(answer) is str else "" if answer is None else json_of(answer).decode()
-                events.append(Observation(content=text, tool=tool, call_id=call_id, cause=cause, **common()))
-        if said and not any(isinstance(event, Action) for event in events):
-            if role in ("system", "developer"):
-                events.append(SystemMessage(content=said, **common()))
-            else:
-                events.append(Message(content=said, source=_SOURCES.get(str(role), "environment"), **common()))
-        self._said.append((_gist(message), first_id + len(events)))
-        return events
+                read.answer(part.get("id"), text)
+        if read.parts:
+            is_system = role in ("system", "developer")
+            source = {} if is_system else {"source": _SOURCES.get(str(role), "environment")}
+            read.add(SystemMessage if is_system else Message, content=said(read.parts), **source)
+            read.parts = []
+        self._said.append((_gist(message), read.version))
+
+
+def _time(span: dict[str, Any], key: str) -> datetime | None:
+    return time_at(nanoseconds(span.get(key)) / 1e9)
 
 
 def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
     parts = message.get("parts")
     if type(parts) is not list:
         return [{"type": "text", "content": text_or_empty(message.get("content"))}]
-    return [part for part in parts if type(part) is dict]
+    return dicts_in(parts)
 
 
 def _content(part: dict[str, Any]) -> dict[str, Any] | None:

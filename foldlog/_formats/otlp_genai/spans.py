@@ -12,7 +12,7 @@ from foldlog._formats.files.readers import JsonLines, Placed, PlacedRecord
 from foldlog._formats.files.scanner import Scanner
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog._formats.record import Located, text_or_empty
+from foldlog._formats.record import Located, dict_or_empty, dicts_in, text_or_empty
 
 NAME = "otlp-genai"
 
@@ -61,7 +61,7 @@ def _value(value: Any) -> Any:
 
 
 def _pairs(pairs: Any) -> dict[str, Any]:
-    return {each["key"]: _value(each.get("value")) for each in _dicts(pairs) if type(each.get("key")) is str}
+    return {each["key"]: _value(each.get("value")) for each in dicts_in(pairs) if type(each.get("key")) is str}
 
 
 def attributes_of(span: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def messages_in(span: dict[str, Any], attributes: dict[str, Any]) -> dict[str, l
     """Return the messages of a span as the conventions have them: its instructions, its input and its output."""
     found: dict[str, list[Any]] = {}
     events = span.get("events")
-    for each in (attributes, *(_pairs(event.get("attributes")) for event in _dicts(events))):
+    for each in (attributes, *(_pairs(event.get("attributes")) for event in dicts_in(events))):
         for key, name in _KEYS.items():
             if (value := _list(each.get(key))) and name not in found:
                 found[name] = value
@@ -95,11 +95,7 @@ def _list(value: Any) -> list[Any]:
         value = parse(value.encode()) if type(value) is str else value
     except (UnreadableJson, UnicodeEncodeError):
         return []
-    return _dicts(value)
-
-
-def _dicts(value: Any) -> list[Any]:
-    return [each for each in value if type(each) is dict] if type(value) is list else []
+    return dicts_in(value)
 
 
 def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
@@ -157,9 +153,7 @@ class SpanFiles(FileReader):
         above: dict[tuple[str, str], str] = {}
         problems: list[PlacedRecord] = []
         for located in _requests(path):
-            problem = located.problem or (
-                None if _SIGNALS & set(located.value if type(located.value) is dict else ()) else "holds no spans"
-            )
+            problem = located.problem or (None if _SIGNALS & dict_or_empty(located.value).keys() else "holds no spans")
             if problem is not None:
                 problems.append((f"{path}:{located.line}", None, problem))
             for each, parent in _spans(located.value):
@@ -197,9 +191,9 @@ def _requests(path: Path) -> Iterator[Located]:
 
 def _spans(request: Any) -> Iterator[tuple[_Found, str]]:
     """Yield the spans of a request, each as a record of its own, with the ids of their parents."""
-    for resource in _dicts(request.get("resourceSpans") if type(request) is dict else None):
-        for scope in _dicts(resource.get("scopeSpans")):
-            for span in _dicts(scope.get("spans")):
+    for resource in dicts_in(dict_or_empty(request).get("resourceSpans")):
+        for scope in dicts_in(resource.get("scopeSpans")):
+            for span in dicts_in(scope.get("spans")):
                 trace, name, parent = (text_or_empty(span.get(key)) for key in ("traceId", "spanId", "parentSpanId"))
                 record = {"resourceSpans": [{**resource, "scopeSpans": [{**scope, "spans": [span]}]}]}
                 attributes, began = attributes_of(span), nanoseconds(span.get("startTimeUnixNano"))
