@@ -15,13 +15,13 @@ Images and sounds are not in the file: a text stands for them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import Any
 
-from foldlog._formats.exports.trees import PREVIOUS, Exports, InTree, Kind, Record, TreeDecoder, TreeEncoder, in_order
-from foldlog._formats.format import LOOK_AT, Format, Options
+from foldlog._formats.exports.trees import Kind, Record, export, in_order
+from foldlog._formats.format import Options
 from foldlog._formats.packing import json_of
-from foldlog._formats.record import NotAnEvent, joined_text, text_or_empty, time_at
+from foldlog._formats.record import dict_or_empty, joined_text, text_or_empty, text_or_none, time_at
+from foldlog._formats.told import role_of
 from foldlog.eventstore import Action, Event, Message, Observation, Origin, Source, SystemMessage
 
 NAME = "chatgpt"
@@ -50,10 +50,11 @@ def _is_conversation(value: Any) -> bool:
 def _records(conversation: Record) -> list[Record]:
     """Return a record for each node, and one for the conversation; none where the nodes have no message."""
     mapping: dict[str, Record] = conversation["mapping"]
-    parents = {name: _text(node.get("parent")) for name, node in mapping.items() if node.get("id") == name}
+    parents = {name: text_or_none(node.get("parent")) for name, node in mapping.items() if node.get("id") == name}
     if not any(mapping[name]["message"] for name in parents):
         return []
-    ordered = in_order(parents, {name: time_at(_dict(mapping[name]["message"]).get("create_time")) for name in parents})
+    times = {name: time_at(dict_or_empty(mapping[name]["message"]).get("create_time")) for name in parents}
+    ordered = in_order(parents, times)
     children: dict[str, list[str]] = {name: [] for name in ordered}
     for name in ordered:
         if (parent := parents[name]) is not None and parent in children:
@@ -90,10 +91,6 @@ def _document(records: Iterable[Any]) -> list[Record]:
     return [{**about, "mapping": nodes}]
 
 
-def _text(value: Any) -> str | None:
-    return value if type(value) is str else None
-
-
 # -- records to events ------------------------------------------------------------------------------------------------
 
 
@@ -102,40 +99,28 @@ def _is_about(record: Any) -> bool:
     return type(record) is dict and "current_node" in record and type(record.get("mapping")) is dict
 
 
-def _place(record: Record) -> InTree | None:
-    """Return the place of a node, None for the conversation. Raises ``NotAnEvent``."""
-    if _is_about(record):
-        return None
-    message, name = record.get("message", _NONE), record.get("id")
-    if type(name) is not str or not (message is None or type(message) is dict):
-        raise NotAnEvent("a node of a conversation of ChatGPT has a text under 'id', and a 'message'")
-    return InTree(name, record.get("parent", PREVIOUS))
+def _is_node(record: Record) -> bool:
+    message = record.get("message", _NONE)
+    return type(record.get("id")) is str and (message is None or type(message) is dict)
 
 
-class _Decoder(TreeDecoder):
-    format = NAME
+class _Reader:
+    """Reads the nodes of one history."""
 
     def __init__(self, options: Options) -> None:
-        super().__init__(options)
         self._open: dict[Any, Action] = {}
         """The call that waits for a result after each node."""
 
-    def place_of(self, record: Record) -> InTree | None:
-        return _place(record)
-
-    def about(self, record: Record) -> tuple[Any, Any]:
-        return record.get("title"), record.get("current_node")
-
-    def read(self, record: Record) -> list[Event]:
+    def __call__(self, record: Record, first_id: int) -> list[Event]:
         message = record["message"] or {}
-        author, content = _dict(message.get("author")), _dict(message.get("content"))
-        metadata, role = _dict(message.get("metadata")), author.get("role")
-        parent = _text(record.get("parent"))
+        author, content = dict_or_empty(message.get("author")), dict_or_empty(message.get("content"))
+        metadata, role = dict_or_empty(message.get("metadata")), author.get("role")
+        parent = text_or_none(record.get("parent"))
         kind = text_or_empty(content.get("content_type"))
         waiting = None if role == "user" else self._open.get(parent)
         text = "" if kind in _HIDDEN else _said(kind, content)
         fields: dict[str, Any] = {
-            "id": self.next_id,
+            "id": first_id,
             "timestamp": time_at(message.get("create_time")),
             "origin": Origin(format=NAME, id=record["id"]),
         }
@@ -162,10 +147,6 @@ class _Decoder(TreeDecoder):
         if waiting is not None:
             self._open[record["id"]] = waiting
         return [] if event is None else [event]
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return value if type(value) is dict else {}
 
 
 def _said(kind: str, content: Record) -> str:
@@ -197,38 +178,29 @@ def _part(part: Any) -> str:
 def _written(event: Any, name: str, parent: str | None) -> list[Record]:
     match event:
         case Action(arguments=arguments, thought=thought):
-            before = _node(f"{name}-said", parent, event, "assistant", joined_text(thought)) if thought else None
-            behind = parent if before is None else before["id"]
+            before = [_node(f"{name}-said", parent, event, _content(joined_text(thought)))] if thought else []
+            behind = before[0]["id"] if before else parent
             plain = arguments if isinstance(arguments, str) else json_of(arguments).decode()
-            call = _node(name, behind, event, "assistant", plain, recipient=event.tool)
-            return [call] if before is None else [before, call]
+            code = {"content_type": "code", "language": "json", "text": plain}
+            return [*before, _node(name, behind, event, code, recipient=event.tool)]
+        case Observation(content=content) if event.is_error:
+            failed = {"content_type": "system_error", "text": joined_text(content)}
+            return [_node(name, parent, event, failed, author=event.tool)]
         case Observation(content=content):
-            return [_node(name, parent, event, "tool", joined_text(content), author=event.tool, error=event.is_error)]
-        case SystemMessage(content=content):
-            return [_node(name, parent, event, "system", joined_text(content))]
-    role = "assistant" if isinstance(event, Message) and event.source == "agent" else "user"
-    return [_node(name, parent, event, role, joined_text(event.content))]
+            return [_node(name, parent, event, _content(joined_text(content)), author=event.tool)]
+    return [_node(name, parent, event, _content(joined_text(event.content)))]
+
+
+def _content(text: str) -> Record:
+    return {"content_type": "text", "parts": [text]}
 
 
 def _node(
-    name: str,
-    parent: str | None,
-    event: Event,
-    role: str,
-    text: str,
-    *,
-    recipient: str = "all",
-    author: str | None = None,
-    error: bool = False,
+    name: str, parent: str | None, event: Event, content: Record, *, recipient: str = "all", author: str | None = None
 ) -> Record:
-    content: Record = {"content_type": "text", "parts": [text]}
-    if recipient != "all":
-        content = {"content_type": "code", "language": "json", "text": text}
-    elif error:
-        content = {"content_type": "system_error", "text": text}
     message: Record = {
         "id": name,
-        "author": {"role": role, "name": author, "metadata": {}},
+        "author": {"role": role_of(event), "name": author, "metadata": {}},
         "create_time": None if event.timestamp is None else event.timestamp.timestamp(),
         "content": content,
         "recipient": recipient,
@@ -250,37 +222,20 @@ def _matches(record: Any) -> bool:
     return message is None or (type(message) is dict and "author" in message and "content" in message)
 
 
-def _accepts(record: Any) -> bool:
-    try:
-        return type(record) is dict and (_place(record) is None or True)
-    except NotAnEvent:
-        return False
-
-
-def _conversation(records: Iterable[Any]) -> str | None:
-    return next((_name(record) for record in islice(records, LOOK_AT) if _is_about(record)), None)
-
-
-def _name(conversation: Record) -> str | None:
-    return _text(conversation.get("conversation_id")) or _text(conversation.get("id"))
-
-
-FORMAT = Format(
+_KIND = Kind(
     name=NAME,
-    matches=_matches,
-    accepts=_accepts,
-    decoder=lambda records, options: _Decoder(options),
-    encoder=lambda: TreeEncoder(_written, _place),
-    conversation=_conversation,
-    files=Exports(
-        Kind(
-            keys=(frozenset(("mapping",)), frozenset(("conversation_id", "current_node"))),
-            has=_is_conversation,
-            name=_name,
-            records=_records,
-        )
-    ),
-    rewritten=True,
-    document=_document,
-    source_id=lambda record: record.get("id") if type(record) is dict else None,
+    begins=(frozenset(("mapping",)), frozenset(("conversation_id", "current_node"))),
+    has=_is_conversation,
+    records=_records,
+    is_about=_is_about,
+    is_message=_is_node,
+    expected="a node of a conversation of ChatGPT with a text under 'id', and a 'message'",
+    named=("conversation_id", "id"),
+    id="id",
+    parent="parent",
+    title="title",
+    newest="current_node",
+    read=_Reader,
+    written=_written,
 )
+FORMAT = export(_KIND, matches=_matches, document=_document)

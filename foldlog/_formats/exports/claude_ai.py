@@ -14,17 +14,16 @@ Since 2025 a message names the one before it (``parent_message_uuid``), and a co
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import Any
 
 from msgspec.structs import force_setattr
 
 from foldlog._formats.anthropic_messages.reading import AnthropicDecoder
 from foldlog._formats.blocks import blocks_of, kind_of
-from foldlog._formats.exports.trees import PREVIOUS, Exports, InTree, Kind, Record, TreeDecoder, TreeEncoder, in_order
-from foldlog._formats.format import LOOK_AT, Format, Options
-from foldlog._formats.record import NotAnEvent, read_time, text_or_empty, time_text
-from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Origin
+from foldlog._formats.exports.trees import Kind, Record, export, in_order
+from foldlog._formats.record import dicts_in, read_time, text_or_empty, text_or_none, time_text
+from foldlog._formats.told import role_of
+from foldlog.eventstore import Action, Annotation, Event, Observation, Origin
 
 NAME = "claude-ai"
 
@@ -42,14 +41,14 @@ def _is_conversation(value: Any) -> bool:
 
 def _records(conversation: Record) -> list[Record]:
     """Return the messages and the conversation; none where it has no message."""
-    messages = {_text(each.get("uuid")): each for each in conversation["chat_messages"]}
+    messages = {text_or_none(each.get("uuid")): each for each in conversation["chat_messages"]}
     about = {key: value for key, value in conversation.items() if key != "chat_messages"}
     if None in messages or len(messages) < len(conversation["chat_messages"]):
         return [*conversation["chat_messages"], about]
     parents: dict[str, str | None] = {}
     before: str | None = None
     for name, message in messages.items():
-        parents[str(name)] = _text(message.get("parent_message_uuid", before))
+        parents[str(name)] = text_or_none(message.get("parent_message_uuid", before))
         before = name
     ordered = in_order(parents, {name: read_time(messages[name].get("created_at"))[0] for name in parents})
     other = {} if ordered == list(messages) else {"chat_messages": list(messages)}
@@ -71,10 +70,6 @@ def _document(records: Iterable[Any]) -> list[Record]:
     return [{**about, "chat_messages": messages}]
 
 
-def _text(value: Any) -> str | None:
-    return value if type(value) is str else None
-
-
 # -- records to events ------------------------------------------------------------------------------------------------
 
 
@@ -83,33 +78,18 @@ def _is_about(record: Any) -> bool:
     return type(record) is dict and "sender" not in record and {"uuid", "name"} <= record.keys()
 
 
-def _place(record: Record) -> InTree | None:
-    """Return the place of a message, None for the conversation. Raises ``NotAnEvent``."""
-    if _is_about(record):
-        return None
-    if type(record.get("uuid")) is not str or _text(record.get("sender")) not in _SENDERS:
-        raise NotAnEvent("a message of Claude.ai has a text under 'uuid', and the 'sender' human or assistant")
-    return InTree(record["uuid"], record.get("parent_message_uuid", PREVIOUS))
+def _is_message(record: Record) -> bool:
+    return type(record.get("uuid")) is str and text_or_none(record.get("sender")) in _SENDERS
 
 
-class _Decoder(TreeDecoder):
-    format = NAME
+class _Reader(AnthropicDecoder):
+    """Reads the messages of one history."""
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._blocks = AnthropicDecoder(options)
-
-    def place_of(self, record: Record) -> InTree | None:
-        return _place(record)
-
-    def about(self, record: Record) -> tuple[Any, Any]:
-        return record.get("name"), record.get(_NEWEST)
-
-    def read(self, record: Record) -> list[Event]:
+    def __call__(self, record: Record, first_id: int) -> list[Event]:
         events: list[Event] = []
         for response in _responses(_blocks(record), record["uuid"]):
-            self._blocks.next_id = self.next_id + len(events)
-            read = self._blocks.events({"role": _SENDERS[record["sender"]], "content": response})
+            self.next_id = first_id + len(events)
+            read = self.events({"role": _SENDERS[record["sender"]], "content": response})
             events += (event for event in read if type(event) is not Annotation)
         timestamp, time = read_time(record.get("created_at"))
         for place, event in enumerate(events):
@@ -125,15 +105,11 @@ def _blocks(record: Record) -> list[Record]:
     said = [block for block in content if kind_of(block)] if type(content) is list else []
     said = said or [{"type": "text", "text": text_or_empty(record.get("text"))}]
     attached: list[str] = []
-    for each in _dicts(record.get("attachments")):
+    for each in dicts_in(record.get("attachments")):
         text, name = text_or_empty(each.get("extracted_content")), text_or_empty(each.get("file_name"))
         attached.append(f"{name}\n{text}" if name and text else text or f"[file {name}]")
-    attached += (f"[file {text_or_empty(each.get('file_name'))}]" for each in _dicts(record.get("files")))
+    attached += (f"[file {text_or_empty(each.get('file_name'))}]" for each in dicts_in(record.get("files")))
     return [*({"type": "text", "text": text} for text in attached), *said]
-
-
-def _dicts(value: Any) -> list[Record]:
-    return [each for each in value if type(each) is dict] if type(value) is list else []
 
 
 def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
@@ -147,7 +123,7 @@ def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
                 block = {**block, "id": last}
             case "tool_result":
                 content = block.get("content")
-                said = [_sayable(each) for each in _dicts(content)] if type(content) is list else content
+                said = [_sayable(each) for each in dicts_in(content)] if type(content) is list else content
                 block = {**block, "tool_use_id": text_or_empty(block.get("tool_use_id")) or last, "content": said}
             case "thinking":
                 block = {key: block[key] for key in ("type", "thinking", "signature") if key in block}
@@ -186,12 +162,11 @@ def _written(event: Any, name: str, parent: str | None) -> list[Record]:
             blocks = [{**result, "content": blocks_of(event.content)}]
         case _:
             blocks = blocks_of(event.content)
-    is_agent = isinstance(event, Action | Observation) or (isinstance(event, Message) and event.source == "agent")
     record = {
         "uuid": name,
         "text": "\n".join(block["text"] for block in blocks if type(block.get("text")) is str),
         "content": blocks,
-        "sender": "assistant" if is_agent else "human",
+        "sender": "assistant" if role_of(event) in ("assistant", "tool") else "human",
         "created_at": time_text(event.timestamp, event.origin),
         "attachments": [],
         "files": [],
@@ -206,36 +181,23 @@ def _matches(record: Any) -> bool:
     """Return whether a record is a message with what it says, or the conversation with its account."""
     if _is_about(record):
         return "updated_at" in record and "account" in record
-    return _accepts(record) and ("content" in record or "text" in record)
+    return type(record) is dict and _is_message(record) and ("content" in record or "text" in record)
 
 
-def _accepts(record: Any) -> bool:
-    try:
-        return type(record) is dict and (_place(record) is None or True)
-    except NotAnEvent:
-        return False
-
-
-def _conversation(records: Iterable[Any]) -> str | None:
-    return next((_text(record["uuid"]) for record in islice(records, LOOK_AT) if _is_about(record)), None)
-
-
-FORMAT = Format(
+_KIND = Kind(
     name=NAME,
-    matches=_matches,
-    accepts=_accepts,
-    decoder=lambda records, options: _Decoder(options),
-    encoder=lambda: TreeEncoder(_written, _place),
-    conversation=_conversation,
-    files=Exports(
-        Kind(
-            keys=(frozenset(("uuid", "chat_messages")), frozenset(("uuid", "name", "summary"))),
-            has=_is_conversation,
-            name=lambda conversation: _text(conversation.get("uuid")),
-            records=_records,
-        )
-    ),
-    rewritten=True,
-    document=_document,
-    source_id=lambda record: record.get("uuid") if type(record) is dict else None,
+    begins=(frozenset(("uuid", "chat_messages")), frozenset(("uuid", "name", "summary"))),
+    has=_is_conversation,
+    records=_records,
+    is_about=_is_about,
+    is_message=_is_message,
+    expected="a message of Claude.ai with a text under 'uuid', and the 'sender' human or assistant",
+    named=("uuid",),
+    id="uuid",
+    parent="parent_message_uuid",
+    title="name",
+    newest=_NEWEST,
+    read=_Reader,
+    written=_written,
 )
+FORMAT = export(_KIND, matches=_matches, document=_document)

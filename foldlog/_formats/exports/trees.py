@@ -8,64 +8,107 @@ the site shows.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from foldlog._formats.files.readers import Held, JsonLines, Placed, elements
 from foldlog._formats.files.scanner import Scanner
-from foldlog._formats.format import Contained, FileReader, Options, RecordDecoder, RecordEncoder
-from foldlog._formats.json_text import UnreadableJson
-from foldlog._formats.record import Located, NotAnEvent, described
-from foldlog.eventstore import (
-    Action,
-    Annotation,
-    CondensationAction,
-    CondensationSummary,
-    DocumentChanges,
-    Event,
-    Message,
-    Observation,
-    Origin,
-    Redaction,
-    Retraction,
-    SystemMessage,
+from foldlog._formats.format import (
+    LOOK_AT,
+    Contained,
+    EachAlone,
+    FileReader,
+    Format,
+    Options,
+    RecordDecoder,
 )
+from foldlog._formats.json_text import UnreadableJson
+from foldlog._formats.record import Located, described, member, refused
+from foldlog.eventstore import Annotation, Event, Origin, Retraction
 
 Record = dict[str, Any]
 
 
-class Kind(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
     """What a format says of its conversations.
 
-    ``keys``      keys that one begins with, any of these sets
-    ``has``       whether a JSON value is a conversation
-    ``name``      the name of one
-    ``records``   its records, the last one for all but the messages; none where nothing was said
+    ``name``       the name of the format
+    ``begins``     keys that a conversation in a file begins with, any of these sets
+    ``has``        whether a JSON value is a conversation
+    ``records``    its records, the last one for all but the messages; none where nothing was said
+    ``is_about``   whether a record is that of a conversation, and not a message
+    ``is_message`` whether an object is a message; ``expected`` says in words what one has
+    ``named``      the keys of a conversation under which its name may be, the first that has a text
+    ``id parent``  the keys of a message for its id and that of the message that it follows
+    ``title newest``  the keys of a conversation for its title and the id of the newest message that is shown
+    ``read``       returns the reader of the messages of one history: it returns the events of one from an id on, none
+                   where it tells a model nothing
+    ``written``    messages of an event that was not imported, with the id that the first one has and its parent
     """
 
-    keys: Sequence[frozenset[str]]
+    name: str
+    begins: Sequence[frozenset[str]]
     has: Callable[[Any], bool]
-    name: Callable[[Record], str | None]
     records: Callable[[Record], list[Record]]
+    is_about: Callable[[Any], bool]
+    is_message: Callable[[Record], bool]
+    expected: str
+    named: Sequence[str]
+    id: str
+    parent: str
+    title: str
+    newest: str
+    read: Callable[[Options], Callable[[Record, int], list[Event]]]
+    written: Callable[[Any, str, str | None], Sequence[Record]]
+
+    def name_of(self, conversation: Record) -> str | None:
+        """Return the name of a conversation."""
+        return next((name for key in self.named if type(name := conversation.get(key)) is str), None)
+
+    def accepts(self, record: Any) -> bool:
+        """Return whether a value is a message, or the record of a conversation."""
+        return type(record) is dict and (self.is_about(record) or self.is_message(record))
+
+    def name_in(self, records: Iterable[Any]) -> str | None:
+        """Return the name of the conversation of these records."""
+        return next((self.name_of(record) for record in islice(records, LOOK_AT) if self.is_about(record)), None)
+
+
+def export(kind: Kind, *, matches: Callable[[Any], bool], document: Callable[[Iterable[Any]], list[Record]]) -> Format:
+    """Return the format of such exports."""
+    return Format(
+        name=kind.name,
+        matches=matches,
+        accepts=kind.accepts,
+        decoder=lambda records, options: _Decoder(kind, options),
+        encoder=lambda: _Encoder(kind),
+        conversation=kind.name_in,
+        files=_Exports(kind),
+        rewritten=True,
+        document=document,
+        source_id=member(kind.id),
+    )
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
 
 
-class Exports(FileReader):
+class _Exports(FileReader):
     """Files with an array of conversations, with one, or with one on each line."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
 
     def holds(self, path: Path, begin: bytes) -> bool:
-        if path.suffix not in (".json", ".jsonl") or not any(keys <= _first_keys(begin) for keys in self._kind.keys):
+        if path.suffix not in (".json", ".jsonl") or not any(keys <= _first_keys(begin) for keys in self._kind.begins):
             return False
         return self._kind.has(next((it.value for it in _conversations(path)), None))
 
@@ -76,7 +119,7 @@ class Exports(FileReader):
                 problem = located.problem or f"expected a conversation, found {described(value)} of another kind"
                 yield Contained(None, Placed(0, partial(iter, [(f"{path}:{located.line}", None, problem)])))
             elif records := self._kind.records(value):
-                yield Contained(self._kind.name(value), Held(path, located.line, records))
+                yield Contained(self._kind.name_of(value), Held(path, located.line, records))
 
 
 def _first_keys(begin: bytes) -> frozenset[str]:
@@ -138,94 +181,64 @@ def in_order(parents: Mapping[str, str | None], times: Mapping[str, datetime | N
 # -- records to events ------------------------------------------------------------------------------------------------
 
 
-class InTree(NamedTuple):
-    """The id of a message, and that of the message that it follows; ``parent`` is ``PREVIOUS`` where it names none."""
-
-    name: str
-    parent: Any
+_NO_PARENT = object()
 
 
-PREVIOUS = object()
-
-
-class TreeDecoder(RecordDecoder):
+class _Decoder(RecordDecoder):
     """Reads messages. Before one that does not follow the last one, the branch between them is taken back."""
 
-    format: str
-
-    def __init__(self, options: Options) -> None:
+    def __init__(self, kind: Kind, options: Options) -> None:
         super().__init__(options)
+        self._kind, self._read = kind, kind.read(options)
         self._ends: dict[str, int] = {}
         self._tip: str | None = None
 
-    @abstractmethod
-    def place_of(self, record: Record) -> InTree | None:
-        """Return the place of a message in its tree; None for the record of the conversation. Raises ``NotAnEvent``."""
-
-    @abstractmethod
-    def read(self, record: Record) -> list[Event]:
-        """Return the events of a message, numbered from ``next_id``: none where it tells a model nothing."""
-
-    @abstractmethod
-    def about(self, record: Record) -> tuple[Any, Any]:
-        """Return the title of a conversation, and the id of the newest message of the branch that is shown."""
-
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next record. Raises ``NotAnEvent``."""
-        if type(record) is not dict:
-            raise NotAnEvent(f"expected an object, found {described(record)}")
-        place = self.place_of(record)
-        title, after = self.about(record) if place is None else (None, place.parent)
+        kind = self._kind
+        if not kind.accepts(record):
+            raise refused(kind.expected, record)
+        is_about, title = kind.is_about(record), None
+        if is_about:
+            title, after = record.get(kind.title), record.get(kind.newest)
+        else:
+            after = record.get(kind.parent, _NO_PARENT)
         if type(after) is not str or after not in self._ends:
-            after = self._tip if place is None or after is PREVIOUS else None
-        before: list[Event] = []
+            after = self._tip if is_about or after is _NO_PARENT else None
+        events: list[Event] = []
         if after != self._tip:
             version = 0 if after is None else self._ends[after]
-            before.append(Retraction(id=self.next_id, version=version, origin=Origin(format=self.format)))
-            self.next_id += 1
-        events = [] if place is None else self.read(record)
-        if not events:
-            events = [self._annotation(place, title if type(title) is str and title.strip() else None)]
-        self.next_id += len(events)
-        self._tip = after
-        if place is not None:
-            self._tip = place.name
-            self._ends[place.name] = self.next_id
-        return [*before, *events]
-
-    def _annotation(self, place: InTree | None, title: str | None) -> Annotation:
-        return Annotation(
-            id=self.next_id,
-            name="conversation" if place is None else "message",
-            data=title,
-            origin=Origin(format=self.format, id=None if place is None else place.name),
-            meta={} if title is None else {"title": title},
-        )
+            events.append(Retraction(id=self.next_id, version=version, origin=Origin(format=kind.name)))
+        read = [] if is_about else self._read(record, self.next_id + len(events))
+        if not read:
+            meta = {"title": title} if type(title) is str and title.strip() else {}
+            origin = Origin(format=kind.name, id=None if is_about else record[kind.id])
+            name, data = "conversation" if is_about else "message", meta.get("title")
+            read = [Annotation(id=self.next_id + len(events), name=name, data=data, origin=origin, meta=meta)]
+        self.next_id += len(events) + len(read)
+        self._tip = after if is_about else record[kind.id]
+        if not is_about:
+            self._ends[record[kind.id]] = self.next_id
+        return [*events, *read]
 
 
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-class TreeEncoder(RecordEncoder):
-    """Writes each event that was not imported as messages behind the last one.
+class _Encoder(EachAlone):
+    """Writes each event that was not imported as messages behind the last one."""
 
-    ``written`` makes them of an event, with the id that the first one has and its parent.
-    """
-
-    def __init__(
-        self, written: Callable[[Any, str, str | None], Sequence[Record]], place_of: Callable[[Record], InTree | None]
-    ) -> None:
-        self._written, self._place_of = written, place_of
+    def __init__(self, kind: Kind) -> None:
+        super().__init__(self._behind)
+        self._kind = kind
         self._tip: str | None = None
 
-    def records(self, event: Event) -> Sequence[Any] | None:
-        if not isinstance(event, Message | SystemMessage | CondensationSummary | Action | Observation):
-            return None if isinstance(event, CondensationAction | Retraction | Redaction | DocumentChanges) else ()
-        records = self._written(event, f"event-{event.id}", self._tip)
+    def _behind(self, event: Event) -> Sequence[Record]:
+        records = self._kind.written(event, f"event-{event.id}", self._tip)
         for record in records:
             self.follow((event,), record)
         return records
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        place = self._place_of(record) if type(record) is dict else None
-        self._tip = self._tip if place is None else place.name
+        if record is not None and not self._kind.is_about(record):
+            self._tip = record[self._kind.id]

@@ -153,7 +153,7 @@ def test_conversations_without_messages_are_left_out_and_messages_without_names_
     empty, whole = chat(uuid="c0"), chat(*odd)
     (source,) = opened(tmp_path, empty, whole)
     assert [each.content for each in source.events() if isinstance(each, Message)][1:] == ["ho"]
-    assert "has a text under 'uuid'" in str(source.findings[0])
+    assert "with a text under 'uuid'" in str(source.findings[0])
 
 
 def test_what_was_not_imported_is_written_as_messages(tmp_path):
