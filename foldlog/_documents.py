@@ -393,11 +393,13 @@ class StepDocument(Document, frozen=True, kw_only=True):
 
 class RunsDocument(Document, frozen=True, kw_only=True):
     """``foldlog diff ID OTHER`` and ``/api/runs``: two conversations that share no past. The first ``same_first``
-    requests and calls say the same, and ``same`` of all, in any order.
+    requests and calls say the same, and ``same`` of all, in any order. Of ``redacted_first`` of the first ones nothing
+    is known, since they are redacted.
     """
 
     runs: tuple[RunDocument, RunDocument]
     same_first: int
+    redacted_first: int
     same: int
     first_difference: tuple[LineDocument | None, LineDocument | None] | None
     knew: tuple[KnewDocument, KnewDocument] | None

@@ -22,8 +22,19 @@ from msgspec.structs import replace
 
 from foldlog._formats.rewritten import Growth, is_same, standing_records
 from foldlog._observed import tell
+from foldlog._reports.overview import INCOMPLETE
 from foldlog._seen_files import SeenFiles
-from foldlog.eventstore import Event, HistoryDiverged, InvalidArgument, InvalidEvent, Redaction, Store
+from foldlog._words.gist import count as counted
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    Documents,
+    Event,
+    HistoryDiverged,
+    InvalidArgument,
+    InvalidEvent,
+    Redaction,
+    Store,
+)
 from foldlog.eventstore.arguments import text
 from foldlog.eventstore.codec import encode as encoded
 from foldlog.eventstore.codec_json import size_of
@@ -105,6 +116,8 @@ def import_source(
     conversation: str | None = None,
     watch: Watch = iter,
     seen: SeenFiles | None = None,
+    *,
+    marks: bool = True,
 ) -> Imported:
     """Import a history into ``conversation``, by default into the one of its name, or where it differs from that after
     some events, into a fork of it there.
@@ -116,6 +129,13 @@ def import_source(
         version, events = source.grown
         store.append(source.name, events, expected_version=version)
         return Imported(source.name, len(events), version + len(events), alone=True)
+    imported = _found_and_imported(store, source, conversation, watch, seen)
+    return _marked(store, source, imported) if marks else imported
+
+
+def _found_and_imported(
+    store: Store, source: Source, conversation: str | None, watch: Watch, seen: SeenFiles | None
+) -> Imported:
     seen = seen or SeenFiles(store, read_all=True)
     name = source.name if conversation is None else conversation
     if store.version(name) == 0:
@@ -127,6 +147,24 @@ def import_source(
             raise WasRedacted(other, store.version(other), name)
     into = _ingest_or_fork if conversation is None else _ingest
     return into(store, source, name, watch, seen.elsewhere)
+
+
+def _marked(store: Store, source: Source, imported: Imported) -> Imported:
+    """Say in an attribute of the conversation which records of its source are missing, and no longer once all are
+    there.
+    """
+    before = [finding.before for finding in source.findings if finding.before is not None]
+    first = "the first " if len(before) > 1 else ""
+    mark = f"{counted(len(before), 'record')} of its source could not be read, {first}" if before else None
+    if mark is not None:
+        mark += f"after event {before[0] - 1}" if before[0] else "before event 0"
+    documents = Documents(store)
+    attributes = documents.get(imported.conversation, ATTRIBUTES, {}) if imported.version else {}
+    if not imported.version or attributes.get(INCOMPLETE) == mark:
+        return imported
+    attributes = {name: value for name, value in {**attributes, INCOMPLETE: mark}.items() if value is not None}
+    documents.append(imported.conversation, (), {ATTRIBUTES: attributes})
+    return imported._replace(added=imported.added + 1, version=imported.version + 1)
 
 
 def import_path(

@@ -64,8 +64,8 @@ _CHUNK_BYTES = 8 * 2**20
 _V0 = "openhands-v0"
 _IDS = ("cause", "version", "summary_of", "forgotten_events_start_id", "forgotten_events_end_id")
 """The fields of events that name another event."""
-_RECEIPT = "redaction"
-"""The kind of the receipt of a redaction."""
+_OF_OTHERS = ("redaction", "document_changes")
+"""The kinds of events of which a source may know nothing."""
 
 _CHECK = slice(1, 5)
 """The checksum in a packed record: see ``docs/STORED_BYTES.md``."""
@@ -194,10 +194,10 @@ def ingest(database: Database, conversation: str, history: Iterator[Encoded], pr
     A history that fits one transaction is not staged. Raises ``HistoryDiverged``, ``ConversationErased``.
     """
     there = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
-    receipts = [] if there is None else _compare(database, there, history)
-    if receipts is None:  # the history given is the beginning of what is stored
-        history, receipts = iter(()), []
-    chunks = chunked((ids_moved(encoded, receipts) for encoded in history) if receipts else history)
+    others: list[int] = []
+    if there is not None:
+        history = _compare(database, there, history, others)
+    chunks = chunked((ids_moved(encoded, others) for encoded in history) if others else history)
     first = list(islice(chunks, 2 if there is None else 1))
     last = there or Conversation(0, conversation, database.now(), new_salt(), 0, None, None)
     with StagedWriter(database, last, there, is_staged=len(first) > 1) as writer:
@@ -237,26 +237,34 @@ def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield chunk
 
 
-def _compare(database: Database, found: Conversation, history: Iterator[Encoded]) -> list[int] | None:
-    """Compare the history with the stored events, and leave its new events. Return the ids of the receipts of
-    redactions among the stored ones; None where the history ends before them.
+def _compare(
+    database: Database, found: Conversation, history: Iterator[Encoded], others: list[int]
+) -> Iterator[Encoded]:
+    """Compare the history with the stored events. Return its new events; none where it ends before the stored ones.
+    The ids of stored events of which the source knows nothing go to ``others``: receipts of redactions, and changes of
+    documents.
 
     Raises ``HistoryDiverged`` at the first event that differs.
     """
-    receipts: list[int] = []
+    encoded = next(history, None)
     for row in stored_rows(database, found):
-        if row.kind == _RECEIPT and isinstance(stored_event_of(found.id, row), Redaction):
-            receipts.append(row.id)  # the source knows nothing of it
-            continue
-        encoded = next(history, None)
+        if row.kind in _OF_OTHERS:
+            stored = stored_event_of(found.id, row)
+            given = None if encoded is None else encoded.event
+            if isinstance(stored, Redaction) or (
+                isinstance(stored, DocumentChanges) and type(given) is not type(stored)
+            ):
+                others.append(row.id)
+                continue
         if encoded is None:
-            return None
-        encoded = ids_moved(encoded, receipts)
+            return iter(())
+        encoded = ids_moved(encoded, others)
         if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
             stored = stored_event_of(found.id, row)  # raises where the row is damaged
             if not _say_the_same(stored, encoded.event):
                 raise HistoryDiverged(found.id, row.id, found.version)
-    return receipts
+        encoded = next(history, None)
+    return iter(()) if encoded is None else chain((encoded,), history)
 
 
 def _project(writing: WriteTransaction, chunk: Sequence[Encoded], row: Row, project: Project) -> None:
@@ -348,8 +356,8 @@ def discard_copies(recorder: Recorder, key: int) -> None:
 
 
 # -- ids that moved ----------------------------------------------------------------------------------------------------
-# A source knows nothing of redactions. So its event n has the id n plus the number of receipts before it, and the ids
-# that its events name move too.
+# A source knows nothing of redactions and of changes of documents. So its event n has the id n plus the number of these
+# before it, and the ids that its events name move too.
 
 
 def place_of(event_id: int, receipts: Sequence[int]) -> int:

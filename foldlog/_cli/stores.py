@@ -13,12 +13,14 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import command, use_store
 from foldlog._cli.outcome import Refused
 from foldlog.eventstore import (
+    ATTRIBUTES,
     ConversationNotFound,
     ConversationRow,
     EventStoreError,
     Store,
     StoreUnusable,
     as_url,
+    newest_value,
     open_store,
 )
 from foldlog.eventstore.log.database import start_after
@@ -116,15 +118,26 @@ def resolved(store: Store, given: str) -> str:
     Raises ``Refused`` if no id, or more than one, begins with it.
     """
     if _is_there(store, given):
-        return given
+        return _noted(store, given)
     begins_so = list(islice(_uppermost(ids_from(store, given)), _FEW + 1)) if given else []
     if len(begins_so) == 1:
-        return begins_so[0]
+        return _noted(store, begins_so[0])
     if begins_so:
         more = ", …" if len(begins_so) > _FEW else ""
         listed = ", ".join(map(repr, begins_so[:_FEW])) + more
         raise Refused(f"more than one conversation begins with {given!r}: {listed}; give more of the id")
     raise Refused(_not_there(store, given))
+
+
+def _noted(store: Store, conversation: str) -> str:
+    """Return the id. Note which records of its source the conversation lacks."""
+    from foldlog._reports.overview import INCOMPLETE
+
+    with suppress(EventStoreError):  # the command itself says why it cannot be read
+        attributes = store.query(conversation, lambda reading: newest_value(reading, ATTRIBUTES, default={}))
+        if mark := attributes.get(INCOMPLETE):
+            terminal.note(f"{terminal.typed_id(conversation)} is incomplete: {mark}")
+    return conversation
 
 
 def whole(store: Store, given: str) -> str:

@@ -20,10 +20,13 @@ class NotAnEvent(EventStoreError, ValueError):
 
 
 class ImportFinding(NamedTuple):
-    """A part of a source that could not be imported: its place, and its problem."""
+    """A part of a source that could not be imported: its place, and its problem. ``before`` is the id of the event
+    after a record that could not be read.
+    """
 
     place: str
     problem: str
+    before: int | None = None
 
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}"

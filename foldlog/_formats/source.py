@@ -57,6 +57,7 @@ class Source:
         self.findings_count = 0
         self.is_whole = True
         """Whether each record was read, when ``events`` was last iterated."""
+        self._is_mended = False
         self._format = history.format
         self._reader = history.reader
         self._held = history.held
@@ -110,6 +111,7 @@ class Source:
     def mend(self, standing: Sequence[StoredRecord]) -> None:
         """Put what is stored of this history in the place of records that cannot be read. Memory: all records."""
         self._held = list(self._reader if self._held is None else self._held)
+        self._is_mended = True
         if any(located.problem is not None for located in self._held):
             self._held = list(mended(self._held, standing, self._format.source_id))
 
@@ -142,7 +144,7 @@ class Source:
         for located in records:
             if located.problem is not None:
                 self.is_whole = False
-                self._find(self._reader.place(located), located.problem)
+                self._find(self._reader.place(located), located.problem, None if self._is_mended else decoder.next_id)
                 continue
             if growth is not None:
                 decoder.skip_to(growth.first_id(located.value, decoder.next_id))
@@ -151,7 +153,7 @@ class Source:
                 keep(located.value, events, self.format, parsed=True)
             except NotAnEvent as error:
                 self.is_whole = False
-                self._find(self._reader.place(located), str(error))
+                self._find(self._reader.place(located), str(error), decoder.next_id)
                 continue
             if growth is not None:
                 growth.took()
@@ -167,7 +169,7 @@ class Source:
             self._find(place, problem)
         options.findings.clear()
 
-    def _find(self, place: str, problem: str) -> None:
+    def _find(self, place: str, problem: str, before: int | None = None) -> None:
         self.findings_count += 1
         if len(self.findings) < _FINDINGS_MAX:
-            self.findings.append(ImportFinding(place, problem))
+            self.findings.append(ImportFinding(place, problem, before))

@@ -14,6 +14,7 @@ from foldlog.eventstore import (
     CondensationAction,
     CondensationSummary,
     ConversationRow,
+    DocumentChanges,
     Event,
     EventStoreError,
     KeyUnavailable,
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 NATIVE = "foldlog"
 """The format of a conversation that no source was imported into."""
 
-OVERVIEW = "overview", 2
+INCOMPLETE = "incomplete"
+"""The attribute that says which records of the source of an import could not be read."""
+OVERVIEW = "overview", 3
 """Where overviews are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _PAGE = 1_000
@@ -153,7 +156,8 @@ def _near_the_ends(store: Store, row: ConversationRow) -> Overview:
             said = said or words  # of the first message
         if form is None:
             form = NATIVE if event.origin is None else event.origin.format
-        last = time_text(event, recorded_at) or last
+        if not isinstance(event, DocumentChanges):
+            last = time_text(event, recorded_at) or last
     told = title_in(attributes) or title or request or said or None
     return Overview(attributes, None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
 

@@ -43,6 +43,7 @@ class _Step(NamedTuple):
     version: int
     kind: str
     gist: str
+    is_redacted: bool
 
 
 def compared_runs(store: Store, one: str, other: str, prices: Prices) -> RunsDocument:
@@ -67,7 +68,8 @@ def compared_runs(store: Store, one: str, other: str, prices: Prices) -> RunsDoc
     return RunsDocument(
         runs=(document, other_document),
         same_first=same,
-        same=sum((Counter(keys) & Counter(other_keys)).values()),
+        redacted_first=sum(step.is_redacted for step in steps[:same]),
+        same=sum((_known(steps) & _known(other_steps)).values()),
         first_difference=first,
         knew=knew,
         steps=tuple(_aligned(steps, other_steps)),
@@ -93,12 +95,20 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
         counts["errors"] += isinstance(event, Observation) and event.is_error
         if isinstance(event, Message) and event.source == "user":
             counts["requests"] += 1
-            steps.append(_Step(_key(event), event.id, event.id, label(event), gist(event, GIST)))
+            steps.append(_step(event, event.id))
         elif isinstance(event, Action) and event.source == "agent":
             counts["calls"] += 1
-            steps.append(_Step(_key(event), event.id, asked, label(event), gist(event, GIST)))
+            steps.append(_step(event, asked))
     (spent,) = Spendings(store, prices).of([row])
     return RunDocument(conversation=name, version=version, spent=spent, **counts), steps
+
+
+def _step(event: Event, version: int) -> _Step:
+    return _Step(_key(event), event.id, version, label(event), gist(event, GIST), event.redacted is not None)
+
+
+def _known(steps: Iterable[_Step]) -> Counter[bytes]:
+    return Counter(step.key for step in steps if not step.is_redacted)
 
 
 def _same_first(some: Sequence[Any], others: Sequence[Any]) -> int:

@@ -129,9 +129,9 @@ def test_a_damaged_line_is_named_and_the_rest_imported(foldlog, write, line):
     assert "c1.jsonl:2" in ran.err
     assert "Traceback" not in ran.err
     (brought,) = ran.document["imported"]
-    assert brought["added"] == 2
+    assert brought["added"] == 3  # with the mark that a record is missing
     assert "c1.jsonl:2" in brought["findings"][0]
-    assert conversations(foldlog) == [("c1", 2)]
+    assert conversations(foldlog) == [("c1", 3)]
 
 
 LEGAL = {

@@ -291,7 +291,7 @@ def test_python_imports_and_exports_in_one_call(tmp_path):
         assert (first.id, second.id, len(findings)) == ("runs/a", "runs/b", 1)
         assert list(first.export()) == chat("a", "b")
         histories.import_(tmp_path / "runs", findings=findings.append)
-        assert (first.version(), second.version()) == (2, 2)
+        assert (first.version(), second.version()) == (2, 3)  # with the mark of the record that is missing
         with pytest.raises(InvalidArgument, match="conversation names one history"):
             histories.import_(tmp_path / "runs", conversation="x")
         assert list(histories["nobody"].export()) == []
@@ -314,3 +314,55 @@ def test_what_holds_nothing_says_so_alone_and_is_left_out_of_a_folder(foldlog, t
     alone = foldlog("import", f"folder/{name}")
     assert (alone.status, why in alone.err) == (2, True), alone.err
     assert foldlog("import", "folder").status == 0
+
+
+# -- records that cannot be read ---------------------------------------------------------------------------------------
+
+
+def chat_lines(*texts):
+    return [json.dumps({"role": "user", "content": text}) for text in texts]
+
+
+def test_a_history_of_which_records_could_not_be_read_says_so_where_one_looks(foldlog, tmp_path):
+    lines = chat_lines("a", "b", "c", "d")
+    path = tmp_path / "torn.jsonl"
+    path.write_text("\n".join([*lines[:3], lines[3][:12]]))
+    for _ in range(2):  # importing it again says nothing twice
+        assert foldlog("import", "torn.jsonl").status == 0
+    mark = "1 record of its source could not be read, after event 2"
+    for command in (["view"], ["log"], ["export"], ["stats"]):
+        assert f"note: torn is incomplete: {mark}" in foldlog(*command, "torn").err
+    assert f"({mark})" in foldlog("list").out
+    document = foldlog("list", "--long", "--json").document["conversations"][0]
+    assert (document["version"], document["attributes"]) == (4, {"incomplete": mark})
+    path.write_text("\n".join(lines))
+    assert "1 new event, 5 in all" not in foldlog("import", "torn.jsonl").out  # the record, and that none is missing
+    assert "incomplete" not in foldlog("view", "torn").err + foldlog("list").out
+    assert parsed(foldlog("export", "torn").out) == list(map(json.loads, lines))
+
+
+def parsed(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_records_missing_in_the_middle_are_counted_and_a_fork_before_them_is_whole(foldlog, tmp_path):
+    (tmp_path / "hole.jsonl").write_text("\n".join([*chat_lines("a", "b"), "{torn", "{torn", *chat_lines("c")]))
+    foldlog("import", "hole.jsonl")
+    foldlog("fork", "hole", "before", "--at", 2)
+    found = {
+        row["conversation"]: row["attributes"] for row in foldlog("list", "-l", "--json").document["conversations"]
+    }
+    mark = "2 records of its source could not be read, the first after event 1"
+    assert found == {"hole": {"incomplete": mark}, "before": {}}
+
+
+def test_an_import_goes_on_after_attributes_were_set(foldlog, tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_text("\n".join(chat_lines("a", "b")))
+    foldlog("import", "c.jsonl")
+    foldlog("attributes", "c", "--set", "project=tides")
+    path.write_text("\n".join(chat_lines("a", "b", "c")))
+    assert "1 new event" in foldlog("import", "c.jsonl").out
+    assert [row["attributes"] for row in foldlog("list", "-l", "--json").document["conversations"]] == [
+        {"project": "tides"}
+    ]

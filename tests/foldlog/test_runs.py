@@ -118,7 +118,7 @@ def test_the_command_says_where_two_runs_part(foldlog, tmp_path):
     assert [line.split()[-1] for line in parting] == ["c", "x", "both", "f", "y"]
     assert parting[2].split() == ["2", "requests", "and", "calls", "in", "both"]
     assert "no request and no call differs" in foldlog("diff", "one", "three").out
-    assert "+four ends" in foldlog("diff", "one", "four").out
+    assert "+ four ends" in foldlog("diff", "one", "four").out
     assert "their first requests differ" in foldlog("diff", "one", "none").out
     document = foldlog("diff", "one", "two", "--json").document
     assert [run["conversation"] for run in document["runs"]] == ["one", "two"]
@@ -127,3 +127,14 @@ def test_the_command_says_where_two_runs_part(foldlog, tmp_path):
 
 def _opened() -> foldlog.Histories:
     return foldlog.open("foldlog.db")
+
+
+def test_redacted_requests_and_calls_are_not_said_to_say_the_same(foldlog):
+    with _opened() as histories:
+        for name in ("one", "two"):
+            histories[name].append([Message(source="user", content=text) for text in ("a", "b")])
+            histories[name].redact(0, reason="asked to", by="me")
+    said = "1 of their first 2 requests and calls say the same; nothing is known of those that are redacted: 1"
+    assert said in foldlog("diff", "one", "two").out
+    document = foldlog("diff", "one", "two", "--json").document
+    assert (document["same_first"], document["redacted_first"], document["same"]) == (2, 1, 1)

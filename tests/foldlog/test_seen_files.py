@@ -228,10 +228,10 @@ def test_what_an_interrupted_import_has_read_is_not_read_again(
 ):
     really = import_.import_source
 
-    def interrupted(store, source, *more):
+    def interrupted(store, source, *more, **how):
         if source.name == "c":
             raise KeyboardInterrupt
-        return really(store, source, *more)
+        return really(store, source, *more, **how)
 
     monkeypatch.setattr(import_, "import_source", interrupted)
     foldlog("import", folder)

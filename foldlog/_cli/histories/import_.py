@@ -120,7 +120,7 @@ def run(
 
         store.register(Views(store))  # Views are folded while their events are written
         given = _with_stdin(paths, Path(folder))
-        options = _Options(format, prefix, conversation, check, strict, as_json)
+        options = _Options(format, prefix, conversation, check, strict, as_json, watch)
         before = _states(given) if watch else {}
         imported, elsewhere, sources = _import_all(store, given, options, named)
         _warn(elsewhere, len(elsewhere), "these paths")
@@ -167,6 +167,7 @@ class _Options(NamedTuple):
     check: bool
     strict: bool
     as_json: bool
+    watch: bool
 
 
 def _import_all(
@@ -175,7 +176,7 @@ def _import_all(
     """Import all histories of these paths. Return the outcome of each, the problems that belong to none, and where they
     came from. With ``told``, the findings that were told before, tell only what is new.
     """
-    format, prefix, conversation, check, strict, as_json = options
+    format, prefix, conversation, check, strict, as_json, watch = options
     imported: list[ImportedDocument] = []
     failed: list[str] = []
     unread = 0
@@ -193,7 +194,7 @@ def _import_all(
         task = progress.add_task("importing", total=size, unit="MB")
         try:
             for source in read_ahead(sources, make=made_ahead):
-                one = _imported(store, source, conversation, named, seen, progress, task)
+                one = _imported(store, source, conversation, named, seen, progress, task, marks=not watch)
                 if told is None or not told.issuperset(one.findings):
                     _warn(one.findings, one.findings_count, one.path, terminal.note if _is_kept(one) else terminal.warn)
                 if not as_json and (one.added or told is None):
@@ -300,14 +301,18 @@ def _imported(
     seen: SeenFiles,
     progress: Progress,
     task: TaskID,
+    *,
+    marks: bool,
 ) -> ImportedDocument:
-    """Import one history. A problem of this history alone is a finding."""
+    """Import one history. A problem of this history alone is a finding. Without ``marks`` a record that cannot be read
+    may be one that its program is writing.
+    """
     name = source.name if conversation is None else conversation
     progress.update(task, description=terminal.printable(name, one_line=True)[:40])
     imported, refused = Imported(name, 0, 0), []
     try:
         counted = partial(_counted, progress=progress, task=task)
-        imported = import_source(store, source, conversation, counted, seen)
+        imported = import_source(store, source, conversation, counted, seen, marks=marks)
     except HistoryDiverged as error:
         hint = ""
         if str(error).endswith("another conversation"):

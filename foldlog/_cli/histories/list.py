@@ -355,8 +355,17 @@ def _last_cells(line: _Line) -> list[str]:
 def _told(more: Overview) -> str:
     """Return the format and the title; for a conversation that cannot be read, why its figures are missing."""
     problem = "encrypted" if more.needs_key else more.problem
-    parts = [more.format or "", more.title or "", f"({problem})" if problem else ""]
-    named = [f"{name}={compact(value)}" for name, value in (more.attributes or {}).items() if name != "title"]
+    from foldlog._reports.overview import INCOMPLETE
+
+    attributes = {name: value for name, value in (more.attributes or {}).items() if name != "title"}
+    incomplete = attributes.pop(INCOMPLETE, "")
+    parts = [
+        more.format or "",
+        f"({compact(incomplete)})" if incomplete else "",
+        more.title or "",
+        f"({problem})" if problem else "",
+    ]
+    named = [f"{name}={compact(value)}" for name, value in attributes.items()]
     return "  ".join([": ".join(part for part in parts if part), *named])
 
 

@@ -216,9 +216,8 @@ def _show_runs(found: RunsDocument) -> None:
     on.
     """
     one, other = (terminal.typed_id(run.conversation) for run in found.runs)
-    steps = count(found.same_first, "request or call", "requests and calls")
     said = f"{one} and {other} share no past; " + (
-        f"their first {steps} say the same" if found.same_first else "their first requests differ"
+        _same_words(found) if found.same_first else "their first requests differ"
     )
     terminal.console().print(Text(said, style="bold"), soft_wrap=True)
     rows = [
@@ -238,7 +237,7 @@ def _show_runs(found: RunsDocument) -> None:
         return
     terminal.print_heading("the first difference")
     for sign, name, line, colour in zip("-+", (one, other), found.first_difference, _COLOURS, strict=True):
-        told = f"{name} ends" if line is None else _line(line)
+        told = f" {name} ends" if line is None else _line(line)
         lines.write((f"{sign}{told}", colour))
     for sign, name, without, knew, colour in zip("-+", (one, other), (other, one), found.knew, _COLOURS, strict=True):
         alone = f", {without} was not shown {len(knew.alone):,} of these:" if knew.alone else ""
@@ -265,6 +264,15 @@ def _show_runs(found: RunsDocument) -> None:
         numbers = "".join(f"{'' if each is None else each:>7}" for each in ids)
         lines.write((f"{sign}{numbers}  {step.kind:<{LABEL_COLUMNS}}{step.gist}", colour))
     _write_same(lines, same)
+
+
+def _same_words(found: RunsDocument) -> str:
+    """Say how many of the first requests and calls of two runs say the same, and of how many nothing is known."""
+    same, redacted = found.same_first, found.redacted_first
+    if redacted:
+        first = f"{same - redacted:,} of their first {same:,} requests and calls say the same"
+        return f"{first}; nothing is known of those that are redacted: {redacted:,}"
+    return f"their first {f'{same:,} requests and calls say' if same > 1 else 'request or call says'} the same"
 
 
 def _write_same(lines: terminal.PrintedLines, number: int) -> None:

@@ -320,7 +320,7 @@ export class Detail {
     return el("form", { class: "beside", onsubmit: compare }, el("label", {}, "Compare with ", box), ids, " ", el("button", {}, "Compare"), told);
   }
 
-  runs({ runs, same_first: same, first_difference: differing, knew }) {
+  runs({ runs, same_first: same, redacted_first: redacted, first_difference: differing, knew }) {
     const told = (name) => runs.map(({ spent }) => (typeof spent?.[name] === "number" ? grouped(spent[name]) : "unknown"));
     const lines = (some) => some.map((line) => `${idOf(line.event)} ${line.kind} ${line.gist}`).join("\n");
     const rows = ["requests", "replies", "calls", "errors"].map((name) => [name, ...runs.map((run) => grouped(run[name]))]);
@@ -332,7 +332,7 @@ export class Detail {
     }
     const head = el("tr", {}, el("td", {}), ...runs.map((run) => el("th", { scope: "col" }, said(run.conversation))));
     const body = rows.map(([name, ...values]) => el("tr", {}, el("th", { scope: "row" }, name), ...values.map((value) => el("td", {}, said(value)))));
-    return [el("p", {}, `Of their requests and calls the first ${grouped(same)} say the same.`), el("table", {}, el("thead", {}, head), el("tbody", {}, ...body))];
+    return [el("p", {}, `Of their requests and calls the first ${grouped(same)} say the same${redacted ? `; nothing is known of those that are redacted: ${grouped(redacted)}` : ""}.`), el("table", {}, el("thead", {}, head), el("tbody", {}, ...body))];
   }
 
   // Whether a summary stands at the version that is open, and until when it stood or will stand.

@@ -296,7 +296,7 @@ export class Overview {
     return el("div", { class: "item", role: "listitem" }, el("a", { class: "row", href: address(one.conversation) },
       el("span", { class: "cell c-title" },
         el("span", { class: "name", title: printable(one.title ?? one.conversation) }, ...this.nameOf(one), told(", ")),
-        el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said([one.conversation, one.format === "foldlog" ? "" : one.format, fork].filter(Boolean).join(" · ")), told(", "))),
+        el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said([one.conversation, one.format === "foldlog" ? "" : one.format, fork, one.attributes?.incomplete].filter(Boolean).join(" · ")), told(", "))),
       cell("events", grouped(one.version), one.version === 1 ? "event" : "events"),
       el("span", { class: "cell c-sent" }, ...(known && one.sent_events !== null ? [el("span", { "aria-hidden": true }, plus(one.sent_events, one.sent_summaries)), told(eventsAndSummaries(one.sent_events, one.sent_summaries)), el("span", { class: "told unit" }, " sent"), told(", ")] : [known ? "–" : "…"])),
       cell("tokens", figure(one.tokens, (tokens) => `${this.about}${short(tokens)}`), "tokens"),
