@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.format import EachAlone, Format
+from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import dict_or_empty, refused, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, role_of
@@ -134,8 +135,8 @@ def _written(event: Any) -> list[dict[str, Any]]:
     if kind == "ai":
         data |= {"tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
     if isinstance(event, Action):
-        arguments = event.arguments if isinstance(event.arguments, dict) else {}
-        data["tool_calls"] = [{"name": event.tool, "args": arguments, "id": call_id_of(event), "type": "tool_call"}]
+        call = {"name": event.tool, "args": arguments_of(event), "id": call_id_of(event), "type": "tool_call"}
+        data["tool_calls"] = [call]
     elif isinstance(event, Observation):
         status = "error" if event.is_error else "success"
         data |= {"tool_call_id": call_id_of(event), "artifact": None, "status": status}

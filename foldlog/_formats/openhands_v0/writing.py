@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.format import RecordEncoder
+from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import time_text
 from foldlog.eventstore import (
     Action,
@@ -115,7 +116,7 @@ def _write_action(event: Action, record: dict[str, Any]) -> dict[str, Any] | Non
         if event.response_id is not None:
             metadata["model_response"] = {"id": event.response_id}
         record["tool_call_metadata"] = metadata
-    known = dict(event.arguments) if isinstance(event.arguments, dict) else None
+    known = None if event.arguments is None else {**arguments_of(event)}
     return {**(known or {}), "thought": event.thought} if event.thought else known
 
 

@@ -13,7 +13,6 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
-    InvalidEvent,
     Message,
     Observation,
     Retraction,
@@ -183,17 +182,6 @@ def test_bookkeeping_and_what_nobody_knows_are_annotations():
     assert all(isinstance(event, Annotation) and not event.shown for event in events)
     assert [event.name for event in events] == [record["type"] for record in records]
     assert (events[1].data, events[5].data) == ({"messageId": "m", "snapshot": {}}, {"x": [1]})
-
-
-def test_a_line_that_is_no_event_says_why():
-    findings = []
-    assert shown(decode([5, asked("a", None), {"uuid": "b"}], FORMAT, findings=findings.append)) == ["a"]
-    assert list(map(str, findings)) == [
-        "record 0: expected an event object, found a number",
-        "record 2: the object has no text under 'type', which every line of Claude Code has",
-    ]
-    with pytest.raises(InvalidEvent, match="record 0"):
-        list(decode([[]], FORMAT))
 
 
 # -- branches ---------------------------------------------------------------------------------------------------------
@@ -392,25 +380,6 @@ def test_titles_are_the_users_then_a_models_then_a_summary_of_this_session():
 
 
 # -- growing, and going on --------------------------------------------------------------------------------------------
-
-
-def test_however_much_of_a_log_there_is_its_events_are_the_first_of_the_whole():
-    whole = [
-        asked("a", None),
-        replied("b", "a", thinking()),
-        replied("c", "b", text("I look.")),
-        replied("d", "c", use("c1")),
-        replied("e", "d", use("c2")),
-        result("f", "d", "c1"),
-        result("g", "e", "c2"),
-        replied("h", "g", text("done"), response="m2"),
-        boundary("i", "h"),
-        summary("j", "i"),
-        asked("k", "j"),
-    ]
-    events = read(*whole)
-    for count in range(len(whole)):
-        assert list(decode(whole[:count], FORMAT)) == events[:count]
 
 
 def test_events_that_were_added_since_are_written_as_lines_that_follow():

@@ -13,7 +13,6 @@ from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     CondensationSummary,
-    InvalidEvent,
     Message,
     Observation,
     Retraction,
@@ -291,17 +290,6 @@ def test_turns_that_are_rolled_back_are_shown_no_more():
 def test_what_is_not_known_is_an_annotation():
     (event,) = read(record("world_state", {"full": True, "type": "x"}))
     assert (event.name, event.data) == ("world_state", {"full": True, "type": "x"})
-
-
-def test_what_is_no_record_says_where_and_why():
-    with pytest.raises(InvalidEvent, match="record 0: the object has no text under 'type'"):
-        list(decode([{"payload": {}}], CODEX))
-    found = []
-    assert len(list(decode([[], BASE, {"type": 5}], CODEX, findings=found.append))) == 1
-    assert [str(finding) for finding in found] == [
-        "record 0: expected a record object, found an array",
-        "record 2: the object has no text under 'type', which every record of Codex has",
-    ]
 
 
 def test_what_was_added_since_is_written_as_codex_would():

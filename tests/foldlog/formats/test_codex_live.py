@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
-from foldlog.eventstore import CondensationAction, InvalidEvent, Message, Observation, SystemMessage
+from foldlog.eventstore import CondensationAction, InvalidEvent, Message
 from foldlog.formats import Encoder, decode, encode
 from foldlog.projections import View
 from tests.foldlog.formats.test_codex import BASE, CODEX, call, compacted, output, record, said, text, told
@@ -81,31 +81,6 @@ def test_record_by_record_means_what_the_whole_rollout_means(steps, restarts):
             (event.id, type(event)) for event in View.from_events(whole)
         ]
     assert list(encode(events, CODEX)) == records
-
-
-def test_a_call_of_another_process_is_aborted_once(histories):
-    records = [BASE, *said("go"), call("a"), call("b"), output("a"), ABORTED, call("c"), output("c"), ABORTED]
-    history = append_one_by_one(histories, records, restarts=range(20))
-    aborted = [event for event in history.events() if isinstance(event, Observation) and event.content == "aborted"]
-    assert [(event.call_id, event.cause, event.tool) for event in aborted] == [("b", 3, "shell")]
-    assert list(encode(history.events(), CODEX)) == records
-
-
-def test_a_call_that_was_rolled_back_is_not_aborted_later(histories):
-    records = [*said("go"), call("a"), told("thread_rolled_back", num_turns=1), *said("again"), ABORTED]
-    whole = list(decode(records, CODEX))
-    assert not any(isinstance(event, Observation) for event in whole)
-    assert list(append_one_by_one(histories, records, restarts={2}).events()) == whole
-
-
-def test_instructions_of_another_process_are_not_shown_again(histories):
-    history = append_one_by_one(histories, [BASE, *said("Be kind"), *said("hello", role="assistant")], restarts={2})
-    history.append_records([context("Be kind")], format=CODEX)
-    assert not isinstance(list(history.events())[-1], SystemMessage)
-    history.append_records([compacted("So far", text("So far"))], format=CODEX)
-    forget_decoders(histories)
-    history.append_records([context("Be kind"), BASE], format=CODEX)
-    assert [event.content for event in history.view()] == ["You are", "So far", "Be kind"]
 
 
 def test_an_append_looks_back_no_further_than_it_must(histories, monkeypatch):

@@ -13,7 +13,6 @@ from foldlog._importing import import_source
 from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, SystemMessage, open_store
 from foldlog.formats import NotAHistory, decode, encode, open_sources
 from foldlog.projections import View
-from tests.projections.chat_rules import PROBLEMS
 
 COPILOT = "copilot-cli"
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "copilot-cli.jsonl"
@@ -113,13 +112,6 @@ def test_what_a_sub_agent_did_and_what_the_user_ran_is_kept_and_not_shown():
     sub = [{**asked(4, "count"), "agentId": "t"}, called(5, "u", **side), done(6, "u", **side)]
     events = read(START, asked(1, "go"), called(2, "t"), *sub, done(7, "t", "two"), done(8, "x", isUserRequested=True))
     assert shown(events) == ["go", "I look", "two"]
-
-
-@pytest.mark.parametrize("form", PROBLEMS)
-def test_the_view_of_every_version_can_be_sent(form):
-    events = read(*RECORDS)
-    for version in range(len(events) + 1):
-        assert PROBLEMS[form](View.from_events(events[:version]).to_messages(form)) == []
 
 
 def test_usage_is_that_of_the_end_of_a_session_and_of_the_replies_after_it(foldlog, tmp_path):

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from foldlog._importing import import_source
-from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction, open_store
+from foldlog.eventstore import Action, Annotation, CondensationAction, Observation, Retraction, open_store
 from foldlog.formats import NotAHistory, decode, encode, open_sources
 from foldlog.projections import View
-from tests.projections.chat_rules import PROBLEMS
 
 GEMINI = "gemini-cli"
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "gemini-cli.jsonl"
@@ -127,13 +126,6 @@ def test_a_snapshot_of_the_state_is_a_condensation_and_what_is_kept_follows_it()
     assert shown(read(*log, {"$set": {"messages": compact}}, {"$rewindTo": "s1"})) == []
 
 
-@pytest.mark.parametrize("form", PROBLEMS)
-def test_the_view_of_every_version_can_be_sent(form):
-    events = read(*RECORDS)
-    for version in range(len(events) + 1):
-        assert PROBLEMS[form](View.from_events(events[:version]).to_messages(form)) == []
-
-
 def test_usage_is_counted_once_for_each_message_and_the_summary_is_the_title(foldlog, tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in RECORDS))
     assert foldlog("import", "a.jsonl").status == 0
@@ -172,23 +164,6 @@ def test_a_document_that_is_written_again_grows_without_doubling(tmp_path):
             assert list(encode(events, GEMINI)) == list(source.records())
             assert shown(events) == shown(list(source.events()))
         assert sizes == [4, 4, 3, 0]
-
-
-def test_events_of_ours_are_a_session_that_is_read_back():
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
-    events = [
-        Message(id=0, source="user", content=(text("list"), image)),
-        Action(id=1, tool="run", arguments='{"command": "ls"}', call_id="k1", thought="I look"),
-        Observation(id=2, tool="run", call_id="k1", cause=1, content="lost", is_error=True),
-        Action(id=3, tool="run", arguments={}),
-        Message(id=4, source="agent", content="done"),
-    ]
-    records = list(encode(events, GEMINI))
-    header, *again = decode(records, GEMINI)
-    assert header.name == "sessionId"
-    assert [type(event) for event in again] == [Message, Action, Observation, Action, Message]
-    assert (again[0].content, again[1].arguments, again[1].thought) == (events[0].content, {"command": "ls"}, "I look")
-    assert (again[2].content, again[2].is_error, again[2].cause) == ("lost", True, 2)
 
 
 @pytest.mark.parametrize(

@@ -133,12 +133,6 @@ def test_chats_and_sessions_are_no_lookalikes():
     assert detect([boundary, session]) == "claude-code"
 
 
-def test_the_command_refuses_a_lookalike_and_imports_nothing(foldlog, write):
-    ran = foldlog("import", write("a.jsonl", AI_SDK))
-    assert ran.status == 2
-    assert ran.err == ("foldlog: a.jsonl: is a history of AI SDK, which foldlog cannot import\n")
-
-
 SHAPES = {
     "OpenCode, of which this is one file of many": [
         {"id": "msg", "sessionID": "s", "role": "user", "time": {"created": 1}, "agent": "build"}
@@ -245,83 +239,25 @@ def test_a_history_of_which_nothing_can_be_sent_is_a_finding(tmp_path):
     assert "is read as claude-code, and nothing of it can be sent to a model" in finding.problem
 
 
-OURS = {
-    "openai-chat": [ASKED, TEXT],
-    "openhands-v1": [
-        {"id": "a", "timestamp": "2026", "source": "user", "kind": "MessageEvent", "llm_message": {"role": "user"}},
-        {
-            "id": "b",
-            "timestamp": "2026",
-            "source": "agent",
-            "kind": "ActionEvent",
-            "tool_name": "t",
-            "tool_call_id": "c",
-        },
-    ],
-    "openhands-v0": [
-        {"id": 0, "source": "user", "action": "message", "args": {"content": "hi"}},
-        {"id": 1, "source": "agent", "observation": "run", "content": "a", "extras": {}},
-    ],
-    "claude-code": [
-        {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "hi"}},
-        {"type": "system", "subtype": "compact_boundary", "uuid": "b", "sessionId": "s"},
-    ],
-    "codex": [{"timestamp": "2025", "type": "response_item", "payload": {"type": "message", "role": "user"}}],
-    "openai-responses": [ASKED, TEXT, *RESPONSES],
-    "anthropic-messages": [
-        ASKED,
-        TEXT,
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "measure", "input": {}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "9 km"}]},
-        {"role": "user", "content": [{"type": "text", "text": "go on"}], "ts": 1772359200000},
-    ],
-    "swe-agent": [{"role": "user", "content": "hi", "agent": "main"}],
-    "inspect-eval": [
-        {"id": "a", "role": "user", "content": "hi", "source": "input"},
-        {"id": "b", "role": "tool", "content": "1", "tool_call_id": "t", "function": "f"},
-        {"id": 1, "epoch": 1, "target": "x"},
-    ],
-    "atif": [
-        {"schema_version": "ATIF-v1.6", "session_id": "s", "agent": {"name": "a", "version": "1"}},
-        {"step_id": 1, "source": "user", "message": "hi"},
-    ],
-    "pi": [
-        {"type": "session", "version": 3, "id": "p", "timestamp": "2026", "cwd": "/w"},
-        {
-            "type": "message",
-            "id": "a",
-            "parentId": None,
-            "timestamp": "2026",
-            "message": {"role": "user", "timestamp": 1},
-        },
-        {"type": "compaction", "id": "b", "parentId": "a", "timestamp": "2026", "summary": "s", "tokensBefore": 1},
-    ],
-}
 LOGS = [{"type": "log", "n": 1}, {"level": "info", "message": "x", "timestamp": "2026"}, {"id": 1, "name": "y"}, [], 3]
 
 
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
 READ = {name: [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text().splitlines()] for name in FORMATS}
-KINDS = {name: records + OURS.get(name, []) for name, records in READ.items()}
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_lines_of_all_formats_and_of_none_never_become_a_wrong_one(seed, tmp_path):
+def test_lines_of_all_formats_and_of_none_never_become_a_wrong_one(tmp_path):
     """What most lines are of, or nothing: a mixture is refused, or read as the format of at least half of its lines."""
-    at = Random(seed)
-    kinds = {**KINDS, **SHAPES, **FOREIGN, "": LOGS}
-    chosen = at.sample(sorted(kinds), at.randint(1, 4))
-    mixed = [(name, record) for name in chosen for record in at.choices(kinds[name], k=at.choice([1, 2, 5, 20]))]
-    at.shuffle(mixed)
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for _, record in mixed))
-    try:
-        (source,) = open_sources([tmp_path / "a.jsonl"])
-    except ValueError:
-        return
-    list(source.events())
-    if source.findings:  # exit 1
-        return
-    found = source.format
-    of_it = sum(name == found or record in KINDS[found] for name, record in mixed[:50])
-    assert of_it >= 2 or len(mixed) == 1, (found, chosen)
-    assert 2 * of_it >= sum(type(record) is dict for _, record in mixed[:50]), (found, chosen)
+    kinds = {**READ, **SHAPES, **FOREIGN, "": LOGS}
+    for seed in range(150):
+        at = Random(seed)
+        chosen = at.sample(sorted(kinds), at.randint(1, 4))
+        mixed = [(name, record) for name in chosen for record in at.choices(kinds[name], k=at.choice([1, 2, 5, 20]))]
+        at.shuffle(mixed)
+        lines(tmp_path / "a.jsonl", [record for _, record in mixed])
+        with contextlib.suppress(ValueError):
+            (source,) = open_sources([tmp_path / "a.jsonl"])
+            list(source.events())
+            of_it = sum(name == source.format or record in READ[source.format] for name, record in mixed[:50])
+            is_most = 2 * of_it >= sum(type(record) is dict for _, record in mixed[:50])
+            assert source.findings or (is_most and (of_it >= 2 or len(mixed) == 1)), (seed, source.format, chosen)

@@ -24,7 +24,6 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import NotAHistory, decode, encode, open_sources
 from foldlog.projections import View
-from tests.projections.chat_rules import PROBLEMS
 
 OPENCODE = "opencode"
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "opencode.jsonl"
@@ -148,13 +147,6 @@ def test_a_summary_that_failed_or_answers_no_question_is_none():
     for of_answer in ({"finish": "stop", "error": {"name": "UnknownError"}}, {"finish": None}, {"summary": False}):
         assert not isinstance(read(question, answer(2, said, **{"summary": True, **of_answer}))[1], CondensationAction)
     assert isinstance(read(asked(1), answer(2, said, summary=True, finish="stop"))[1], Message)
-
-
-@pytest.mark.parametrize("form", PROBLEMS)
-def test_the_view_of_every_version_can_be_sent(form):
-    events = read(*RECORDS)
-    for version in range(len(events) + 1):
-        assert PROBLEMS[form](View.from_events(events[:version]).to_messages(form)) == []
 
 
 def test_usage_and_cost_of_a_response_are_counted_once(foldlog, tmp_path):

@@ -47,11 +47,10 @@ def write(tmp_path, monkeypatch):
     return written
 
 
-@pytest.fixture(autouse=True, params=["held", "streamed"])
-def _held_or_streamed(request, monkeypatch):
-    """Everything is true of small sources, which are held, and of large ones, which are read as often as needed."""
-    if request.param == "streamed":
-        monkeypatch.setattr("foldlog._formats.files.found.HELD_BYTES_MAX", -1)
+@pytest.fixture(autouse=True)
+def _streamed(monkeypatch):
+    """Read small sources as large ones are, which are read as often as needed; all other tests hold them."""
+    monkeypatch.setattr("foldlog._formats.files.found.HELD_BYTES_MAX", -1)
 
 
 def read(*paths, **how):
@@ -430,9 +429,8 @@ def _events(number):
     return [run, {**ran, "tool_call_metadata": calls}]
 
 
-@pytest.mark.parametrize("_held_or_streamed", ["held"], indirect=True)
 @pytest.mark.parametrize("container", some(["lines", "folder", "array", "object"], 2))
-def test_memory_does_not_grow_with_the_file(tmp_path, container):
+def test_memory_does_not_grow_with_the_file(tmp_path, container, monkeypatch):
     """A source of 12 MB: three times what is ever held of one, and twice the memory that may be taken."""
     records = (json.dumps(record).encode() for number in range(1_500) for record in _events(number))
     path = tmp_path / ("a.jsonl" if container == "lines" else "a.json")
@@ -448,6 +446,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, container):
             "object": (b'{"trajectory": [', b",\n", b'], "conversation": "c"}'),
         }[container]
         path.write_bytes(before + between.join(records) + after)
+    monkeypatch.undo()
     tracemalloc.start()
     try:
         (source,) = open_sources([path])

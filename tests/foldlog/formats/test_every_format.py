@@ -1,0 +1,113 @@
+"""What holds for every format: what is written for it, what is sent of it, and how it grows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from foldlog.eventstore import Action, InvalidEvent, Message, Observation, SystemMessage
+from foldlog.formats import FORMATS, decode, encode
+from foldlog.projections import View
+from tests.projections.chat_rules import PROBLEMS
+
+CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
+RECORDS = {name: [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text().splitlines()] for name in FORMATS}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+OURS = [
+    SystemMessage(id=0, content="You are"),
+    Message(id=1, source="user", content=({"type": "text", "text": "list"}, IMAGE)),
+    Action(id=2, tool="run", arguments='{"command": "ls"}', call_id="k1", response_id="r", thought="I look"),
+    Action(id=3, tool="run", arguments={"n": 1}, call_id="k2", response_id="r"),
+    Observation(id=4, tool="run", call_id="k1", cause=2, content="lost", is_error=True),
+    Observation(id=5, tool="run", call_id="k2", cause=3, content="found"),
+    Action(id=6, tool="wait", arguments={}),
+    Message(id=7, source="agent", content="done"),
+    Message(id=8, source="environment", content="told"),
+]
+
+
+def told(events):
+    """What a model is told, each thing by who says it: what a call is given, and what it gives."""
+    for message in View.from_events(events).to_messages():
+        content = message.get("content") or ()
+        for part in [{"text": content}] if isinstance(content, str) else content:
+            yield f"{message['role']} {part.get('text', part.get('type'))}"
+        for call in message.get("tool_calls", ()):
+            yield f"{call['function']['name']} {json.dumps(json.loads(call['function']['arguments']))}"
+
+
+AS_A_USER = ({"system You are"}, {"user You are"})
+NO_IMAGES = ({"user image_url"}, set())
+NO_THOUGHTS = ({"assistant I look"}, set())
+OTHERWISE = {
+    "openhands-v0": [({"tool lost"}, {"tool lost\n[Error occurred in processing last action]"})],
+    "openhands-v1": [(set(), {"tool [An error occurred during execution.]\n"})],
+    "pi": [AS_A_USER],
+    "atif": [NO_IMAGES],
+    "anthropic-messages": [AS_A_USER],
+    "claude-code": [({"system You are"}, set())],
+    "opencode": [AS_A_USER, (set(), {"wait {}", "tool [Tool execution was interrupted]"})],
+    "gemini-cli": [AS_A_USER],
+    "pydantic-ai": [NO_THOUGHTS],
+    "google-adk": [
+        *(AS_A_USER, NO_THOUGHTS, ({"user list"}, set())),
+        ({"tool lost", "tool found"}, {'tool {"error": "lost"}', 'tool {"result": "found"}'}),
+    ],
+    "agent-framework": [NO_THOUGHTS],
+    "strands": [AS_A_USER, NO_THOUGHTS],
+    "otlp-genai": [NO_IMAGES],
+}
+"""What a format lacks of what events of ours tell, and what it says instead."""
+IN_WORDS = ("aider", "chatgpt", "claude-ai")
+"""Formats that tell of calls in their own words."""
+
+
+@pytest.mark.parametrize("format", [name for name in FORMATS if name not in IN_WORDS])
+def test_what_was_not_imported_is_written_and_read_back(format):
+    lacks, instead = (set().union(*(each[place] for each in OTHERWISE.get(format, ()))) for place in (0, 1))
+    records = list(encode(OURS, format))
+    expected, again = Counter(told(OURS)), Counter(told(decode(records, format)))
+    assert (set(expected - again), set(again - expected)) == (lacks, instead)
+    assert list(encode(decode(records, format), format)) == records
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_history_grows_and_each_version_of_it_can_be_sent(format):
+    """The events of the first records are the first events of all; the View at every version is a chat."""
+    records = RECORDS[format]
+    events = list(decode(records, format))
+    for count in range(len(records)):
+        begun = list(decode(records[:count], format))
+        assert begun == events[: len(begun)]
+    for version in range(len(events) + 1):
+        view = View.from_events(events[:version])
+        for form, problems in PROBLEMS.items():
+            assert problems(view.to_messages(form)) == [], (version, form)
+
+
+@pytest.mark.parametrize(
+    "format, record, problem",
+    [
+        ("claude-code", 5, "expected an event object, found a number"),
+        ("claude-code", {"uuid": "b"}, "the object has no text under 'type', which every line of Claude Code has"),
+        ("codex", [], "expected a record object, found an array"),
+        ("codex", {"type": 5}, "the object has no text under 'type', which every record of Codex has"),
+        ("pi", None, "expected an entry object, found null"),
+        ("pi", {"type": 5}, "the object has no text under 'type', which every entry has"),
+        ("copilot-cli", {"type": "x"}, "under 'type' and an object under 'data', found an object without them"),
+        ("gemini-cli", "x", "an id and a type, a sessionId, $set or $rewindTo, found a string"),
+        ("aider", {"aider": "dog"}, "expected a block of a chat, {'aider': 'user', 'text': '…'}, found another object"),
+    ],
+)
+def test_what_is_no_record_says_where_and_why(format, record, problem):
+    findings = []
+    events = list(decode([record, *RECORDS[format]], format, findings=findings.append))
+    assert events == list(decode(RECORDS[format], format))
+    (finding,) = map(str, findings)
+    assert finding.startswith("record 0: ")
+    assert finding.endswith(problem)
+    with pytest.raises(InvalidEvent, match="record 0"):
+        list(decode([record], format))
