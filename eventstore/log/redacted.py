@@ -1,8 +1,9 @@
 """The remains of an event whose content was erased. Pure.
 
 These stay: the kind, the id, the place in the log, times, and the fields that pair a call with its result (tool, call
-id, response id, cause, source). So do names of tools, annotations and documents, and the effect of a condensation or a
-retraction on a View. Every text that somebody said, passed to a tool or got back becomes ``[redacted]``.
+id, response id, cause, source). So do names of tools, annotations and documents, the effect of a condensation or a
+retraction on a View, and what calls of models took: which model, how many tokens, what it cost. Every text that
+somebody said, passed to a tool or got back becomes ``[redacted]``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)
 """The block that replaces thinking: thinking tells where a loop of calls begins. No model is sent a block without a
 signature.
 """
-_DECLINED: Final = "declined"
+_PAID: Final = ("usage", "accumulated", "metrics", "response", "condenser_meta")
+"""The names under which ``meta``, or the metadata of a condensation, holds what calls of models took."""
 
 
 def untraced(event: Event) -> Event:
@@ -66,9 +68,24 @@ def without_content(event: Event, redacted: Redacted) -> Event:
     if redacted.record:
         origin = None if event.origin is None else replace(event.origin, rest=None)
         return replace(event, origin=origin, redacted=redacted)
-    return replace(
-        event, meta={}, extra={}, origin=_origin(event.origin), redacted=redacted, **_fields_without_content(event)
-    )
+    kept = {"meta": _paid(event.meta), "extra": {}, "origin": _origin(event.origin)}
+    return replace(event, **kept, redacted=redacted, **_fields_without_content(event))
+
+
+def _paid(told: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
+    """Return what calls of models took: numbers, and the names of models and replies; no other text."""
+    paid: dict[str, Any] = {}
+    for name, value in told.items():
+        match value:
+            case dict() if name in _PAID:
+                paid[name] = _paid(value, within=True)
+            case list() if name in _PAID:
+                paid[name] = [_paid(each) for each in value if isinstance(each, dict)]
+            case str() if name in ("model", "reply"):
+                paid[name] = value
+            case int() | float() if name == "cost" or (within and name.isidentifier()):
+                paid[name] = value
+    return paid
 
 
 def _fields_without_content(event: Event) -> dict[str, Any]:
@@ -78,9 +95,8 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
         case Message(thinking=thinking):
             return {"content": TEXT, "thinking": _THINKING if thinking else ()}
         case Action(arguments=arguments, thought=thought, thinking=thinking):
-            called = None if arguments is None else {"redacted": TEXT}
             return {
-                "arguments": called,
+                "arguments": None if arguments is None else {"redacted": TEXT},
                 "thought": TEXT if thought else "",
                 "thinking": _THINKING if thinking else (),
             }
@@ -89,24 +105,16 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
         case Annotation():
             return {"data": None}
         case DocumentChanges(changed=changed):
-            return {"changed": {name: _document(name, change) for name, change in changed.items()}}
+            values = {name: {"value": {} if name == ATTRIBUTES else TEXT} for name in changed}
+            return {"changed": {name: each if "deleted" in each else values[name] for name, each in changed.items()}}
         case CondensationRequest(reason=reason) | Retraction(reason=reason):
             return {"reason": TEXT if reason else ""}
         case CondensationAction(summary=summary, metadata=metadata):
-            declined = metadata.get("outcome") == _DECLINED
-            return {
-                "summary": None if summary is None else TEXT,
-                "metadata": {"outcome": _DECLINED, "reason": TEXT} if declined else {},
-            }
+            declined = {"outcome": "declined", "reason": TEXT} if metadata.get("outcome") == "declined" else {}
+            return {"summary": None if summary is None else TEXT, "metadata": declined | _paid(metadata)}
         case CondensationSummary():
             return {"content": TEXT}
     raise TypeError(f"an event of type {type(event).__name__} cannot be redacted")
-
-
-def _document(name: str, change: dict[str, Any]) -> dict[str, Any]:
-    if "deleted" in change:
-        return change
-    return {"value": {} if name == ATTRIBUTES else TEXT}
 
 
 def _origin(origin: Origin | None) -> Origin | None:

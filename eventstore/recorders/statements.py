@@ -21,13 +21,8 @@ def statements(dialect: str) -> Mapping[str, str]:
     text = _COMMENT.sub("", _text(dialect, "queries.sql"))  # one at the end of a part would hide what follows its place
     blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(text)]
     parts = {f"{{{name}}}": sql for what, name, sql in blocks if what == "part"}
-    return {name: _with(parts, sql) for what, name, sql in blocks if what == "name"}
-
-
-def _with(parts: Mapping[str, str], sql: str) -> str:
-    for place, part in parts.items():
-        sql = sql.replace(place, part)
-    return sql
+    named = ((name, sql) for what, name, sql in blocks if what == "name")
+    return {name: re.sub(r"{\w+}", lambda place: parts.get(place[0], place[0]), sql) for name, sql in named}
 
 
 @cache

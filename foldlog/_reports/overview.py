@@ -21,6 +21,7 @@ from foldlog.eventstore import (
     Logged,
     Message,
     ReadTransaction,
+    Redaction,
     Store,
     newest_value,
 )
@@ -56,7 +57,8 @@ class Overview(NamedTuple):
     ``tokens``         the tokens of that View, as ``view_tokens`` counts them; without a tokenizer a high estimate
     ``condensations``  how many were made, whether or not they were taken back later; declined ones are not counted
     ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC; an imported time that names no
-                       zone as its source wrote it
+                       zone as its source wrote it. Receipts of redactions and changes of attributes do
+                       not count
     ``problem``        why figures are missing
     ``needs_key``      they are missing because a key is not given, not because of damage
     """
@@ -156,7 +158,7 @@ def _near_the_ends(store: Store, row: ConversationRow) -> Overview:
             said = said or words  # of the first message
         if form is None:
             form = NATIVE if event.origin is None else event.origin.format
-        if not isinstance(event, DocumentChanges):
+        if not _is_about_it(event):
             last = time_text(event, recorded_at) or last
     told = title_in(attributes) or title or request or said or None
     return Overview(attributes, None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
@@ -170,7 +172,17 @@ def title_in(values: Mapping[str, Any]) -> str | None:
 
 def _ends(store: Store, row: ConversationRow) -> Iterator[Logged]:
     yield from store.log(row.id, 0, _WITHIN)
-    yield from store.log(row.id, max(_WITHIN, row.version - _WITHIN), row.version)
+    page: list[Logged] = []
+    stop = row.version
+    while stop > _WITHIN and all(_is_about_it(event) for _, event in page):
+        start = max(_WITHIN, stop - _WITHIN)
+        stop, page = start, list(store.log(row.id, start, stop))
+    yield from page
+
+
+def _is_about_it(event: Event) -> bool:
+    """Return whether an event is about the history: the receipt of a redaction, or a change of attributes."""
+    return isinstance(event, Redaction) or (isinstance(event, DocumentChanges) and {*event.changed} == {ATTRIBUTES})
 
 
 def _asked(event: Message) -> tuple[str, str]:

@@ -12,6 +12,7 @@ import foldlog
 from foldlog import CondensationAction, InvalidArgument, Message
 from foldlog import open as open_histories
 from foldlog._cli.stores import open_existing
+from foldlog._reports.overview import overviews
 from foldlog._reports.prices import Prices
 from foldlog._reports.spending import Spendings
 from foldlog._web.conversations import ServedConversations
@@ -100,6 +101,33 @@ def test_a_cost_that_is_told_counts_also_where_no_model_is_named():
     with foldlog.open("memory:") as histories:
         histories["c"].append_reply({"role": "assistant", "content": "yo"}, cost=0.5)
         assert [(one.model, one.cost) for one in histories["c"].stats().models.values()] == [("(not named)", 0.5)]
+
+
+def seen(histories):
+    return [overview for _, overview in overviews(histories.store, histories.store.iter_conversations(), sizes=False)]
+
+
+def test_what_a_redaction_takes_has_cost_no_less_and_is_no_activity():
+    usage = {"prompt_tokens": 100, "completion_tokens": 20, "cached_tokens": 50}
+    metrics = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}, "cost": 0.25, "latency_s": 1.5, "attempts": 2}
+    report = {"condenser": "llm", "response": {"id": "r", "model": "sum"}, "metrics": metrics, "prompt": "Ann said"}
+    meta = {"model": "m", "usage": usage, "cost": 0.5, "title": "Ann's", "note": {"cost": 1}}
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append([Message(source="user", content=f"I am Ann {n}", timestamp=at) for n in range(40)])
+        history.append(Message(source="agent", content="hello Ann", meta=meta, timestamp=at))
+        metadata = {"condenser_meta": [report], "text": "Ann"}
+        forget = CondensationAction(forgotten_event_ids=[1], summary="Ann", summary_offset=1, metadata=metadata)
+        history.append(forget)
+        before, (listed,) = history.stats().models, seen(histories)
+        for event in range(42):
+            history.redact(event, reason="asked to")
+        (now,) = seen(histories)
+        assert "Ann" not in repr(list(history.events()))
+        assert history.stats().models == before
+        assert {each.cost for each in before.values()} == {0.5, 0.25}
+        assert now.last_event_at == listed.last_event_at
 
 
 def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_known():

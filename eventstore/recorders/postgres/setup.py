@@ -37,7 +37,8 @@ def prepare(
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT,))
                 # A wait for a standby has no end here; whatever is confirmed later is confirmed with this.
                 connection.execute("SET LOCAL synchronous_commit TO local")
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", (_lock_number(schema),))
+                digest = blake2b(schema.encode(), digest_size=8, person=b"foldlog").digest()
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(digest, signed=True),))
                 _migrate(connection, schema, _schema_version(connection, schema, partitions), partitions or "1")
             found = newest
         except psycopg.errors.InsufficientPrivilege:
@@ -160,7 +161,3 @@ def _in(schema: str, query: str, partitions: str = "1") -> bytes:
     query = query.replace("{unique}", unique).replace("{by_conversation}", by_conversation)
     query = query.replace("{partitions}", partitions).replace("{schema}", sql.Identifier(schema).as_string(None))
     return query.encode()
-
-
-def _lock_number(schema: str) -> int:
-    return int.from_bytes(blake2b(schema.encode(), digest_size=8, person=b"foldlog").digest(), signed=True)

@@ -111,11 +111,11 @@ def run(
 ) -> None:
     """Erase the content of events for good, from tables, derived data, free pages and logs.
 
-    In a terminal the command shows the events and asks first. The whole content of an event goes, the tokens and the
-    cost of a reply too. Id, kind, place, times and size stay, and published heads still verify. The model sees the word
-    "redacted". The receipt is a new event: who, when, why, and a hash of the former content. At the end the store is
-    vacuumed: a SQLite file is rewritten as a whole, and other writers wait. Earlier copies and backups still hold the
-    content.
+    In a terminal the command shows the events and asks first. The whole content of an event goes. Id, kind, place,
+    times, size, and the model, tokens and cost of a reply stay, and published heads still verify. The model sees the
+    word "redacted". The receipt is a new event: who, when, why, and a hash of the former content. At the end the store
+    is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. Earlier copies and backups still hold
+    the content.
 
     --matching finds a text in events, summaries, documents and records of imports. In the end it names what still holds
     it: events, ids of conversations, and of the store's file, the search index, known backups, audit databases, and the

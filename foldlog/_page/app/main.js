@@ -507,7 +507,7 @@ class App {
 
   describe() {
     const { history } = this;
-    const times = history.columns.time.filter((time) => time !== null);
+    const times = history.columns.time.filter((time, id) => time !== null && history.kind(id) !== "redaction");
     const first = moment(times[0] ?? null, "").slice(0, 10);
     const last = moment(times.at(-1) ?? null, "").slice(0, 10);
     return `Whole history: ${[
