@@ -121,16 +121,6 @@ def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(recorder: S
     assert os.path.getsize(f"{path}-wal") < bytes_max + 2 * len(body)
 
 
-def test_many_rows_go_in_as_they_are_whatever_their_number(recorder: SQLiteRecorder):
-    for size in (1, 2, 19, 20, 21, 40, 59):
-        key = begin(recorder, f"c{size}")
-        rows = [row(n + 1)._replace(encoding=n % 2, body=b"%d" % n) for n in range(size)]
-        first = recorder.transact(lambda t, key=key, rows=rows: t.insert(key, rows))()
-        with recorder.read() as reader:
-            assert as_rows(reader.rows(key, 1, 100, 100)) == rows
-            assert int(reader.value("last_position")) == first + size - 1
-
-
 @pytest.mark.parametrize("name", ["a?b#c%20d.db", "ä 漢.db", "-wal"])
 def test_any_name_of_a_file_is_that_file(tmp_path: Path, name: str):
     recorder = SQLiteRecorder(str(tmp_path / name))
@@ -257,16 +247,6 @@ def test_a_newer_file_is_refused_and_left_as_it_is(path: str):
 
 
 # -- connections ------------------------------------------------------------------------------------------------------
-
-
-def test_readers_take_connections_in_turn_and_one_at_a_time(recorder: SQLiteRecorder):
-    with recorder.read(), recorder.read():
-        pass
-    assert len(recorder._readers._idle) == 2
-    for _ in range(5):
-        with recorder.read():
-            pass
-    assert len(recorder._readers._idle) == 2
 
 
 def test_an_error_of_a_caller_leaves_no_transaction_open(recorder: SQLiteRecorder):
@@ -434,13 +414,13 @@ def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(rec
     assert recorder.transact(lambda t: t.conversation("never")) is None
 
 
-class InterruptedAfter:
-    """A connection that one exception of a signal handler interrupts, right after a statement."""
+class FollowedBy:
+    """A connection on which something happens once, right after a statement."""
 
-    def __init__(self, connection: sqlite3.Connection | None, statement: str, interruption: BaseException) -> None:
+    def __init__(self, connection: sqlite3.Connection | None, statement: str, happens: Callable[[], None]) -> None:
         self._connection = connection
         self._statement = statement
-        self._interruption = interruption
+        self._happens = happens
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._connection, name)
@@ -450,8 +430,19 @@ class InterruptedAfter:
         cursor = self._connection.execute(statement, *parameters)
         if statement == self._statement:
             self._statement = ""
-            raise self._interruption
+            self._happens()
         return cursor
+
+
+def committed_by_another(path: str, statement: str) -> Callable[[], None]:
+    """Return what a program does that is not ours, and takes no lock of ours."""
+
+    def commit() -> None:
+        with closing(sqlite3.connect(path)) as program:
+            program.execute(statement)
+            program.commit()
+
+    return commit
 
 
 @pytest.mark.parametrize(
@@ -463,7 +454,11 @@ def test_an_interruption_is_of_one_caller_and_says_what_was_committed(
 ):
     key = begin(recorder)
     interruption = kind("from outside")
-    recorder._writing.connection = InterruptedAfter(recorder._writing.connection, statement, interruption)  # type: ignore[assignment]
+
+    def interrupt() -> None:
+        raise interruption
+
+    recorder._writing.connection = FollowedBy(recorder._writing.connection, statement, interrupt)  # type: ignore[assignment]
 
     def insert(event_id: int) -> Callable[[Transaction], object]:
         return lambda transaction: transaction.insert(key, [row(event_id)])
@@ -555,28 +550,6 @@ def test_memory_forgets_what_sqlite_rolled_back_itself():
         assert store.database.recorder.value("era") != era
 
 
-class FollowedBy:
-    """A connection behind whose next COMMIT a program that is not ours commits at once, which takes no lock of ours."""
-
-    def __init__(self, connection: sqlite3.Connection | None, path: str, statement: str) -> None:
-        self._connection = connection
-        self._path = path
-        self._statement = statement
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._connection, name)
-
-    def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
-        assert self._connection is not None
-        cursor = self._connection.execute(statement, *parameters)
-        if statement == "COMMIT" and self._statement:
-            with closing(sqlite3.connect(self._path)) as program:
-                program.execute(self._statement)
-                program.commit()
-            self._statement = ""
-        return cursor
-
-
 ERASED = "UPDATE conversations SET erased_at = 5, erased_events = 3, erased_head = x'00' WHERE key = 1"
 
 
@@ -590,7 +563,7 @@ def test_what_a_program_that_is_not_ours_commits_right_after_an_append_is_seen(
         store.append("c1", HI, expected_version=0)
         store.append("c1", HI, expected_version=1)
         writing = store._recorder._writing  # type: ignore[attr-defined]
-        writing.connection = FollowedBy(writing.connection, path, ERASED)
+        writing.connection = FollowedBy(writing.connection, "COMMIT", committed_by_another(path, ERASED))
         store.append("c1", HI, expected_version=2)
         with pytest.raises(ConversationErased):
             store.append("c1", HI, expected_version=3)

@@ -164,9 +164,9 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, 
         assert contents(path) == ["in the copy"]
 
 
-@pytest.mark.parametrize("change", [remove, rename])
-@pytest.mark.parametrize("events", [50, 3_000])
-@pytest.mark.parametrize("opened", ["when it was new", "again"])
+@pytest.mark.parametrize(
+    "change, events, opened", [(remove, 50, "again"), (rename, 3_000, "again"), (remove, 3_000, "when it was new")]
+)
 def test_what_a_process_has_appended_can_be_read_and_saved_also_where_it_had_read_nothing(
     path: Path, tmp_path: Path, change, events: int, opened: str
 ):

@@ -240,7 +240,7 @@ PROTECTIONS = {
         "what a killed import left is encrypted too",
         "eventstore:rekey",
         Never("operation IMPORT"),
-        f"{_ENCRYPTION} -k killed_import",
+        "tests/conformance/test_data_keys.py -k killed_import and memory",
     ),
     "quiet-keys": Protection(
         "an error does not show the key",

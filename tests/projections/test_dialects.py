@@ -80,13 +80,12 @@ def contents(messages: list[dict[str, Any]], role: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("blank", ["", " \n", (), ({"type": "text", "text": " "},), ({"type": "text"},)])
-@pytest.mark.parametrize("source", ["agent", "user", "environment"])
-def test_a_message_that_says_nothing_is_left_out(dialect, blank, source):
-    told = sent(
-        dialect, Message(source="agent", content="one"), Message(source=source, content=blank), call(), result()
-    )
-    assert told == sent(dialect, Message(source="agent", content="one"), call(), result())
+def test_a_message_that_says_nothing_is_left_out(dialect):
+    one = Message(source="agent", content="one")
+    for blank in ("", " \n", (), (text(" "),), ({"type": "text"},)):
+        for source in ("agent", "user", "environment"):
+            told = sent(dialect, one, Message(source=source, content=blank), call(), result())
+            assert told == sent(dialect, one, call(), result()), (blank, source)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -167,16 +166,11 @@ def test_thinking_goes_to_those_who_take_it_with_its_signature():
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("broken", ["{", "[1]", '"x"', "null", '{"a": NaN}', '{"a": 1} {', "\ud800"])
-def test_arguments_that_are_no_object_are_sent_as_one_that_holds_them(dialect, broken):
-    said = json.dumps(sent(dialect, call(arguments=broken), result()))
-    assert "invalid_arguments" in said
-
-
-@pytest.mark.parametrize("arguments", ['{"a": 1e999}', {"a": float("inf")}, {"a": [float("nan")]}])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_number_that_json_does_not_know_does_not_break_a_prompt(dialect, arguments):
-    sent(dialect, call(arguments=arguments), result())
+def test_arguments_that_are_no_object_are_sent_as_one_that_holds_them(dialect):
+    for broken in ("{", "[1]", '"x"', "null", '{"a": NaN}', '{"a": 1} {', "\ud800"):
+        assert "invalid_arguments" in json.dumps(sent(dialect, call(arguments=broken), result())), broken
+    for odd in ('{"a": 1e999}', {"a": float("inf")}, {"a": [float("nan")]}):
+        sent(dialect, call(arguments=odd), result())  # a number that JSON does not know breaks no prompt
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -279,26 +273,16 @@ def test_the_last_four_marks_for_the_cache_stay(dialect):
     assert [part["text"] for part in told["content"] if "cache_control" in part] == ["2", "3", "4", "5"]
 
 
-@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
-@pytest.mark.parametrize(
-    "part",
-    [
-        image("data:image/svg+xml;base64,PHN2Zy8+"),
-        image("data:image/png;base64,"),
-        image("file:///a.png"),
-        {"type": "video_url", "video_url": {}},
-    ],
-)
-def test_what_a_server_cannot_take_is_named(dialect, part):
-    said = json.dumps(sent(dialect, Message(source="agent", content="?"), Message(source="user", content=(part,))))
-    assert f"[{'image' if 'image' in part['type'] else part['type']}: it cannot be sent to this server]" in said
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("part", [image(""), image(None), {"type": "image_url"}, {"type": "image", "source": {}}])
-def test_an_image_without_an_address_is_said_to_be_missing(dialect, part):
-    said = json.dumps(sent(dialect, Message(source="agent", content="?"), Message(source="user", content=(part,))))
-    assert "[image: the history does not hold it]" in said
+def test_what_a_server_cannot_take_is_named_and_an_image_without_an_address_is_said_to_be_missing(dialect):
+    unsent = [image(f"data:image/{each}") for each in ("svg+xml;base64,PHN2Zy8+", "png;base64,")]
+    told = [("image: it cannot be sent to this server", part) for part in (*unsent, image("file:///a.png"))]
+    told.append(("video_url: it cannot be sent to this server", {"type": "video_url", "video_url": {}}))
+    empty = (image(""), image(None), {"type": "image_url"}, {"type": "image", "source": {}})
+    told = [] if dialect == "litellm" else told  # which takes what any provider does
+    for reason, part in (*told, *(("image: the history does not hold it", part) for part in empty)):
+        said = json.dumps(sent(dialect, Message(source="agent", content="?"), Message(source="user", content=(part,))))
+        assert f"[{reason}]" in said, part
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -16,7 +16,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import View, Views
 from foldlog.projections.stored import appended
-from tests.eventstore.test_sqlite import FollowedBy
+from tests.eventstore.test_sqlite import FollowedBy, committed_by_another
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store
     views = watched(store)
     writing, path = store.database.recorder._writing, tmp_path / "history.db"
     statement = "UPDATE conversations SET redactions = coalesce(redactions, 0) + 1"
-    writing.connection = FollowedBy(writing.connection, str(path), statement)
+    writing.connection = FollowedBy(writing.connection, "COMMIT", committed_by_another(str(path), statement))
     append(store, *said("c"))
     assert store.database.recorder.value("era") == ""
     append(store, *said("d"))

@@ -7,14 +7,12 @@ import pytest
 from foldlog.eventstore.errors import InvalidEvent, UnknownEventType
 from foldlog.eventstore.events import (
     Action,
-    Annotation,
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
     Event,
     Message,
     Observation,
-    Origin,
     UnknownEvent,
     summary_id,
 )
@@ -62,32 +60,6 @@ def test_a_condensation_takes_events_out_and_puts_its_summary_in():
     assert [condensation.id for condensation in view.condensations] == [3]
 
 
-def test_a_summary_is_forgotten_by_its_synthetic_id():
-    events = [*said("a", "b"), forget(2, 0, summary="a", offset=0), forget(3, summary_id(2), 1, summary="ab", offset=0)]
-    assert ids(View.from_events(events)) == [summary_id(3)]
-
-
-def test_what_comes_after_a_condensation_is_not_forgotten_by_it():
-    events = [*said("a"), forget(1, 0, 2), Message(id=2, source="user", content="b")]
-    assert ids(View.from_events(events)) == [2]
-
-
-def test_a_summary_stays_with_its_neighbours():
-    events = [*said("a", "b"), forget(2, summary="S", offset=10), *[Message(id=3, source="user", content="c")]]
-    assert ids(View.from_events(events)) == [0, 1, summary_id(2), 3]
-
-
-def test_a_request_sets_the_flag_until_a_condensation_comes_also_one_that_declines():
-    events: list[Event] = [*said("a"), CondensationRequest(id=1)]
-    assert View.from_events(events).unhandled_condensation_request
-    declined = CondensationAction(
-        id=2, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "nothing to forget"}
-    )
-    view = View.from_events([*events, declined])
-    assert not view.unhandled_condensation_request
-    assert ids(view) == [0]
-
-
 def test_events_that_are_in_no_conversation_yet_get_the_next_ids():
     view = View.from_events([Message(source="user", content="a"), Message(source="user", content="b")])
     assert ids(view.then([Message(source="user", content="c")])) == [0, 1, 2]
@@ -98,34 +70,11 @@ def test_events_with_a_gap_are_no_conversation():
         View.from_events([Message(id=5, source="user", content="a"), Message(id=6, source="user", content="b")])
 
 
-def test_an_unknown_event_is_shown_if_its_writer_said_so():
-    unknown = UnknownEvent(id=0, stored_kind="new", stored_schema=1, body=b"{}", shown=True)
-    assert ids(View.from_events([unknown])) == [0]
-
-
 @pytest.mark.parametrize("shown", [True, False])
 def test_an_unknown_event_that_changes_a_view_is_not_passed_over(shown: bool):
     unknown = UnknownEvent(id=1, stored_kind="pin", stored_schema=3, body=b"{}", is_structural=True, shown=shown)
     with pytest.raises(UnknownEventType, match=r"event 1 is of kind 'pin'.*upgrade"):
         View.from_events([*said("a"), unknown])
-
-
-def test_annotations_are_not_shown_unless_they_say_so():
-    events: list[Event] = [Annotation(id=0, name="state"), Annotation(id=1, name="note", shown=True)]
-    assert ids(View.from_events(events)) == [1]
-
-
-def test_an_answer_whose_call_is_forgotten_stays_in_the_view_and_is_left_behind():
-    events: list[Event] = [
-        Action(id=0, tool="run", call_id="a"),
-        Message(id=1, source="user", content="wait"),
-        Observation(id=2, content="done", call_id="a"),
-        forget(3, 0),
-    ]
-    view = View.from_events(events)
-    assert ids(view) == [1, 2]
-    assert view.left_behind == {2}
-    assert ids(well_formed(view)) == [1]
 
 
 def test_calls_that_come_after_a_loop_was_condensed_make_new_units():
@@ -167,22 +116,3 @@ def test_a_view_of_other_events_is_as_old_and_keeps_the_flag():
     assert masked.version == 3
     assert masked.unhandled_condensation_request
     assert ids(view) == [0, 1]
-
-
-def test_an_import_from_v0_that_goes_on_natively_fixes_the_old_summary_in_place():
-    def v0(event: Event, source_id: int) -> Event:
-        from msgspec.structs import replace
-
-        return replace(event, origin=Origin(format="openhands-v0", id=source_id))
-
-    condensation = CondensationAction(
-        id=3, forgotten_event_ids=(10,), summary="S", summary_offset=9, origin=Origin(format="openhands-v0", id=13)
-    )
-    imported = [*(v0(event, 10 + event.id) for event in said("a", "b", "c")), condensation]
-    view = View.from_events(imported)
-    assert ids(view) == [1, 2, summary_id(3)]
-    view = view.then([Message(id=4, source="user", content="d")])
-    assert ids(view) == [1, 2, 4, summary_id(3)], "the offset is applied again at each reading"
-    view = view.then([forget(5, 1), Message(id=6, source="user", content="e")])
-    assert ids(view) == [2, 4, summary_id(3), 6]
-    assert ids(view.then([forget(7, summary_id(3))])) == [2, 4, 6]
