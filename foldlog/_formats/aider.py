@@ -25,16 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._formats.files.found import NotAHistory
-from foldlog._formats.format import Contained, EachAlone, FileReader, Format, Options, RecordDecoder
+from foldlog._formats.format import Contained, EachAlone, FileReader, Format, Options
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
-from foldlog._formats.members import Members
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import Located, NotAnEvent, described, joined_text, usage_told
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import (
     Action,
-    Annotation,
     CondensationAction,
-    Event,
     Message,
     Origin,
     SystemMessage,
@@ -220,52 +218,38 @@ def _markdown(record: dict[str, Any]) -> str:
 # -- records to events ------------------------------------------------------------------------------------------------
 
 
-class _Decoder(RecordDecoder):
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._shown = Members[None]()
-        self._model: str | None = None
+class _Decoder(FollowingDecoder):
+    format = NAME
+    _model: str | None = None
 
-    def events(self, record: Any) -> list[Event]:
-        """Return the event of a block. Raises ``NotAnEvent``."""
+    def check(self, record: Any) -> None:
         if not _accepts(record):
             found = "another object" if type(record) is dict else described(record)
             raise NotAnEvent(f"expected a block of a chat, {{'aider': 'user', 'text': '…'}}, found {found}")
-        event = self._event(record["aider"], record["text"])
-        self._shown.follow(event, None)
-        self.next_id += 1
-        return [event]
 
-    def _event(self, kind: str, text: str) -> Event:
-        origin = Origin(format=NAME, time=text if kind == "start" else None)
-        fields: dict[str, Any] = {"id": self.next_id, "origin": origin}
+    def begun(self, record: dict[str, Any]) -> RecordEvents:
+        return RecordEvents(
+            self, Origin(format=NAME, time=record["text"] if record["aider"] == "start" else None), None
+        )
+
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        kind, text = record["aider"], record["text"]
+        is_cleared = _CLEAR.match(text) if kind == "user" else any(line in _CLEARED for line in text.split("\n"))
         match kind:
             case "assistant":
-                return Message(source="agent", content=text, **fields)
-            case "user":
-                return self._typed(text, fields)
-            case "tool" if any(line in _CLEARED for line in text.split("\n")):
-                return self._cleared(kind, text, fields)
-            case "tool":
+                read.add(Message, source="agent", content=text)
+            case "user" | "tool" if is_cleared and (shown := tuple(event_id for event_id, _ in self.shown.all())):
+                read.add(CondensationAction, forgotten_event_ids=shown, metadata={"reason": "request"})
+            case "user" if not is_cleared:
+                sent = _SENT.match(text)
+                if sent is not None or not text.startswith(("/", "!", _BLANK)):
+                    read.add(Message, source="user", content=text if sent is None else sent[1])
+                read.close("command", text)
+            case "tool" if not is_cleared:
                 if (model := _MODEL.search(text)) is not None:
                     self._model = model[1]
-                fields["meta"] = _usage_in(text, self._model)
-        return Annotation(name=kind, data=text, **fields)
-
-    def _typed(self, text: str, fields: dict[str, Any]) -> Event:
-        if _CLEAR.match(text):
-            return self._cleared("user", text, fields)
-        sent = _SENT.match(text)
-        if sent is not None or not text.startswith(("/", "!", _BLANK)):
-            return Message(source="user", content=text if sent is None else sent[1], **fields)
-        return Annotation(name="command", data=text, **fields)
-
-    def _cleared(self, kind: str, text: str, fields: dict[str, Any]) -> Event:
-        """Forget all that is shown: aider tells of it twice, since 2025."""
-        shown = tuple(event_id for event_id, _ in self._shown.all())
-        if not shown:
-            return Annotation(name=kind, data=text, **fields)
-        return CondensationAction(forgotten_event_ids=shown, metadata={"reason": "request"}, **fields)
+                read.meta = _usage_in(text, self._model)
+        read.close(kind, text)  # aider tells twice that a chat was cleared, since 2025
 
 
 def _usage_in(text: str, model: str | None) -> dict[str, Any]:

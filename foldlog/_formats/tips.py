@@ -42,12 +42,21 @@ def _is_named(event: Event, source_id: str | int) -> bool:
 
 def _after_its_group(store: Store, conversation: str, event: Event) -> int:
     """Return the version after the events of the same response, and of their results, that directly follow."""
-    caller = event if isinstance(event, Action) else _caller(store, conversation, event)
-    if caller is None:
+    caller = event if isinstance(event, Action) else None
+    if caller is None and (not isinstance(event, Observation) or (event.cause is None and event.call_id is None)):
         return event.id + 1
+    first = event.id
+    for earlier in store.events(conversation, 0, event.id, reverse=True):
+        if isinstance(earlier, Action) and caller is None and isinstance(event, Observation):
+            if _answers(event, (earlier.call_id, earlier.id)):
+                caller, first = earlier, earlier.id
+        elif isinstance(earlier, Action) and caller is not None and _are_parallel(earlier, caller):
+            first = earlier.id
+        elif caller is not None and earlier.shown and not isinstance(earlier, Observation):
+            break  # only bookkeeping and results stand between parallel calls
     version, calls = event.id + 1, set[str | int | None]()
-    for each in store.events(conversation, _first_of_response(store, conversation, caller)):
-        if isinstance(each, Action) and (each.id == caller.id or _are_parallel(each, caller)):
+    for each in store.events(conversation, first if caller else version):
+        if isinstance(each, Action) and caller and (each.id == caller.id or _are_parallel(each, caller)):
             calls |= {each.call_id, each.id}
         elif not (isinstance(each, Observation) and _answers(each, calls)):
             if each.id > event.id and (each.shown or is_structural(each)):
@@ -55,27 +64,6 @@ def _after_its_group(store: Store, conversation: str, event: Event) -> int:
             continue  # bookkeeping may stand between them
         version = max(version, each.id + 1)
     return version
-
-
-def _caller(store: Store, conversation: str, event: Event) -> Action | None:
-    """Return the action that an observation answers: the last earlier one that it names."""
-    if not isinstance(event, Observation) or (event.cause is None and event.call_id is None):
-        return None
-    for earlier in store.events(conversation, 0, event.id, reverse=True):
-        if isinstance(earlier, Action) and _answers(event, (earlier.call_id, earlier.id)):
-            return earlier
-    return None
-
-
-def _first_of_response(store: Store, conversation: str, action: Action) -> int:
-    """Return the id of the first of the parallel calls. Only bookkeeping and results stand between them."""
-    first = action.id
-    for earlier in store.events(conversation, 0, action.id, reverse=True):
-        if isinstance(earlier, Action) and _are_parallel(earlier, action):
-            first = earlier.id
-        elif earlier.shown and not isinstance(earlier, Observation):
-            break
-    return first
 
 
 def _are_parallel(one: Action, other: Action) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.blocks import part_of
+from foldlog._formats.blocks import content_of, said
+from foldlog._formats.told import parts_in
 from foldlog.eventstore import Content
 
 _TOOL = ("name", "description", "schema")
@@ -19,17 +20,8 @@ def words_of(record: dict[str, Any]) -> Content:
     rendered = record.get("rendered")
     if record.get("type") != "attachment" or type(rendered) is not list:
         return ""
-    parts: list[dict[str, Any]] = []
-    for each in rendered:
-        content = each.get("content") if type(each) is dict else None
-        if type(content) is str:
-            parts.append({"type": "text", "text": content})
-        elif type(content) is list:
-            parts += (part for block in content if (part := part_of(block)) is not None)
-    if len(parts) == 1 and "text" in parts[0]:
-        text: str = parts[0]["text"]
-        return text
-    return tuple(parts)
+    contents = [each.get("content") for each in rendered if type(each) is dict]
+    return said([part for content in contents for part in parts_in(content_of(content))])
 
 
 def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] | None:
