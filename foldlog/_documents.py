@@ -193,10 +193,13 @@ class HitDocument(Document, frozen=True, kw_only=True):
 
 
 class HitsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog search`` and ``/api/search``. ``unread`` damaged events are not in the index."""
+    """``foldlog search`` and ``/api/search``. ``more``: whether other events have the words too. ``unread`` damaged
+    events are not in the index.
+    """
 
     words: str
     hits: tuple[HitDocument, ...]
+    more: bool
     unread: int
 
 

@@ -223,8 +223,8 @@ def _unmarked(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
     return text, tuple(highlights)
 
 
-def hits_document(words: str, hits: Iterable[Hit], unread: int) -> documents.HitsDocument:
-    """Return the JSON document of a search."""
+def hits_document(words: str, hits: Sequence[Hit], unread: int, limit: int) -> documents.HitsDocument:
+    """Return the JSON document of a search that asked for one hit more than ``limit``."""
     found = (
         documents.HitDocument.of(
             hit,
@@ -232,6 +232,6 @@ def hits_document(words: str, hits: Iterable[Hit], unread: int) -> documents.Hit
             recorded_at=hit.recorded_at.isoformat(),
             timestamp=None if hit.timestamp is None else hit.timestamp.isoformat(),
         )
-        for hit in hits
+        for hit in hits[:limit]
     )
-    return documents.HitsDocument(words=words, hits=tuple(found), unread=unread)
+    return documents.HitsDocument(words=words, hits=tuple(found), more=len(hits) > limit, unread=unread)

@@ -86,8 +86,8 @@ def application(
             return opened(store)
 
     def searched(request: Request) -> documents.HitsDocument:
-        words, limit = _words(request), _number(request, "limit", 50)
-        return hits_document(words, index().search(words, limit=min(limit, _SEARCHED_MAX)), index().unread)
+        words, limit = _words(request), min(_number(request, "limit", 50), _SEARCHED_MAX)
+        return hits_document(words, index().search(words, limit=limit + 1), index().unread, limit)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

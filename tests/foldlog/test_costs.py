@@ -166,8 +166,12 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
             *shown,
             "unknown",
         ]
-    unpriced = "the cost of 1 conversation is not known, since its models have no price: give --prices FILE"
+    unpriced = (
+        "the cost of 1 conversation (unknown) is not known, since its models have no price (x): give --prices FILE"
+    )
     assert unpriced in foldlog("list", "--long", "--prices", "p.json").err
+    listed = foldlog("list", "--prices", "p.json", "--json").document["conversations"]  # prices ask for the cost
+    assert {one["conversation"]: one["spent"]["cost"] for one in listed}["priced"] == 20.0
     with open_histories("foldlog.db") as histories:
         say(histories, "told", cost=0.25, model="m")
         read = []

@@ -494,3 +494,29 @@ def test_the_nightly_script_of_the_page_on_production_runs(tmp_path, monkeypatch
     assert b"marigold" not in (tmp_path / "history.db").read_bytes()
     first, second = sorted((tmp_path / "backups").glob("*.db"))
     assert (b"marigold" in first.read_bytes(), b"marigold" in second.read_bytes()) == (True, False)
+
+
+def test_a_redaction_says_where_it_looked_and_what_has_other_forms_of_the_text(foldlog):
+    with api.open("foldlog.db") as histories:
+        said = ("I am Nadia Unal", "Unal, Nadia", "the weather", "nadia alone")
+        histories["c"].append([Message(source="user", content=text) for text in said])
+    redact = ("redact", "--matching", "nadia unal", "--reason", "asked to")
+    more = "2 more events of 1 conversation hold one of the words nadia, unal"
+    looked = "holds the text: looked through all events, summaries, documents and imported records of 1 conversation"
+    ran = foldlog(*redact, "--dry-run")
+    assert more in ran.err
+    assert f"what is named above {looked}; not" in ran.err
+    ran = foldlog(*redact, "--yes")
+    assert more in ran.err
+    assert f"1 event redacted; nothing {looked}, and the files of the store" in ran.err
+    assert "1 event to redact" not in foldlog(*redact, "--dry-run").out
+
+
+def test_a_search_says_that_more_events_have_the_words(foldlog):
+    with api.open("foldlog.db") as histories:
+        histories["c"].append([Message(source="user", content="passed") for _ in range(3)])
+    for limit, more in ((2, True), (3, False)):
+        ran = foldlog("search", "passed", "-n", limit)
+        assert (f"the {limit} best are shown, and more events have all these words" in ran.err) is more
+        found = foldlog("search", "passed", "-n", limit, "--json").document
+        assert (len(found["hits"]), found["more"]) == (limit, more)

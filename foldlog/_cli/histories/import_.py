@@ -47,6 +47,7 @@ _FORKED = (
 )
 _LEFT_OUT = "of no known format"
 _NOT_OPENED = "with names that no history has in a folder (import one by its name)"
+_LEFT_OUT_NAMED = 5
 _TELL_EVERY = 200
 _LOOK_EVERY_S = 1.0
 """How often ``--watch`` looks at the files: at some thousands it takes ten milliseconds. Systems can tell of changes,
@@ -126,8 +127,9 @@ def run(
         _warn(elsewhere, len(elsewhere), "these paths")
         for what, paths in (_LEFT_OUT, sources.left_out), (_NOT_OPENED, sources.not_opened):
             if paths:
-                first = terminal.printable(named(paths[0]), one_line=True)
-                terminal.note(f"left out {count(len(paths), 'file')} {what}; the first: {first}")
+                first = ", ".join(terminal.printable(named(path), one_line=True) for path in paths[:_LEFT_OUT_NAMED])
+                rest = ", …" if len(paths) > _LEFT_OUT_NAMED else ""
+                terminal.note(f"left out {count(len(paths), 'file')} {what}: {first}{rest}")
         _sum_up(db, imported, elsewhere, as_json=as_json)
         told = {*elsewhere, *(finding for one in imported for finding in one.findings)}
         with suppress(KeyboardInterrupt) if watch else nullcontext():  # which is how it ends

@@ -40,6 +40,7 @@ _TOLD_MAX = 160
 _FEW, _FEW_EVENTS = 50, 20_000
 """A list of up to this many conversations, or of conversations with up to this many events, is long by default."""
 
+_UNPRICED_NAMED = 5
 _PAGE = 1_000
 """A list of fewer conversations has each fork under its parent; a longer one is printed while it is read."""
 
@@ -128,7 +129,7 @@ def run(
         raise Refused(f"an option names the store: '{command('list', '--db', each)}'")
     after = given_moment("--since", since)
     locked: dict[str, str] = {}
-    unpriced = set[str]()
+    unpriced = dict[str, set[str]]()
     own: list[str] = []
     with open_existing(db) as store:
         rows: Iterator[ConversationRow] = listed(store)
@@ -144,6 +145,7 @@ def run(
             rows = (row for row in rows if row.updated_at >= after)
         if to_be_resumed:
             rows = to_resume(store, Views(store), rows, lambda *of: terminal.unread(terminal.about(*of)))
+        long = True if long is None and prices is not None else long
         if long is None and not as_json:
             rows, long = _is_short(rows, limit)
         in_full = bool(long or sort in _DESCRIBED)
@@ -170,7 +172,15 @@ def run(
     if unpriced and not as_json:
         table = "" if find_spec("litellm") else f", or the table of litellm: {install_command('llm')}"
         of, whose = count(len(unpriced), "conversation"), "its" if len(unpriced) == 1 else "their"
-        terminal.note(f"the cost of {of} is not known, since {whose} models have no price: give --prices FILE{table}")
+        some = sorted(map(terminal.typed_id, unpriced))[:_UNPRICED_NAMED]
+        named = ", ".join(some) + (", …" if len(unpriced) > len(some) else "")
+        models = (
+            ", ".join(sorted({terminal.printable(model) for each in unpriced.values() for model in each})) or "none"
+        )
+        terminal.note(
+            f"the cost of {of} ({named}) is not known, since {whose} models have no price ({models}): "
+            f"give --prices FILE{table}"
+        )
 
 
 def _having(store: Store, attributes: dict[str, Any]) -> set[str]:
@@ -203,18 +213,21 @@ def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Itera
 def _described(
     store: Store,
     locked: dict[str, str],
-    unpriced: set[str],
+    unpriced: dict[str, set[str]],
     prices: Path | None,
     rows: Iterable[ConversationRow],
     *,
     sizes: bool,
 ) -> Iterator[_Line]:
     from foldlog._reports.overview import overviews  # a short list for programs needs no event
+    from foldlog._reports.prices import Prices
+    from foldlog._reports.spending import Spendings
 
+    spendings = Spendings(store, Prices(prices))
     described = overviews(store, rows, sizes=sizes)
     while page := list(islice(described, _PAGE)):
         readable = [row for row, more in page if sizes and more.problem is None]
-        costs = _costs(store, readable, prices) if readable else {}
+        costs = dict(zip((row.id for row in readable), spendings.of(readable), strict=True)) if readable else {}
         for row, more in page:
             if more.problem is not None and more.needs_key:
                 locked[row.id] = more.problem
@@ -222,15 +235,8 @@ def _described(
                 terminal.unread(terminal.about(row.id, more.problem))
             spent = costs.get(row.id)
             if spent is not None and spent.calls and spent.cost is None:
-                unpriced.add(row.id)
+                unpriced[row.id] = {each.model for each in spendings.models(row)}
             yield _Line(row, more, spent)
-
-
-def _costs(store: Store, rows: Sequence[ConversationRow], prices: Path | None) -> dict[str, SpentDocument | None]:
-    from foldlog._reports.prices import Prices
-    from foldlog._reports.spending import Spendings
-
-    return {row.id: spent for row, spent in zip(rows, Spendings(store, Prices(prices)).of(rows), strict=True)}
 
 
 def _not_described(rows: Iterable[ConversationRow], *, sizes: bool) -> Iterator[_Line]:

@@ -81,16 +81,18 @@ def run(
                         kinds=wanted.kinds,
                         since=wanted.since,
                         until=wanted.until,
-                        limit=limit,
+                        limit=limit + 1,
                     )
                 except ValueError as error:
                     raise Refused(str(error)) from error
             unread = index.unread
     if as_json:
-        terminal.emit(hits_document(_line(words or []), hits, unread))
+        terminal.emit(hits_document(_line(words or []), hits, unread, limit))
     elif words:
         with paged():
-            _show(hits, filtered=bool(within or kinds or since or until))
+            _show(hits[:limit], filtered=bool(within or kinds or since or until))
+        if len(hits) > limit:
+            terminal.note(f"the {limit:,} best are shown, and more events have all these words: -n N shows more")
     if unread:
         terminal.warn(f"not in the index: {count(unread, 'damaged event')}; 'foldlog verify' names them")
 

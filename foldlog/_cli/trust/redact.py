@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -140,6 +141,7 @@ def run(
             find = partial(_found, histories, rows, text, before)
         with terminal.working("searching"):
             named = find()
+            similar = _similar(histories, rows, named, matching, before) if matching and not pattern else ""
             quotes = _that_may_quote(store, named) if with_summaries else {}
         goes = _all_that_goes(named, quotes)
         if (searches or dry_run) and not as_json:
@@ -165,7 +167,9 @@ def run(
             stay += [_in_path(name, path) for name, path in sources.items() if text(path)]
             may_hold |= dict.fromkeys(holders(store, read_models(store, store.database.last_position)))
             beside = [*filter(None, map(path_in, [*may_hold, *read_models(store)])), *sources.values()]
-            stay += _files(store, text, beside, stay, with_store=not is_pending)
+            held = _files(store, text, beside, stay, with_store=not is_pending)
+            stay += held.values()
+            may_hold = {name: None for name in may_hold if path_in(name) not in held} if not as_json else may_hold
         pending = bytes_pending_words(store, "it")
         if not as_json:
             _show(store, receipts, taken)
@@ -178,6 +182,37 @@ def run(
     if is_pending:
         terminal.note(f"bytes pending: {pending}")
     erase.warn_of_unconfirmed(may_hold, "redaction")
+    if similar:
+        terminal.note(similar)
+    if text is not None:
+        found = "what is named above" if stay or (goes and dry_run) else "nothing"
+        files = "" if dry_run else ", and the files of the store, its index, backups and imports"
+        terminal.note(
+            f"{'' if dry_run else f'{done}; '}{found} holds the text: looked through all events, summaries, documents "
+            f"and imported records of {count(len(rows), 'conversation')}{files}; not through your reports and exports"
+        )
+
+
+def _similar(
+    histories: Histories,
+    rows: Sequence[ConversationRow],
+    named: dict[str, list[Event]],
+    text: str,
+    before: datetime | None,
+) -> str:
+    """Return a hint to events that hold a word of the text, but not the text; empty where none does."""
+    words = dict.fromkeys(re.findall(r"\w{3,}", text))
+    if len(words) < 2:
+        return ""
+    each = [text_or_pattern(word, is_pattern=False) for word in words]
+    found = _found(histories, rows, lambda given: any(holds(given) for holds in each), before)
+    more = {name: len(events) - len(named.get(name, ())) for name, events in found.items()}
+    if not (total := sum(more.values())):
+        return ""
+    return (
+        f"{count(total, 'more event')} of {count(sum(map(bool, more.values())), 'conversation')} hold one of the words "
+        f"{', '.join(words)}; look for each alone with --matching WORD --dry-run"
+    )
 
 
 def _found(
@@ -256,17 +291,19 @@ def _in_path(conversation: str, path: str) -> ProblemDocument:
 
 def _files(
     store: Store, text: Holds, beside: Iterable[str], stay: Sequence[ProblemDocument], *, with_store: bool
-) -> list[ProblemDocument]:
-    """Return which of the store's own files and of those ``beside`` it still hold the text. ``stay`` is known to."""
+) -> dict[str, ProblemDocument]:
+    """Return which of the store's own files and of those ``beside`` it still hold the text, by path. ``stay`` is known
+    to.
+    """
     own_files = (store.path, f"{store.path}-wal")
     own = "in what is named above" if stay else "in an idempotency key or another name, or run 'foldlog vacuum'"
-    return [
-        ProblemDocument(
+    return {
+        path: ProblemDocument(
             conversation=None,
             problem=f"the file {path} still holds the text{f', {own}' if path in own_files else '; delete it'}",
         )
         for path in files_with(store, text, dict.fromkeys(beside), with_store=with_store)
-    ]
+    }
 
 
 def _conversations(store: Store, conversation: str | None, where: Sequence[str] | None) -> list[ConversationRow]:

@@ -240,6 +240,8 @@ def _show_runs(found: RunsDocument) -> None:
         told = f" {name} ends" if line is None else _line(line)
         lines.write((f"{sign}{told}", colour))
     for sign, name, without, knew, colour in zip("-+", (one, other), (other, one), found.knew, _COLOURS, strict=True):
+        if not knew.events:
+            continue
         alone = f", {without} was not shown {len(knew.alone):,} of these:" if knew.alone else ""
         shown = f"{count(knew.events, 'event')}, ≈ {knew.tokens:,} tokens"
         terminal.print_heading(f"{name} was shown {shown} at version {knew.version:,}{alone}")

@@ -330,7 +330,7 @@ export class Overview {
     this.hits.hidden = false;
     refill(
       this.hits,
-      hits.length ? el("h2", {}, hits.length > MOST_HITS ? `The ${MOST_HITS} best events` : `${count(hits.length, "event")} with whole words`) : el("p", { class: "soft" }, "No event contains these words."),
+      hits.length ? el("h2", {}, hits.length > MOST_HITS ? `The ${MOST_HITS} best of ${this.reply.more ? "more than " : ""}${grouped(hits.length)} events with whole words` : `${count(hits.length, "event")} with whole words`) : el("p", { class: "soft" }, "No event contains these words."),
       el("p", { class: "soft rule" }, "Events that contain all of the words, in any order and form. “In quotes”: side by side. begin*: words that begin so. A conversation’s own search finds parts of words too."),
       ...(hits.length < MOST_ASKED ? [] : [el("p", { class: "soft" }, `There are more than ${grouped(MOST_ASKED)}: below are the conversations of the best ${grouped(MOST_ASKED)} only.`)]),
       ...hits.slice(0, MOST_HITS).map((hit) =>

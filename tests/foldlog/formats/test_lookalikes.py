@@ -197,7 +197,7 @@ def test_a_folder_tells_the_files_of_no_known_format(foldlog, tmp_path):
     lines(tmp_path / "c.jsonl", [ASKED, TEXT])
     ran = foldlog("import", str(tmp_path))
     assert ran.status == 0
-    assert f"left out 2 files of no known format; the first: {tmp_path / 'a.json'}" in ran.err.replace("\n", "")
+    assert f"left out 2 files of no known format: {tmp_path / 'a.json'}, " in ran.err.replace("\n", "")
 
 
 def test_a_folder_tells_the_files_whose_names_no_history_has(foldlog, tmp_path):
