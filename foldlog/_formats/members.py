@@ -76,7 +76,8 @@ class Members(Generic[T]):
             gone = set(event.forgotten_event_ids or ())
             members = [member for member in self.all() if member[0] not in gone]
             if event.summary_offset is not None:
-                members.insert(max(event.summary_offset, 0), (summary_id(event.id), known))
+                place = min(max(event.summary_offset, 0), len(members))
+                members.insert(place, (summary_id(event.id), known))
             self.replace(members)
         elif isinstance(event, Retraction):
             self._stages.append((event.id, self.newest))

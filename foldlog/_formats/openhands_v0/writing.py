@@ -7,7 +7,8 @@ from typing import Any
 
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import time_text
+from foldlog._formats.record import joined_text, time_text
+from foldlog._formats.told import parts_in, url_in
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -15,14 +16,12 @@ from foldlog.eventstore import (
     CondensationRequest,
     CondensationSummary,
     DocumentChanges,
-    Entry,
     Event,
     Message,
     Observation,
     Redaction,
     Retraction,
     SystemMessage,
-    UnknownEvent,
 )
 
 NAME = "openhands-v0"
@@ -96,8 +95,6 @@ class OpenHandsV0Encoder(RecordEncoder):
             case CondensationRequest():
                 record["action"] = "condensation_request"
                 return {}
-            case UnknownEvent() | Retraction() | Redaction() | Entry() | DocumentChanges():
-                pass
         return None
 
     def _forgetting(self, event: CondensationAction) -> dict[str, Any]:
@@ -122,12 +119,8 @@ def _write_action(event: Action, record: dict[str, Any]) -> dict[str, Any] | Non
 
 def _said(event: Message | SystemMessage) -> tuple[str, dict[str, Any], str]:
     """Return the action's name, its arguments, and the text that the record's ``message`` repeats."""
-    images: list[str] = []
-    if isinstance(event.content, str):
-        text = event.content
-    else:
-        images = [part["image_url"]["url"] for part in event.content if part.get("type") == "image_url"]
-        text = "".join(part["text"] for part in event.content if part.get("type") == "text")
+    images = [url for part in parts_in(event.content) if (url := url_in(part))]
+    text = joined_text(event.content)
     if type(event) is SystemMessage:
         return "system", {"content": text, "tools": list(event.tools)}, text
     return "message", {"content": text, **({"image_urls": images} if images else {})}, text

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from foldlog._formats.blocks import said
+from foldlog._formats.record import dicts_in
+from foldlog._formats.told import parts_in, url_in
 from foldlog.eventstore import Content
 
 
@@ -15,37 +18,23 @@ def content_of(blocks: Any) -> Content:
         text = blocks[0].get("text")
         return text if type(text) is str else ""
     parts: list[dict[str, Any]] = []
-    for block in blocks:
-        if type(block) is not dict:
-            continue
+    for block in dicts_in(blocks):
         if block.get("type") == "text" and type(block.get("text")) is str:
             parts.append({"type": "text", "text": block["text"]})
         elif block.get("type") == "image" and type(block.get("image_urls")) is list:
             urls = (url for url in block["image_urls"] if type(url) is str)
             parts.extend({"type": "image_url", "image_url": {"url": url}} for url in urls)
-    if len(parts) == 1 and "text" in parts[0]:
-        return str(parts[0]["text"])
-    return tuple(parts) if parts else ""
-
-
-def parts_of(content: Content) -> tuple[dict[str, Any], ...]:
-    if isinstance(content, str):
-        return ({"type": "text", "text": content},) if content else ()
-    return content
+    return said(parts)
 
 
 def blocks_of(content: Content) -> list[dict[str, Any]]:
     """Return content as the blocks that it most likely comes from: images side by side were one block."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
     blocks: list[dict[str, Any]] = []
-    for part in content:
-        if part.get("type") == "image_url":
-            url = part["image_url"]["url"]
-            if blocks and "image_urls" in blocks[-1]:
-                blocks[-1]["image_urls"].append(url)
-            else:
-                blocks.append({"type": "image", "image_urls": [url]})
-        else:
+    for part in parts_in(content):
+        if not (url := url_in(part)):
             blocks.append(dict(part))
+        elif blocks and "image_urls" in blocks[-1]:
+            blocks[-1]["image_urls"].append(url)
+        else:
+            blocks.append({"type": "image", "image_urls": [url]})
     return blocks

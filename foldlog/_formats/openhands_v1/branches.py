@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from foldlog._formats.members import MemberLink
-
 _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
 """Kinds of records that cannot be the end of a branch."""
 
@@ -28,14 +26,13 @@ class ShownEvent(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A step: the version after it, the View there, and whether a condensation is requested there."""
+    """A step: the version after it, and whether a condensation is requested there."""
 
     version: int
-    shown: MemberLink[ShownEvent] | None
     requested: bool
 
 
-_START = Place(0, None, requested=False)
+_START = Place(0, requested=False)
 
 
 class Branches:

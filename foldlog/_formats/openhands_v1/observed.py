@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from foldlog._formats.openhands_v0.memory import ending_of
-from foldlog._formats.openhands_v1.blocks import content_of, parts_of
+from foldlog._formats.openhands_v1.blocks import content_of
 from foldlog._formats.record import joined_text, text_or_empty
+from foldlog._formats.told import parts_in
 from foldlog.eventstore import Content
 
 _TEXT_KEYS = ("content", "output", "stdout", "message")
@@ -29,7 +30,7 @@ def observed(observation: dict[str, Any]) -> tuple[Content, dict[str, Any], bool
         before = f"{_COMMAND_FAILED if error is True else ''}{text_or_empty(metadata.get('prefix'))}"
         content = f"{before}{joined_text(content)}{text_or_empty(metadata.get('suffix'))}{ending_of(metadata)}"
     if observation.get("is_error") is True:
-        content = ({"type": "text", "text": _FAILED}, *parts_of(content))
+        content = ({"type": "text", "text": _FAILED}, *parts_in(content))
     return content, rest, observation.get("is_error") is True or error is True
 
 

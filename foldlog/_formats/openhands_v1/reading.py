@@ -10,18 +10,20 @@ from typing import Any
 from foldlog._formats.calls import REJECTED, OpenCalls
 from foldlog._formats.format import Options, Past, RecordDecoder
 from foldlog._formats.members import Members
-from foldlog._formats.openhands_v1.blocks import content_of, parts_of
+from foldlog._formats.openhands_v1.blocks import content_of
 from foldlog._formats.openhands_v1.branches import Branches, Place, ShownEvent
 from foldlog._formats.openhands_v1.observed import observed
 from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY
 from foldlog._formats.recent import Recent
-from foldlog._formats.record import NotAnEvent, described, read_time, text_or_empty
+from foldlog._formats.record import NotAnEvent, described, dict_or_empty, read_time, text_or_empty, text_or_none
+from foldlog._formats.told import parts_in
 from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
+    Content,
     Event,
     Message,
     Observation,
@@ -29,7 +31,6 @@ from foldlog.eventstore import (
     Retraction,
     Source,
     SystemMessage,
-    summary_id,
     summary_of,
 )
 
@@ -82,7 +83,7 @@ class OpenHandsV1Decoder(RecordDecoder):
         left = self._branches.before(record)
         switch = [] if left is None else self._gone_to(left)
         events = self._read(kind, record)
-        here = Place(self.next_id, self._shown.newest, bool(self._requested))
+        here = Place(self.next_id, bool(self._requested))
         active = self._branches.after(record, self._record_number, here)
         return [*switch, *events, *([] if active is None else self._gone_to(active))]
 
@@ -90,18 +91,15 @@ class OpenHandsV1Decoder(RecordDecoder):
         """Return the retraction to a place on another branch. An open request on the branch that is left is declined
         first: otherwise it would stay open after the retraction.
         """
-        was_requested = self._requested
-        self._shown.newest, self._requested = place.shown, place.requested
-        origin = Origin(format=NAME)
-        events: list[Event] = [Retraction(id=self.next_id, version=place.version, origin=origin)]
-        if was_requested and not place.requested:
-            reason = "the source left the branch that requested it"
+        declined = self._requested and not place.requested
+        self._requested = place.requested
+        events: list[Event] = [Retraction(id=self.next_id, version=place.version, origin=Origin(format=NAME))]
+        self._shown.follow(events[0], ShownEvent())
+        if declined:
+            metadata = {"outcome": "declined", "reason": "the source left the branch that requested it"}
             events.append(
                 CondensationAction(
-                    id=self.next_id + 1,
-                    origin=Origin(format=NAME),
-                    forgotten_event_ids=(),
-                    metadata={"outcome": "declined", "reason": reason},
+                    id=self.next_id + 1, origin=Origin(format=NAME), forgotten_event_ids=(), metadata=metadata
                 )
             )
         self.next_id += len(events)
@@ -127,8 +125,8 @@ class OpenHandsV1Decoder(RecordDecoder):
         return [*replaced, event]
 
     def _follow(self, event: Event, source_id: Any) -> None:
-        if event.shown:
-            self._shown.add(event.id, _known(event, source_id))
+        if event.shown or isinstance(event, CondensationAction):
+            self._shown.follow(event, _known(event, source_id))
         if isinstance(event, Action):
             if event.call_id is not None:
                 self._calls.open(event)
@@ -156,7 +154,7 @@ class OpenHandsV1Decoder(RecordDecoder):
             forgotten_event_ids=(prompt,),
             metadata={"reason": "the system prompt was updated"},
         )
-        self._shown.replace(member for member in self._shown.all() if member[0] != prompt)
+        self._shown.follow(event, ShownEvent())
         self.next_id += 1
         return [event]
 
@@ -183,8 +181,7 @@ class OpenHandsV1Decoder(RecordDecoder):
         return Annotation(name=kind, data=data, **{**fields, "shown": False})
 
     def _observation(self, kind: str, record: dict[str, Any], fields: dict[str, Any]) -> Observation:
-        call_id = record.get("tool_call_id")
-        call_id = call_id if type(call_id) is str else None
+        call_id = text_or_none(record.get("tool_call_id"))
         action_id = record.get("action_id")
         cause = self._event_ids.get(action_id) if type(action_id) is str else None
         fields["cause"] = self._caller(call_id) if cause is None else cause
@@ -243,83 +240,70 @@ class OpenHandsV1Decoder(RecordDecoder):
         forgotten = record.get("forgotten_event_ids")
         names = [name for name in forgotten if type(name) is str] if type(forgotten) is list else []
         named: dict[str, list[int]] = {name: [] for name in names}
-        members = self._shown.all()
-        for event_id, known in members:
+        for event_id, known in self._shown.all():
             if known.source_id in named:
                 named[known.source_id].append(event_id)
-        ids = [event_id for of_name in named.values() for event_id in of_name]
-        self._shown.replace(member for member in members if member[1].source_id not in named)
         summary, offset = record.get("summary"), record.get("summary_offset")
         if type(summary) is str and type(offset) is int:
             fields["summary"], fields["summary_offset"] = summary, offset
-            if type(record.get("id")) is str:
-                self._shown.add(summary_id(fields["id"]), ShownEvent(record["id"] + SUMMARY))
-        return CondensationAction(forgotten_event_ids=tuple(ids), **fields)
+        ids = tuple(event_id for of_name in named.values() for event_id in of_name)
+        return CondensationAction(forgotten_event_ids=ids, **fields)
 
 
 def _earlier_members(past: Past, version: int | None) -> Iterator[tuple[int, ShownEvent]]:
     for event in past.view(version):
         source_id = None if event.origin is None else event.origin.id
         if event.id < 0:
-            of_condensation = past.source_id(summary_of(event.id))
-            source_id = of_condensation + SUMMARY if type(of_condensation) is str else None
+            source_id = past.source_id(summary_of(event.id))
         yield event.id, _known(event, source_id)
 
 
 def _known(event: Event, source_id: Any) -> ShownEvent:
+    """Return what is known of an event; of a condensation or its summary, what is known of the summary."""
     call_id = event.call_id if isinstance(event, Action | Observation) else None
-    source_id = source_id if type(source_id) is str else None
+    if type(source_id) is not str:
+        source_id = None
+    elif event.id < 0 or isinstance(event, CondensationAction):
+        source_id += SUMMARY
     return ShownEvent(source_id, call_id, isinstance(event, Observation), isinstance(event, SystemMessage))
 
 
 def _answers(record: dict[str, Any]) -> str | None:
-    said = record.get("llm_message")
-    call_id = said.get("tool_call_id") if type(said) is dict and said.get("role") == "tool" else None
-    return call_id if type(call_id) is str else None
+    said = dict_or_empty(record.get("llm_message"))
+    return text_or_none(said.get("tool_call_id")) if said.get("role") == "tool" else None
 
 
 def _message(record: dict[str, Any], fields: dict[str, Any]) -> Message:
-    said = record.get("llm_message")
-    said = said if type(said) is dict else {}
-    content = content_of(said.get("content"))
-    extended = content_of(record.get("extended_content"))
-    if extended:
-        content = (*parts_of(content), *parts_of(extended))
+    said = dict_or_empty(record.get("llm_message"))
     if type(record.get("source")) is not str:
-        role = said.get("role")
-        fields["source"] = _SPEAKERS.get(role, "environment") if type(role) is str else "environment"
-    return Message(content=content, **fields)
+        fields["source"] = _SPEAKERS.get(text_or_none(said.get("role")), "environment")
+    return Message(content=_extended(said.get("content"), record.get("extended_content")), **fields)
 
 
 def _system(record: dict[str, Any], fields: dict[str, Any]) -> SystemMessage:
-    content = content_of([record.get("system_prompt")])
-    context = content_of([record.get("dynamic_context")])
-    if context:
-        content = (*parts_of(content), *parts_of(context))
-    tools = record.get("tools")
+    content, tools = _extended([record.get("system_prompt")], [record.get("dynamic_context")]), record.get("tools")
     return SystemMessage(content=content, tools=tuple(tools) if type(tools) is list else (), **fields)
 
 
+def _extended(blocks: Any, more: Any) -> Content:
+    """Return the content of blocks, with more behind it."""
+    content, behind = content_of(blocks), content_of(more)
+    return (*parts_in(content), *parts_in(behind)) if behind else content
+
+
 def _action(record: dict[str, Any], fields: dict[str, Any]) -> Action:
-    call = record.get("tool_call")
-    call = call if type(call) is dict else {}
+    call, thinking = dict_or_empty(record.get("tool_call")), record.get("thinking_blocks")
     arguments = call.get("arguments")
-    function = call.get("function")
-    if type(arguments) is not str and type(function) is dict:
-        arguments = function.get("arguments")
+    if type(arguments) is not str:
+        arguments = dict_or_empty(call.get("function")).get("arguments")
     if type(arguments) is not str:
         done = record.get("action")
         arguments = {key: value for key, value in done.items() if key != "kind"} if type(done) is dict else None
-    call_id, response_id, thinking = (
-        record.get("tool_call_id"),
-        record.get("llm_response_id"),
-        record.get("thinking_blocks"),
-    )
     return Action(
         tool=text_or_empty(record.get("tool_name")),
         arguments=arguments,
-        call_id=call_id if type(call_id) is str else None,
-        response_id=response_id if type(response_id) is str else None,
+        call_id=text_or_none(record.get("tool_call_id")),
+        response_id=text_or_none(record.get("llm_response_id")),
         thought=content_of(record.get("thought")),
         thinking=tuple(thinking) if type(thinking) is list and all(type(block) is dict for block in thinking) else (),
         **fields,

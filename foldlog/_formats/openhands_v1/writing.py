@@ -23,7 +23,6 @@ from foldlog.eventstore import (
     Redaction,
     Retraction,
     SystemMessage,
-    UnknownEvent,
     summary_of,
 )
 
@@ -94,8 +93,6 @@ class OpenHandsV1Encoder(RecordEncoder):
                 record["kind"], record["summary"] = "CondensationSummaryEvent", event.content
             case CondensationRequest():
                 record["kind"] = "CondensationRequest"
-            case UnknownEvent() | Retraction() | Redaction() | DocumentChanges():
-                pass
         return record
 
     def _write_observation(self, event: Observation, record: dict[str, Any]) -> None:
