@@ -20,10 +20,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
+from foldlog._formats.files.readers import Placed, around, with_around
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.pairs import PairsEncoder, arguments_of
-from foldlog._formats.record import NotAnEvent, described, dicts_in, joined_text, read_time, text_or_empty, time_text
+from foldlog._formats.record import (
+    NotAnEvent,
+    described,
+    dicts_in,
+    joined_text,
+    read_time,
+    text_or_empty,
+    text_or_none,
+    time_text,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Origin, Source, SystemMessage
 
@@ -43,18 +52,8 @@ class _Trajectories(FileReader):
 
     def histories(self, path: Path) -> Iterator[Contained]:
         held = around(path, "steps")
-        name = held.get("trajectory_id", held.get("session_id"))
-        records = Placed(path.stat().st_size, partial(_records, path))
-        yield Contained(name if type(name) is str and name else None, records)
-
-
-def _records(path: Path) -> Iterator[PlacedRecord]:
-    held = around(path, "steps")
-    yield str(path), {key: held.pop(key) for key in _BEFORE if key in held}, None
-    steps = Array(path, key="steps")
-    yield from ((steps.place(each), each.value, each.problem) for each in steps)
-    if held:
-        yield str(path), held, None
+        name = text_or_none(held.get("trajectory_id", held.get("session_id")))
+        yield Contained(name or None, Placed(path.stat().st_size, partial(with_around, path, "steps", _BEFORE)))
 
 
 def _document(records: Iterable[Any]) -> dict[str, Any]:

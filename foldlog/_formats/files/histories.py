@@ -43,7 +43,7 @@ _SIDECARS = frozenset(("metadata.json", "base_state.json"))
 _NO_HISTORIES = frozenset(("event_cache", ".git"))
 """Folders of copies of events, and of something else."""
 _EMPTY = "is empty; import it again when its program has written to it"
-_NOT_JSON = "is not JSON; import the JSON or JSON Lines that the agent's program writes"
+_NOT_JSON = "holds neither a JSON object nor an array; import the JSON or JSON Lines that the agent's program writes"
 _EVENT_FILE = re.compile(r"(?:event-)?(\d{1,18})(?:-.*)?\.json")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.scanner import CUT, Broken, Scanner
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
 from foldlog._formats.record import Located
@@ -159,9 +160,32 @@ class Placed:
 
 
 def around(path: Path, key: str) -> dict[str, Any]:
-    """Return what the object in a document holds besides ``key``; up to where it breaks off, which reading ``key``
-    tells.
+    """Return what the object in a document holds besides the array ``key``; up to where it breaks off, which reading
+    the array tells. Raises ``NotAHistory`` where the object has no such array.
     """
+    held, is_whole = _around(path, key)
+    array = held.pop(key, None)
+    if is_whole and array is None:
+        raise NotAHistory(path, f"holds no array under {key!r}, where its history would be")
+    return held
+
+
+def with_around(path: Path, key: str, before: Sequence[str] = ()) -> Iterator[PlacedRecord]:
+    """Yield the elements of the array ``key`` in a document, after an object with its fields ``before``, if any are
+    named, and before one with all others, if it has more.
+    """
+    held, _ = _around(path, key)
+    held.pop(key, None)
+    if before:
+        yield str(path), {name: held.pop(name) for name in before if name in held}, None
+    array = Array(path, key=key)
+    yield from ((array.place(each), each.value, each.problem) for each in array)
+    if held:
+        yield str(path), held, None
+
+
+def _around(path: Path, key: str) -> tuple[dict[str, Any], bool]:
+    """Return the object in a document, an empty array for the one under ``key``, and whether it does not break off."""
     held: dict[str, Any] = {}
     with contextlib.suppress(UnreadableJson), path.open("rb") as file:
         scanner = Scanner(file)
@@ -170,12 +194,14 @@ def around(path: Path, key: str) -> dict[str, Any]:
             name = str(scanner.value())
             scanner.take(":")
             if name == key:
+                held[name] = [] if scanner.peek() == "[" else None
                 scanner.skip()
             else:
                 held[name] = scanner.value()
             if scanner.peek() != "}":
                 scanner.take(",")
-    return held
+        return held, True
+    return held, False
 
 
 _BUFFER = 2**18

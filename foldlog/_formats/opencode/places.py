@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
+from foldlog._formats.files.readers import Placed, PlacedRecord, around, with_around
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.record import dict_or_empty, text_or_none
@@ -53,14 +53,7 @@ class OpenCodeFiles(FileReader):
 
 def _in_export(path: Path) -> Contained:
     name = dict_or_empty(around(path, "messages").get("info")).get("id")
-    return Contained(text_or_none(name), Placed(path.stat().st_size, partial(_exported, path)))
-
-
-def _exported(path: Path) -> Iterator[PlacedRecord]:
-    array = Array(path, key="messages")
-    yield from ((array.place(each), each.value, each.problem) for each in array)
-    if session := around(path, "messages"):
-        yield str(path), session, None
+    return Contained(text_or_none(name), Placed(path.stat().st_size, partial(with_around, path, "messages")))
 
 
 # -- a storage folder -------------------------------------------------------------------------------------------------

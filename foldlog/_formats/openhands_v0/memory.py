@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from foldlog._formats.record import text_or_empty
+from foldlog._formats.record import dict_or_empty, text_or_empty
 from foldlog.eventstore import Content
 
 _USER_RAN = "User executed the command:\n"
@@ -32,21 +32,15 @@ class WrittenCall(NamedTuple):
 
 def call_of(metadata: Any) -> WrittenCall | None:
     """Return the call that ``tool_call_metadata`` names, or None if the model's response does not hold it."""
-    if type(metadata) is not dict:
-        return None
-    response = metadata.get("model_response")
-    choices = response.get("choices") if type(response) is dict else None
-    choice = choices[0] if type(choices) is list and choices else None
-    message = choice.get("message") if type(choice) is dict else None
-    if type(message) is not dict:
-        return None
+    about = dict_or_empty(metadata)
+    choices = dict_or_empty(about.get("model_response")).get("choices")
+    message = dict_or_empty(dict_or_empty(choices[0] if type(choices) is list and choices else None).get("message"))
     calls = message.get("tool_calls")
     for place, call in enumerate(calls if type(calls) is list else ()):
-        function = call.get("function") if type(call) is dict else None
-        if type(function) is dict and call.get("id") == metadata.get("tool_call_id"):
-            tool, arguments = function.get("name"), function.get("arguments")
-            if type(tool) is str and type(arguments) is str:
-                return WrittenCall(tool, arguments, "" if place else _said(message.get("content")))
+        function = dict_or_empty(dict_or_empty(call).get("function"))
+        tool, arguments = function.get("name"), function.get("arguments")
+        if type(tool) is str and type(arguments) is str and call.get("id") == about.get("tool_call_id"):
+            return WrittenCall(tool, arguments, "" if place else _said(message.get("content")))
     return None
 
 

@@ -12,7 +12,7 @@ from foldlog._formats.openhands_v0.memory import call_of, done_by_user, final_wo
 from foldlog._formats.openhands_v0.recalled import Recollection
 from foldlog._formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING
 from foldlog._formats.recent import Recent
-from foldlog._formats.record import NotAnEvent, described, read_time, text_or_empty
+from foldlog._formats.record import NotAnEvent, described, dict_or_empty, read_time, text_or_empty, text_or_none
 from foldlog.condensers.reports import usage_of
 from foldlog.eventstore import (
     Action,
@@ -182,7 +182,7 @@ class OpenHandsV0Decoder(RecordDecoder):
         thought = text_or_empty(args.get("thought"))
         if thought:
             arguments = {key: value for key, value in args.items() if key != "thought"}
-        tool = (text_or_empty(metadata.get("function_name")) if type(metadata) is dict else "") or name
+        tool = text_or_empty(dict_or_empty(metadata).get("function_name")) or name
         return Action(tool=tool, arguments=arguments, thought=thought, **fields)
 
     def _observation(self, record: dict[str, Any], fields: dict[str, Any], outside: bool) -> Event:
@@ -212,13 +212,10 @@ class OpenHandsV0Decoder(RecordDecoder):
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
     """Return the model that a record names, and the tokens and cost of all calls up to it."""
-    told: dict[str, Any] = {}
-    metadata, metrics = record.get("tool_call_metadata"), record.get("llm_metrics")
-    response = metadata.get("model_response") if type(metadata) is dict else None
-    if type(response) is dict and type(response.get("model")) is str:
-        told["model"] = response["model"]
-    usage = metrics.get("accumulated_token_usage") if type(metrics) is dict else None
-    if type(metrics) is dict and type(usage) is dict:
+    metadata, metrics = dict_or_empty(record.get("tool_call_metadata")), dict_or_empty(record.get("llm_metrics"))
+    model, usage = dict_or_empty(metadata.get("model_response")).get("model"), metrics.get("accumulated_token_usage")
+    told: dict[str, Any] = {"model": model} if type(model) is str else {}
+    if type(usage) is dict:
         told["accumulated"] = {**usage_of(usage), "cost": metrics.get("accumulated_cost")}
     return told
 
@@ -236,8 +233,7 @@ def _is_action(record: Any) -> bool:
 def _payload(record: dict[str, Any], key: str, envelope: frozenset[str]) -> dict[str, Any]:
     """Return arguments or extras, from the place where the record has them."""
     if key in record:
-        payload = record[key]
-        return payload if type(payload) is dict else {}
+        return dict_or_empty(record[key])
     return {name: value for name, value in record.items() if name not in envelope}
 
 
@@ -294,8 +290,7 @@ def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
 
 def _call(metadata: Any) -> tuple[str | None, str | None]:
     """Return the id of the tool call, and the id of the model response that holds it."""
-    if type(metadata) is not dict or type(metadata.get("tool_call_id")) is not str:
+    call_id = text_or_none(dict_or_empty(metadata).get("tool_call_id"))
+    if call_id is None:
         return None, None
-    response = metadata.get("model_response")
-    response_id = response.get("id") if type(response) is dict else None
-    return metadata["tool_call_id"], response_id if type(response_id) is str else None
+    return call_id, text_or_none(dict_or_empty(metadata.get("model_response")).get("id"))

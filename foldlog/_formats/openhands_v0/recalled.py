@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.format import Past
+from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty
 from foldlog.eventstore import Forgotten, Observation
 
 _FACTS = (
@@ -38,8 +39,8 @@ class Recollection:
         past, self._past = self._past, None
         for event in () if past is None else past.view():
             pieces = event.extras.get("microagent_knowledge") if isinstance(event, Observation) else None
-            for piece in pieces if type(pieces) is list else ():
-                if type(piece) is dict and "content" in piece and piece["content"] is None and event.origin is not None:
+            for piece in dicts_in(pieces):
+                if "content" in piece and piece["content"] is None and event.origin is not None:
                     self._later[str(piece.get("name"))] = event.origin.id
         return self._later
 
@@ -50,7 +51,9 @@ class Recollection:
             _tell_workspace(extras, text)
         knowledge = extras.get("microagent_knowledge")
         for place, piece in enumerate(knowledge if type(knowledge) is list else ()):
-            name, content, trigger = (_text(piece, key) for key in ("name", "content", "trigger"))
+            name, content, trigger = (
+                text_or_empty(dict_or_empty(piece).get(key)) for key in ("name", "content", "trigger")
+            )
             if content and name not in self._told:
                 self._told[name] = source_id
                 text.add(f"Knowledge about {name}" + (f", called for by the word {trigger!r}:" if trigger else ":"))
@@ -68,14 +71,13 @@ class Recollection:
 
 def _tell_workspace(extras: dict[str, Any], text: _Text) -> None:
     for key, label in _FACTS:
-        if _text(extras, key):
+        if text_or_empty(extras.get(key)):
             text.add(f"{label}: {extras[key]}")
     for key, label in (("runtime_hosts", "Host and port"), ("custom_secrets_descriptions", "Secret")):
-        entries = extras.get(key)
-        for name, about in entries.items() if type(entries) is dict else ():
+        for name, about in dict_or_empty(extras.get(key)).items():
             text.add(f"{label}: {name} {about}".rstrip())
     for key, label in _INSTRUCTIONS:
-        if _text(extras, key):
+        if text_or_empty(extras.get(key)):
             text.add(f"{label}:")
             text.add(extras[key])
             text.extras[key] = None
@@ -90,8 +92,3 @@ class _Text:
 
     def add(self, line: str) -> None:
         self.said += f"\n{line}" if self.said else line
-
-
-def _text(owner: Any, key: str) -> str:
-    value = owner.get(key) if type(owner) is dict else None
-    return value if type(value) is str else ""

@@ -8,7 +8,7 @@ import pytest
 
 from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage
-from foldlog.formats import decode, detect, encode, open_sources
+from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
 from foldlog.projections import View
 from tests.foldlog.records import used
 
@@ -130,6 +130,15 @@ def test_it_is_recognized_by_its_steps_and_by_its_version_alone(tmp_path):
         open_sources([tmp_path / "a.json"])
     with pytest.raises(ValueError, match="no format"):
         detect([{"step_id": 1, "source": "a book", "message": "m"}] * 2)
+
+
+def test_a_document_without_the_array_of_its_history_is_refused_as_what_it_is(tmp_path):
+    log, path = {"version": 2, "status": "success", "eval": {}}, tmp_path / "a.json"
+    cases = [(HEAD, "steps"), (HEAD | {"steps": {}}, "steps"), (log | {"samples": None}, "samples")]
+    for document, key in [*cases, ({"info": {"id": "ses_1"}}, "messages")]:
+        path.write_text(json.dumps(document))
+        with pytest.raises(NotAHistory, match=f"a.json: holds no array under '{key}'"):
+            open_sources([path])
 
 
 def test_events_of_ours_are_steps():

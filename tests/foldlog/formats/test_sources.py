@@ -334,7 +334,7 @@ def test_what_is_odd_but_legal_is_kept(write):
     [
         ([], "is empty"),
         ([b" \n"], "is empty"),
-        ([b"hello"], "is not JSON; import the JSON"),
+        ([b"hello"], "holds neither a JSON object nor an array; import the JSON"),
         ([b"\xff\xfe{"], "is not UTF-8"),
         ([b"{"], "line 1: not JSON: the file ends in the middle of a value"),
         ([b"[" * 100_000], "line 1: nested deeper than 480 levels"),
