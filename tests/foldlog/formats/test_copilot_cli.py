@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog._importing import import_source
-from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, SystemMessage, open_store
+from foldlog.eventstore import Annotation, CondensationAction, SystemMessage
 from foldlog.formats import NotAHistory, decode, encode, open_sources
 from foldlog.projections import View
 
@@ -120,46 +119,6 @@ def test_usage_is_that_of_the_end_of_a_session_and_of_the_replies_after_it(foldl
     (model,) = foldlog("stats", "c-1", "--json").document["models"]
     assert (model["model"], model["calls"], model["prompt_tokens"], model["completion_tokens"]) == ("gpt-x", 5, 900, 67)
     assert foldlog("list", "--long", "--json").document["conversations"][0]["title"] == "Files of the harbour"
-
-
-def test_a_file_that_was_cut_and_written_on_grows_by_what_is_new(tmp_path):
-    log = [START, asked(1, "one"), called(2, "t"), done(3, "t"), asked(4, "two")]
-    path = tmp_path / "events.jsonl"
-    with open_store("memory:") as store:
-        for records, added in (
-            (log, 5),
-            (log, 0),
-            ([*log[:4], asked(5, "three")], 2),
-            ([*log[:4], asked(5, "three")], 0),
-        ):
-            path.write_text("".join(f"{json.dumps(each)}\n" for each in records))
-            (source,) = open_sources([path])
-            assert import_source(store, source).added == added
-            events = list(store.events("c-1"))
-            assert list(encode(events, COPILOT)) == records
-            assert shown(events) == shown(read(*records))
-
-
-def test_events_of_ours_are_lines_that_are_read_back():
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
-    events = [
-        SystemMessage(id=0, content="You are"),
-        Message(id=1, source="user", content=({"type": "text", "text": "list"}, image)),
-        Action(id=2, tool="run", arguments={"command": "ls"}, thought="I look"),
-        Observation(id=3, tool="run", cause=2, content="lost", is_error=True),
-        Message(id=4, source="agent", content="done"),
-    ]
-    lines = list(encode(events, COPILOT))
-    assert [line["parentId"] for line in lines] == [None, *(line["id"] for line in lines[:-1])]
-    start, *again = decode(lines, COPILOT)
-    assert start.name == "session.start"
-    assert [getattr(event, "content", None) for event in again] == [getattr(each, "content", None) for each in events]
-    assert (again[2].arguments, again[2].thought, again[3].cause, again[3].is_error) == (
-        {"command": "ls"},
-        "I look",
-        3,
-        True,
-    )
 
 
 def test_the_index_of_sessions_and_other_logs_are_refused(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.eventstore import Action, InvalidEvent, Message, Observation, SystemMessage
-from foldlog.formats import FORMATS, decode, encode
+from foldlog.formats import FORMATS, decode, detect, encode
 from foldlog.projections import View
 from tests.projections.chat_rules import PROBLEMS
 
@@ -74,10 +74,22 @@ def test_what_was_not_imported_is_written_and_read_back(format):
     assert list(encode(decode(records, format), format)) == records
 
 
+@pytest.mark.parametrize(
+    "format, name, parent", [("copilot-cli", "id", "parentId"), ("claude-code", "uuid", "parentUuid")]
+)
+def test_what_is_written_follows_what_was_written_before(format, name, parent):
+    lines = list(encode(OURS, format))
+    assert [line[parent] for line in lines] == [None, *(line[name] for line in lines[:-1])]
+    imported = list(decode(lines[:3], format))
+    added = Message(id=len(imported), source="user", content="and then?")
+    assert list(encode([*imported, added], format))[-1][parent] == lines[2][name]
+
+
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_history_grows_and_each_version_of_it_can_be_sent(format):
+def test_a_history_is_recognized_and_grows_and_each_version_of_it_can_be_sent(format):
     """The events of the first records are the first events of all; the View at every version is a chat."""
     records = RECORDS[format]
+    assert detect(records) == format
     events = list(decode(records, format))
     for count in range(len(records)):
         begun = list(decode(records[:count], format))

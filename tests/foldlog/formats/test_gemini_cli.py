@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from foldlog._importing import import_source
 from foldlog.eventstore import Action, Annotation, CondensationAction, Observation, Retraction, open_store
-from foldlog.formats import NotAHistory, decode, encode, open_sources
+from foldlog.formats import decode, encode, open_sources
 from foldlog.projections import View
 
 GEMINI = "gemini-cli"
@@ -164,24 +162,6 @@ def test_a_document_that_is_written_again_grows_without_doubling(tmp_path):
             assert list(encode(events, GEMINI)) == list(source.records())
             assert shown(events) == shown(list(source.events()))
         assert sizes == [4, 4, 3, 0]
-
-
-@pytest.mark.parametrize(
-    "name, value, why",
-    [
-        (
-            "logs.json",
-            [{"sessionId": "s", "messageId": 0, "type": "user", "message": "hi"}],
-            "list of prompts of Gemini",
-        ),
-        ("c.json", [{"role": "user", "parts": [{"text": "hi"}]}], "Google's Gemini API"),
-        ("o.json", {"sessionId": "s", "messages": [{"id": "a", "type": "user"}]}, "holds no event"),
-    ],
-)
-def test_what_only_looks_like_a_session_is_refused(name, value, why, tmp_path):
-    (tmp_path / name).write_text(json.dumps(value))
-    with pytest.raises(NotAHistory, match=why):
-        open_sources([tmp_path / name])
 
 
 def test_the_list_of_prompts_beside_the_sessions_is_left_out_of_a_folder(foldlog, tmp_path):

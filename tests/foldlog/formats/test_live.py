@@ -402,16 +402,6 @@ def test_an_installed_package_brings_a_format(own_registry, monkeypatch):
     assert next(decode([{"parrot": "a"}], "brought")).content == "a"
 
 
-def test_a_package_that_brings_none_is_named(own_registry, monkeypatch):
-    brings = EntryPoint("broken", "no_such_package:FORMAT", formats_registry.GROUP)
-    monkeypatch.setattr(formats_registry, "_refused", None)
-    monkeypatch.setattr(formats_registry, "entry_points", lambda group: [brings])
-    with pytest.raises(
-        TypeError, match=r"entry point 'broken' of foldlog.formats \(no_such_package:FORMAT\) cannot be loaded"
-    ):
-        decode([], "none of ours")
-
-
 def test_packages_are_loaded_once_and_a_broken_one_is_named_each_time(own_registry, monkeypatch):
     asked: list[str] = []
     errors: list[UnusableFormat] = []

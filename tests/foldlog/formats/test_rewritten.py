@@ -117,7 +117,7 @@ def test_a_copy_of_a_source_takes_nothing_back_and_is_named(tmp_path, foldlog):
 def test_what_is_stored_stands_in_the_place_of_what_is_damaged(name):
     records = [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
     source_id = FORMATS[name].source_id
-    for place in range(len(records) - 1):
+    for place in range(0, len(records) - 1, 1 + len(records) // 30):
         if source_id(records[place]) is not None and source_id(records[place]) == source_id(records[-1]):
             continue  # it stands in the place of the damaged one
         with open_store("memory:") as store:

@@ -118,19 +118,6 @@ def test_v0_records_taken_as_history_come_back_too(at: random.Random):
     assert back == text([record for number, record in enumerate(records) if number not in lost(findings)])
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@examples(100)
-@given(at=seeds)
-def test_anything_that_is_no_event_is_a_finding_and_the_rest_is_read(format: str, at: random.Random):
-    bad = at.choices([value for value in ODD if not isinstance(value, dict)], k=at.randrange(1, 4))
-    good = MIXED[format].records(at, 3)
-    findings: list[Any] = []
-    events = list(decode([*bad, *good], format, findings=findings.append))
-    numbers = lost(findings)
-    assert set(range(len(bad))) <= numbers
-    assert text(list(encode(events, format))) == text([one for n, one in enumerate(good, len(bad)) if n not in numbers])
-
-
 @pytest.mark.parametrize("format", [name for name in FORMATS if format_named(name).live])
 @examples(60)
 @given(at=seeds)

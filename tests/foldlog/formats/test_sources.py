@@ -11,7 +11,7 @@ import pytest
 from foldlog._formats import sources
 from foldlog._formats.files.histories import histories
 from foldlog._formats.json_text import RECORD_SIZE_MAX
-from foldlog.formats import FORMATS, NotAHistory, detect, encode, open_sources
+from foldlog.formats import NotAHistory, detect, encode, open_sources
 from foldlog.projections import View
 from tests.how_many import some
 
@@ -379,16 +379,10 @@ def test_paths_without_a_history(write, tmp_path):
 
 
 def test_formats_are_told_apart(write):
-    assert detect([v0(0)]) == "openhands-v0"
     assert detect(write("a.jsonl", v1("a"))) == detect([5, v1("a")]) == "openhands-v1"
     assert detect(str(write("b.json", CHATS))) == "openai-chat"
-    steps = [{"action": "ls", "observation": "", "response": "", "thought": ""}]
-    swe_agent = {"trajectory": steps, "history": [{**CHATS[0], "agent": "main"}]}
-    assert detect(write("c.json", swe_agent)) == "swe-agent"
     line = {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "hi"}}
     assert detect([line]) == detect(write("d.jsonl", line)) == "claude-code"
-    item = {"timestamp": "2025", "type": "response_item", "payload": {"type": "message"}}
-    assert detect([item]) == detect(write("e.jsonl", item)) == "codex"
     with pytest.raises(ValueError, match="no format that is known"):
         detect([{"role": 5}])
 
@@ -398,18 +392,6 @@ def test_a_format_that_is_named_takes_what_can_pass_for_it(write):
     assert "holds no event" in refusal(write("a.jsonl", odd))
     assert only(write("a.jsonl", odd), format="openhands-v0")[2] == [odd]
     assert "holds no event" in refusal(write("a.jsonl", v1("a")), format="openhands-v0")
-    assert set(FORMATS) >= {
-        "openhands-v0",
-        "openhands-v1",
-        "openai-chat",
-        "swe-agent",
-        "claude-code",
-        "codex",
-        "openai-responses",
-        "pydantic-ai",
-        "langchain",
-        "google-adk",
-    }
 
 
 # -- growth and memory ------------------------------------------------------------------------------------------------
