@@ -156,19 +156,22 @@ def conversations_with(
     store: Store, attributes: Mapping[str, Any] | None = None, before: datetime | None = None
 ) -> list[ConversationRow]:
     """Return the conversations that have these attributes, and no event that was recorded since ``before``."""
-    named: set[str] | None = None
-    if attributes:
-        named, after = set(), None
-        while True:
-            page = recent_conversations(store.database, attributes, limit=_PAGE, after=after, age_max_s=0)
-            named |= {one.id for one in page.conversations}
-            if (after := page.after) is None:
-                break
+    named = ids_with(store, attributes) if attributes else None
     return [
         row
         for row in store.iter_conversations()
         if row.erased_at is None and (named is None or row.id in named) and (before is None or row.updated_at < before)
     ]
+
+
+def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
+    """Return the ids of the conversations that have all of these attributes."""
+    found, after = set[str](), None
+    while True:
+        page = recent_conversations(store.database, attributes, limit=_PAGE, after=after, age_max_s=0)
+        found |= {one.id for one in page.conversations}
+        if (after := page.after) is None:
+            return found
 
 
 def would_erase(

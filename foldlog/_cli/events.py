@@ -43,14 +43,20 @@ STYLES = {
 LABEL_COLUMNS = max(map(len, STYLES)) + 1
 
 
+def event_spans(event: Event) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the begin of an event's line, for ``PrintedLines``: its id and its kind."""
+    kind = label(event)
+    return (f"{event.id:>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind])
+
+
+def event_line(event: Event, width: int) -> str:
+    """Return an event in one line of one style."""
+    return f"{event.id:>6}  {label(event):<{LABEL_COLUMNS}}{gist.gist(event, width)}"
+
+
 def interval_words(intervals: Sequence[tuple[int, int]], most: int = gist.INTERVALS_MAX) -> str:
     """Return intervals of ids as people write them: ``3-9, 12, 40-77``; on a terminal ``most`` of them at most."""
     return gist.interval_words(intervals, most if terminal.has_edge() else gist.UNLIMITED)
-
-
-def summary_text(text: str) -> str:
-    """Return a summary's text with its own line breaks."""
-    return "\n".join(printable(text).splitlines())
 
 
 def summary_at(summary: CondensationSummary, action: CondensationAction) -> CondensationSummary:
@@ -80,8 +86,8 @@ def show_event(console: Console, event: Event, recorded_at: datetime) -> None:
     """Print the event with its line breaks. On a terminal its text is wrapped, never cut."""
     from rich.text import Text
 
-    kind = label(event)
-    heading = Text.assemble((f"{event.id:>6}  ", "bold"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]))
+    (number, _), kind = event_spans(event)
+    heading = Text.assemble((number, "bold"), kind)
     heading.append(event_moment(event, recorded_at) or "no time of its own", style="dim")
     console.print(heading, soft_wrap=not terminal.has_edge())
     for name, value in _facts(event, recorded_at):

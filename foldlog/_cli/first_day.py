@@ -20,15 +20,14 @@ _COUNTED = 10_000
 
 def welcome(commands: Mapping[str, str]) -> None:
     """Print these commands, each with the beginning of its help, and the store that they use without ``--db``."""
-    console = terminal.console()
     for name, described in commands.items():
-        console.print(f"  foldlog {name:<8}{re.split('[,:.]', described)[0]}", soft_wrap=True)
-    console.print("  foldlog --help  All commands\n", soft_wrap=True)
+        terminal.say(f"  foldlog {name:<8}{re.split('[,:.]', described)[0]}")
+    terminal.say("  foldlog --help  All commands\n")
     chosen = os.environ.get("FOLDLOG_DB") or DEFAULT_DB
     db = next((one for one in (chosen, _DEMO_DB) if _is_there(one)), None)
     if db is None:
         named = terminal.printable(store_name(chosen))
-        console.print(
+        terminal.console().print(
             f"There is no {named} here: '{command('demo')}' makes a store to try, 'foldlog import PATH' yours."
         )
         return
@@ -37,7 +36,7 @@ def welcome(commands: Mapping[str, str]) -> None:
         found = sum(row.erased_at is None for row in islice(listed(store), _COUNTED))
     more = " or more" if found == _COUNTED else ""
     kept = f"{count(found, 'history', 'histories')}{more} in {terminal.printable(store_name(db))}"
-    console.print(f"{kept}: '{command('list')}'", soft_wrap=True)
+    terminal.say(f"{kept}: '{command('list')}'")
 
 
 def _is_there(db: str) -> bool:

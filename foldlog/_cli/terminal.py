@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from foldlog._cli.hints import completed
 from foldlog._cli.outcome import Refused
+from foldlog._cli.pager import paged
 from foldlog._words.gist import UNLIMITED as UNLIMITED
 from foldlog._words.safe_text import json_text, well_formed
 from foldlog._words.safe_text import printable as printable
@@ -101,12 +102,29 @@ def has_edge() -> bool:
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
-def print_line(console: Console, line: Text | str) -> None:
-    """Print one line. Cut it where the terminal ends; elsewhere print it whole."""
-    if has_edge():
-        console.print(line, no_wrap=True, overflow="ellipsis")
+def say(line: str | Text) -> None:
+    """Print one line for a person, in which a terminal breaks no word: an id and a command can be copied."""
+    console().print(line, soft_wrap=True)
+
+
+def answer(document: Document, told: str | Callable[[], object], *, as_json: bool) -> None:
+    """Print the outcome of a command: its document for programs; for people a line, or in the pager what ``told``
+    prints.
+    """
+    if as_json:
+        emit(document)
+    elif isinstance(told, str):
+        say(told)
     else:
-        console.print(line, soft_wrap=True)
+        with paged():
+            told()
+
+
+def print_summary(text: str, columns: int) -> None:
+    """Print the text of a summary with its own line breaks, indented."""
+    from rich.text import Text
+
+    print_indented(console(), Text("\n".join(printable(text).splitlines()), style="magenta"), columns)
 
 
 def print_indented(console: Console, text: Text, columns: int) -> None:
@@ -128,8 +146,8 @@ def print_heading(text: str) -> None:
 
 
 class PrintedLines:
-    """Lines for a person, cut where the terminal ends, as ``print_line`` cuts them; for any number of lines. ``width``
-    is the number of columns of a line; ``UNLIMITED`` unless stdout is a terminal.
+    """Lines for a person, cut where the terminal ends; for any number of lines. ``width`` is the number of columns of a
+    line; ``UNLIMITED`` unless stdout is a terminal.
 
     It writes a line to stdout at once.
 

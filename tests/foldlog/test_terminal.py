@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from foldlog._cli import terminal
-from foldlog._cli.terminal import PrintedLines, emit_list, json_text, print_line, printable
+from foldlog._cli.terminal import PrintedLines, emit_list, json_text, printable
 from foldlog._documents import Document
 from foldlog._words.safe_text import json_bytes, json_lines, well_formed
 from foldlog.eventstore import Message, open_store
@@ -134,9 +134,12 @@ def test_a_line_is_cut_as_rich_cuts_it(color, text):
     text = printable(text, one_line=True)
     written, expected = io.StringIO(), io.StringIO()
     there = Console(width=60, color_system=color, force_terminal=color is not None, highlight=False, file=expected)
-    print_line(there, Text.assemble(("     7  ", "dim"), ("user    ", "bold green"), text))
+    there.print(
+        Text.assemble(("     7  ", "dim"), ("user    ", "bold green"), text), no_wrap=True, overflow="ellipsis"
+    )
     with contextlib.redirect_stdout(written), pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminal, "console", lambda: there)
+        patch.setenv("COLUMNS", "60")
         lines = PrintedLines()
         expected_length = len(expected.getvalue())
         lines.write(("     7  ", "dim"), ("user    ", "bold green"), (text, ""))

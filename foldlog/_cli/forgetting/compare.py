@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from foldlog._cli import terminal
@@ -18,7 +17,6 @@ from foldlog._cli.agent_model import AgentModelName, agent_model, counted_words,
 from foldlog._cli.events import interval_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, PricesFile, output_option
 from foldlog._cli.outcome import Refused
-from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._cli.tables import Column, print_rows
 from foldlog._documents import ComparisonDocument, StrategyFiguresDocument
@@ -83,24 +81,19 @@ def run(
     verdict = verdict_of(rows, price, priced, "" if model else "≈ ")
     if html is not None:
         write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows, model), replays=replays)
-    if as_json:
-        terminal.emit(
-            ComparisonDocument(
-                conversation=conversation,
-                version=version,
-                counted_as=None if model is None else model.tokenizer,
-                priced=priced,
-                price=(price.of_prompt(0, 0, 1), price.of_prompt(0, 1)),
-                html=None if html is None else str(html),
-                verdict=tuple(verdict),
-                strategies=tuple(rows),
-            )
-        )
-    else:
-        with paged():
-            _show(terminal.console(), conversation, version, model, rows, verdict)
-        if html is not None:
-            terminal.console().print(f"The Views over time: {terminal.printable(str(html))}", soft_wrap=True)
+    document = ComparisonDocument(
+        conversation=conversation,
+        version=version,
+        counted_as=None if model is None else model.tokenizer,
+        priced=priced,
+        price=(price.of_prompt(0, 0, 1), price.of_prompt(0, 1)),
+        html=None if html is None else str(html),
+        verdict=tuple(verdict),
+        strategies=tuple(rows),
+    )
+    terminal.answer(document, lambda: _show(conversation, version, model, rows, verdict), as_json=as_json)
+    if html is not None and not as_json:
+        terminal.say(f"The Views over time: {terminal.printable(str(html))}")
 
 
 def _price(agent: str | None, prices: Path | None) -> tuple[Price, str]:
@@ -224,13 +217,9 @@ _ALWAYS = {
 
 
 def _show(
-    console: Console,
-    conversation: str,
-    version: int,
-    model: LLM | None,
-    rows: list[StrategyFiguresDocument],
-    verdict: list[str],
+    conversation: str, version: int, model: LLM | None, rows: list[StrategyFiguresDocument], verdict: list[str]
 ) -> None:
+    console = terminal.console()
     name = terminal.typed_id(conversation)
     calls = count(rows[0].turns, "call")
     console.print(Text(f"{name}: {count(version, 'event')}, {calls} of the agent's model", style="bold"))

@@ -8,13 +8,12 @@ from typing import Annotated, NamedTuple
 
 import typer
 from msgspec.structs import replace
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
-from foldlog._cli.events import interval_words, summary_text
+from foldlog._cli.events import interval_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import CondensedDocument, SizesDocument, SpendingDocument, SummaryDocument
@@ -85,7 +84,7 @@ def run(
     if as_json:
         terminal.emit(_document(conversation, dry_run, made, tokens, model))
     else:
-        _show(terminal.console(), conversation, dry_run, made, tokens, model)
+        _show(conversation, dry_run, made, tokens, model)
 
 
 _Tokens = tuple[int | None, int | None]
@@ -187,9 +186,7 @@ def _tokens(tokens: _Tokens, counter: LLM | None) -> str:
     return "could not be counted" if None in tokens else f"{tokens[0]:,} → {tokens[1]:,}, {counted_words(counter)}"
 
 
-def _show(
-    console: Console, conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None
-) -> None:
+def _show(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counter: LLM | None) -> None:
     action, before, after, requests = made
     condenser = terminal.printable(str(action.metadata.get("condenser", "one without a name")), one_line=True)
     name = terminal.typed_id(conversation)
@@ -206,13 +203,14 @@ def _show(
     instead = f"summary {found[1].id}, at index {found[0]} of the View:" if found else "nothing; the log keeps it all"
     rows.append(("instead", instead))
     head = f"{name}: " + ("a condensation that was not appended" if dry_run else f"condensation {action.id}")
+    console = terminal.console()
     console.print(Text(f"{head}, by the condenser {condenser}", style="bold"))
     table = Table.grid(padding=(0, 2, 0, 0))
     for heading, text in rows:
         table.add_row(Text(f"  {heading}", style="dim"), text)
     console.print(table)
     if found is not None:
-        terminal.print_indented(console, Text(summary_text(found[1].content), style="magenta"), 11)
+        terminal.print_summary(found[1].content, 11)
 
 
 def _cost(spent: SpendingDocument) -> str:

@@ -40,15 +40,10 @@ def run(
         history.at(version)  # where no View can be made, nothing is taken back
         recorded = history.retract(to, reason, expected_version=version)
         shown = len(history.view())
-    if as_json:
-        done = RetractedDocument(
-            conversation=conversation, event=recorded.id, to=to, taken_back=version - to, shown=shown
-        )
-        terminal.emit(done)
-        return
+    done = RetractedDocument(conversation=conversation, event=recorded.id, to=to, taken_back=version - to, shown=shown)
     name = terminal.typed_id(conversation)
-    terminal.console().print(
+    told = (
         f"{name}: took back {count(version - to, 'event')}, the View shows {count(shown, 'event')}; "
-        f"'{command('retract', name, '--to', recorded.id)}' reverses it",
-        soft_wrap=True,
+        f"'{command('retract', name, '--to', recorded.id)}' reverses it"
     )
+    terminal.answer(done, told, as_json=as_json)

@@ -36,8 +36,7 @@ def run(
         terminal.emit(documents_of.DocumentsDocument(conversation=conversation, version=version, documents=documents))
         return
     if not documents:
-        none = f"{terminal.typed_id(conversation)} has no documents at version {version}."
-        terminal.console().print(none, markup=False, soft_wrap=True)
+        terminal.say(f"{terminal.typed_id(conversation)} has no documents at version {version}.")
     terminal.print_values({n: json.dumps(value, ensure_ascii=False, default=said) for n, value in documents.items()})
 
 

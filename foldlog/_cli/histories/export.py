@@ -80,7 +80,7 @@ def run(
                 )
             else:
                 told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
-                terminal.console().print(terminal.printable(told, one_line=True), soft_wrap=True)
+                terminal.say(terminal.printable(told, one_line=True))
         elif as_json:
             document = RecordsDocument(
                 conversation=conversation, format=chosen, records=streamed(_readable(records, findings))

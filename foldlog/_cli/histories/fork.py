@@ -56,8 +56,6 @@ def run(
             if error.conversation != new:
                 raise
             raise Refused(f"{error.problem}; give the fork another id") from error
-    if as_json:
-        terminal.emit(ConversationDocument.of_row(fork))
-        return
     name, parent = (terminal.typed_id(each or "") for each in (fork.id, fork.parent))
-    terminal.console().print(f"{name}: shares {count(fork.version, 'event')} of {parent}", soft_wrap=True)
+    told = f"{name}: shares {count(fork.version, 'event')} of {parent}"
+    terminal.answer(ConversationDocument.of_row(fork), told, as_json=as_json)

@@ -23,8 +23,9 @@ from foldlog._cli.pager import paged
 from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import listed, open_existing
 from foldlog._cli.tables import Column, print_rows
-from foldlog._histories import Histories, is_own
+from foldlog._histories import is_own
 from foldlog._lease import ends_of_leases, to_resume
+from foldlog._maintenance import ids_with
 from foldlog._words.gist import compact, cost_words, count
 from foldlog.eventstore import ConversationRow, Store, install_command
 from foldlog.projections import Views
@@ -137,7 +138,7 @@ def run(
             rows = _without_own(rows, own)
         if attributes:
             with terminal.working("listing"):
-                found = _having(store, pairs(attributes))
+                found = ids_with(store, pairs(attributes))
             rows = (row for row in rows if row.id in found)
         if match is not None:
             rows = (row for row in rows if match in row.id)
@@ -181,16 +182,6 @@ def run(
             f"the cost of {of} ({named}) is not known, since {whose} models have no price ({models}): "
             f"give --prices FILE{table}"
         )
-
-
-def _having(store: Store, attributes: dict[str, Any]) -> set[str]:
-    """Return the ids of the conversations that have all of these attributes."""
-    histories, found, after = Histories(store), set[str](), None
-    while True:
-        page = histories.list(attributes, limit=_PAGE, after=after, age_max_s=0)
-        found |= {one.id for one in page.conversations}
-        if (after := page.after) is None:
-            return found
 
 
 def _without_own(rows: Iterator[ConversationRow], own: list[str]) -> Iterator[ConversationRow]:
@@ -290,7 +281,7 @@ def _show_none(db: str, store: Store, limit: int | None, leased: Sequence[dateti
     else:
         where = terminal.printable(store_name(db))
         said = f"No conversations in {where}. Import some: {command('import', 'PATH')}"
-    terminal.console().print(said, soft_wrap=True)
+    terminal.say(said)
 
 
 def _as_tree(lines: Sequence[_Line]) -> list[_Line]:

@@ -45,11 +45,9 @@ def run(
             model=model,
             progress=lambda done: bars.update(bar, completed=done),
         )
-    if as_json:
-        terminal.emit(ReportDocument(conversation=conversation, version=version, file=str(path), bytes=size))
-    else:
-        told = f"{size / 1e6:,.2f} MB" if path.is_file() else "written"  # a device has no size
-        terminal.console().print(f"{terminal.printable(str(path), one_line=True)}: {told}")
+    told = f"{size / 1e6:,.2f} MB" if path.is_file() else "written"  # a device has no size
+    document = ReportDocument(conversation=conversation, version=version, file=str(path), bytes=size)
+    terminal.answer(document, f"{terminal.printable(str(path), one_line=True)}: {told}", as_json=as_json)
 
 
 def _writable(path: Path) -> Path:

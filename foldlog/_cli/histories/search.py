@@ -13,7 +13,6 @@ from foldlog._cli import terminal
 from foldlog._cli.events import STYLES, moment_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog._cli.outcome import Refused
-from foldlog._cli.pager import paged
 from foldlog._cli.selection import Kinds, Since, Until, selection
 from foldlog._cli.stores import events_total, open_existing, resolved
 from foldlog._search import Hit, SearchIndex, hits_document
@@ -86,13 +85,14 @@ def run(
                 except ValueError as error:
                     raise Refused(str(error)) from error
             unread = index.unread
-    if as_json:
-        terminal.emit(hits_document(_line(words or []), hits, unread, limit))
-    elif words:
-        with paged():
-            _show(hits[:limit], filtered=bool(within or kinds or since or until))
-        if len(hits) > limit:
-            terminal.note(f"the {limit:,} best are shown, and more events have all these words: -n N shows more")
+    if as_json or words:
+        document, filtered = (
+            hits_document(_line(words or []), hits, unread, limit),
+            bool(within or kinds or since or until),
+        )
+        terminal.answer(document, lambda: _show(hits[:limit], filtered=filtered), as_json=as_json)
+    if not as_json and len(hits) > limit:
+        terminal.note(f"the {limit:,} best are shown, and more events have all these words: -n N shows more")
     if unread:
         terminal.warn(f"not in the index: {count(unread, 'damaged event')}; 'foldlog verify' names them")
 
@@ -114,7 +114,6 @@ def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> None:
     if words or as_json:
         raise Refused("--follow keeps the index up to date and searches nothing; leave out the words and --json")
     from foldlog._follower import Follower
-    from foldlog._search import SearchIndex
 
     with open_existing(db) as store, Follower(store, SearchIndex(store)) as follower, terminal.progress() as bars:
         bar = bars.add_task("indexing", unit="events", total=None)
@@ -125,17 +124,14 @@ def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> None:
 
 
 def _show(hits: Sequence[Hit], *, filtered: bool) -> None:
-    console = terminal.console()
     if not hits:
         which = "No event within --in, --kind, --since and --until" if filtered else "No event"
-        console.print(f"{which} has all these words.")
+        terminal.console().print(f"{which} has all these words.")
     for hit in hits:
         name = terminal.typed_id(hit.conversation)
         at = "" if hit.timestamp is None else f"  {moment_words(hit.timestamp)}"
-        console.print(
-            Text.assemble((name, "bold"), f" {hit.id}  ", (hit.kind, STYLES[hit.kind]), (at, "dim")), soft_wrap=True
-        )
-        terminal.print_indented(console, _highlighted(hit), 4)
+        terminal.say(Text.assemble((name, "bold"), f" {hit.id}  ", (hit.kind, STYLES[hit.kind]), (at, "dim")))
+        terminal.print_indented(terminal.console(), _highlighted(hit), 4)
 
 
 def _highlighted(hit: Hit) -> Text:

@@ -7,7 +7,6 @@ from foldlog._cli.events import show_event, summary_at
 from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db, EventId
 from foldlog._cli.outcome import Refused
-from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import ShownDocument
 from foldlog._words.event_json import event_document
@@ -42,8 +41,5 @@ def run(
             hint = f"'{command('log', conversation, '--kind', 'condensation')}' lists its condensations"
             raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")
         found = summary_at(summary_event(found), found)
-    if as_json:
-        terminal.emit(ShownDocument(conversation=conversation, event=event_document(found, recorded_at)))
-    else:
-        with paged():
-            show_event(terminal.console(), found, recorded_at)
+    document = ShownDocument(conversation=conversation, event=event_document(found, recorded_at))
+    terminal.answer(document, lambda: show_event(terminal.console(), found, recorded_at), as_json=as_json)

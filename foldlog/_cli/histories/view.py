@@ -9,12 +9,11 @@ import typer
 from rich.text import Text
 
 from foldlog._cli import terminal
-from foldlog._cli.events import LABEL_COLUMNS, STYLES, summary_text
+from foldlog._cli.events import LABEL_COLUMNS, event_spans
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import SummaryDocument, ViewDocument, streamed
-from foldlog._kinds import label
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import events_and_summaries, gist
 from foldlog.eventstore import CondensationSummary, Event, summary_of
@@ -85,15 +84,13 @@ def _amount(events: Sequence[Event]) -> str:
 def _show(title: str, events: Sequence[Event]) -> None:
     """Print events of the View for people: one line for each, summaries whole."""
     with paged():
-        console = terminal.console()
-        console.print(Text(title, style="bold"))
+        terminal.console().print(Text(title, style="bold"))
         lines = terminal.PrintedLines()
         for event in events:
-            kind = label(event)
-            start = ((f"{event.id:>6}  ", "dim"), (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]))
+            start = event_spans(event)
             if isinstance(event, CondensationSummary):
                 by = f"condensation {summary_of(event.id)} forgot" if event.id < 0 else "was forgotten"
                 lines.write(*start, (f"replaces what {by}:", "dim"))
-                terminal.print_indented(console, Text(summary_text(event.content), style="magenta"), LABEL_COLUMNS + 8)
+                terminal.print_summary(event.content, LABEL_COLUMNS + 8)
             else:
                 lines.write(*start, (gist(event, lines.width), ""))

@@ -37,14 +37,13 @@ def run(
 
         done = Maintenance(store).back_up(str(file), advance)
     findings = [(verdict.conversation, str(finding)) for verdict in done.findings for finding in verdict.findings]
-    if as_json:
-        problems = tuple(ProblemDocument(conversation=name, problem=problem) for name, problem in findings)
-        terminal.emit(BackedUpDocument.of(done, file=done.path, bytes=done.size_bytes, findings=problems))
-    else:
-        terminal.console().print(
-            f"{terminal.printable(done.path)}: {count(done.events, 'event')} of "
-            f"{count(done.conversations, 'conversation')}, {done.size_bytes:,} bytes"
-            + ("" if findings else ", every event verified")
-        )
+    problems = tuple(ProblemDocument(conversation=name, problem=problem) for name, problem in findings)
+    told = (
+        f"{terminal.printable(done.path)}: {count(done.events, 'event')} of "
+        f"{count(done.conversations, 'conversation')}, {done.size_bytes:,} bytes"
+        f"{'' if findings else ', every event verified'}"
+    )
+    document = BackedUpDocument.of(done, file=done.path, bytes=done.size_bytes, findings=problems)
+    terminal.answer(document, told, as_json=as_json)
     for name, problem in findings:
         terminal.warn(problem if name is None else f"conversation {name!r}, {problem}")

@@ -65,25 +65,19 @@ def run(
     problems += [
         (d.conversation, d.problem) for d in differences if not d.behind and d.conversation not in dict(problems)
     ]
-    if as_json:
-        terminal.emit(
-            CopiedDocument(
-                conversations=histories,
-                already_there=already,
-                events=events,
-                tombstones=tombstones,
-                grown_since=tuple(behind),
-                findings=tuple(ProblemDocument(conversation=name, problem=problem) for name, problem in problems),
-            )
-        )
-    else:
-        equal = "" if problems or behind else "; heads are equal"
-        copied = " and ".join([count(events, "event"), *([count(tombstones, "tombstone")] if tombstones else [])])
-        terminal.console().print(
-            f"{copied} copied, of {count(histories, 'conversation')} ({already:,} had nothing new){equal}"
-        )
-        if behind:
-            terminal.console().print(f"{count(len(behind), 'conversation')} grew during the copy: run it again")
+    document = CopiedDocument(
+        conversations=histories,
+        already_there=already,
+        events=events,
+        tombstones=tombstones,
+        grown_since=tuple(behind),
+        findings=tuple(ProblemDocument(conversation=name, problem=problem) for name, problem in problems),
+    )
+    copied = " and ".join([count(events, "event"), *([count(tombstones, "tombstone")] if tombstones else [])])
+    told = f"{copied} copied, of {count(histories, 'conversation')} ({already:,} had nothing new)"
+    if behind:
+        told += f"\n{count(len(behind), 'conversation')} grew during the copy: run it again"
+    terminal.answer(document, told if problems or behind else f"{told}; heads are equal", as_json=as_json)
     if forks:
         became = "is copied as a conversation of its own" if forks == 1 else "are copied as conversations of their own"
         terminal.note(f"{count(forks, 'fork')} {became}, with all events")

@@ -50,15 +50,12 @@ def run(
         raise Refused(str(error)) from error
     with open_existing(db) as store:
         note_backups(store, str(backup), done.kept)
-    if as_json:
-        terminal.emit(RestoredDocument.of(done, file=done.path))
-    else:
-        kept = "" if done.kept is None else f"; the former file is {terminal.printable(done.kept)}"
-        terminal.console().print(
-            f"{terminal.printable(done.path)}: restored {count(done.events, 'event')} of "
-            f"{count(done.conversations, 'conversation')}, every event verified{kept}",
-            soft_wrap=True,
-        )
+    kept = "" if done.kept is None else f"; the former file is {terminal.printable(done.kept)}"
+    told = (
+        f"{terminal.printable(done.path)}: restored {count(done.events, 'event')} of "
+        f"{count(done.conversations, 'conversation')}, every event verified{kept}"
+    )
+    terminal.answer(RestoredDocument.of(done, file=done.path), told, as_json=as_json)
     for name in done.erased_since:
         again = command("erase", name, "--reason", "TEXT")
         terminal.warn(

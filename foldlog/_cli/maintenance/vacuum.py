@@ -23,14 +23,11 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     with open_existing(db) as store:
         done = vacuumed(store)
         remedy = bytes_pending_words(store, "what was erased")
-    if as_json:
-        terminal.emit(VacuumDocument.of(done, imports_discarded=done.discarded))
-    else:
-        left = f"; the remains of {count(done.discarded, 'import')} were removed" if done.discarded else ""
-        said = "the tables are vacuumed" if done.space_returned else "the tables are as they were"
-        if done.bytes_before is not None:
-            said = f"{done.bytes_before:,} bytes before, {done.bytes_after:,} now"
-        terminal.console().print(f"{said}{left}")
+    left = f"; the remains of {count(done.discarded, 'import')} were removed" if done.discarded else ""
+    said = "the tables are vacuumed" if done.space_returned else "the tables are as they were"
+    if done.bytes_before is not None:
+        said = f"{done.bytes_before:,} bytes before, {done.bytes_after:,} now"
+    terminal.answer(VacuumDocument.of(done, imports_discarded=done.discarded), f"{said}{left}", as_json=as_json)
     if not done.space_returned and done.bytes_before is None:
         terminal.warn(remedy)
     elif not done.space_returned:

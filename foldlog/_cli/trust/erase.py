@@ -75,33 +75,49 @@ def run(
     before = given_moment("--older-than", older_than)
     with open_existing(db) as store:
         rows = selected(store, conversations, where, before)
+        forks = {"with_forks": with_forks, "detach_forks": detach}
         if dry_run:
-            planned = list(would_erase(store, rows, with_forks=with_forks, detach_forks=detach))
-            remain = [(row, error) for row, error in planned if error is not None]
-            _told([row for row, error in planned if error is None], remain, as_json=as_json)
-            return
-        if not yes:
-            _ask(store, rows)
-        tombstones: list[ConversationRow] = []
+            work = would_erase(store, rows, **forks)
+        else:
+            if not yes:
+                _ask(store, rows)
+            work = erased(store, rows, reason=reason, unchanged=before is not None, complete=False, **forks)
+        gone: list[ConversationRow] = []
         stay: list[tuple[ConversationRow, EventStoreError]] = []
         with terminal.progress() as bars:
             bar = bars.add_task("erasing", unit="conversations", total=len(rows))
-            work = erased(
-                store,
-                rows,
-                reason=reason,
-                with_forks=with_forks,
-                detach_forks=detach,
-                unchanged=before is not None,
-                complete=False,
-            )
             for row, error in work:
                 if error is None:
-                    tombstones.append(row)
+                    gone.append(row)
                 else:
                     stay.append((row, error))
                 bars.update(bar, advance=1)
-        _finish(store, tombstones, stay, no_vacuum=no_vacuum, as_json=as_json)
+        if not gone and stay:
+            raise Refused("; ".join(str(error) for _, error in stay))
+        is_pending = False
+        if gone and not dry_run:
+            done = f"conversation {gone[0].id!r} is erased" if len(gone) == 1 else f"{len(gone)} are erased"
+            is_pending = bytes_stay_pending(store, done, no_vacuum=no_vacuum)
+            gone = [row._replace(bytes_pending=is_pending) for row in gone]
+        remedy = bytes_pending_words(store, "it")
+    events, unconfirmed = sum(row.version for row in gone), [name for row in gone for name in row.unconfirmed]
+    document = ErasedDocument(
+        conversations=tuple(map(ConversationDocument.of_row, gone)),
+        events=events,
+        stay=tuple(ProblemDocument(conversation=row.id, problem=str(error)) for row, error in stay),
+        holders=tuple(dict.fromkeys(unconfirmed)),
+    )
+    told = list(map(_account, gone))
+    if len(gone) != 1:
+        done = "erased" if gone and gone[0].erased_at is not None else "to erase"
+        told.append(f"{count(len(gone), 'conversation')} {done}, {count(events, 'event')}")
+    terminal.answer(document, "\n".join(told), as_json=as_json)
+    for _, error in stay:
+        terminal.warn(str(error))
+    if is_pending:
+        terminal.note(f"bytes pending: {remedy}")
+    if not dry_run:
+        warn_of_unconfirmed(unconfirmed, "erasure")
 
 
 def selected(
@@ -120,62 +136,11 @@ def selected(
     return rows
 
 
-def _finish(
-    store: Store,
-    tombstones: Sequence[ConversationRow],
-    stay: Sequence[tuple[ConversationRow, EventStoreError]],
-    *,
-    no_vacuum: bool,
-    as_json: bool,
-) -> None:
-    done = f"conversation {tombstones[0].id!r} is erased" if len(tombstones) == 1 else f"{len(tombstones)} are erased"
-    is_pending = bool(tombstones) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
-    pending = bytes_pending_words(store, "it")
-    _told([row._replace(bytes_pending=is_pending) for row in tombstones], stay, as_json=as_json)
-    if is_pending:
-        terminal.note(f"bytes pending: {pending}")
-    warn_of_unconfirmed([name for row in tombstones for name in row.unconfirmed], "erasure")
-
-
-def _told(
-    rows: Sequence[ConversationRow], stay: Sequence[tuple[ConversationRow, EventStoreError]], *, as_json: bool
-) -> None:
-    """Report them, and why others stay. Raises ``Refused`` where all of them do."""
-    if not rows and stay:
-        raise Refused("; ".join(str(error) for _, error in stay))
-    _report(rows, stay, as_json=as_json)
-    for _, error in stay:
-        terminal.warn(str(error))
-
-
-def _report(
-    rows: Sequence[ConversationRow],
-    stay: Sequence[tuple[ConversationRow, EventStoreError]],
-    *,
-    as_json: bool,
-) -> None:
-    events = sum(row.version for row in rows)
-    if as_json:
-        terminal.emit(
-            ErasedDocument(
-                conversations=tuple(map(ConversationDocument.of_row, rows)),
-                events=events,
-                stay=tuple(ProblemDocument(conversation=row.id, problem=str(error)) for row, error in stay),
-                holders=tuple(dict.fromkeys(name for row in rows for name in row.unconfirmed)),
-            )
-        )
-        return
-    console = terminal.console()
-    for row in rows:
-        name = terminal.typed_id(row.id)
-        if row.erased_at is None:
-            said = f"{name}: {count(row.version, 'event')}, the last at {row.updated_at.isoformat()}"
-        else:
-            said = f"{name}: erased at {row.erased_at.isoformat()}, {count(row.version, 'event')}, head {row.head}"
-        console.print(said, soft_wrap=True)
-    if len(rows) != 1:
-        done = "erased" if rows and rows[0].erased_at is not None else "to erase"
-        console.print(f"{count(len(rows), 'conversation')} {done}, {count(events, 'event')}")
+def _account(row: ConversationRow) -> str:
+    name = terminal.typed_id(row.id)
+    if row.erased_at is None:
+        return f"{name}: {count(row.version, 'event')}, the last at {row.updated_at.isoformat()}"
+    return f"{name}: erased at {row.erased_at.isoformat()}, {count(row.version, 'event')}, head {row.head}"
 
 
 def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:

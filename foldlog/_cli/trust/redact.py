@@ -365,8 +365,7 @@ def _show_found(goes: dict[str, list[Event]], quotes: Container[tuple[str, int]]
     """List the events, without the text that they hold."""
     for name, events in goes.items():
         ids = ", ".join(_named_event(name, event, quotes) for event in events)
-        line = f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}"
-        terminal.console().print(line, soft_wrap=True)
+        terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
     total = sum(map(len, goes.values()))
     terminal.console().print(f"{count(total, 'event')} of {count(len(goes), 'conversation')} to redact")
 
@@ -404,22 +403,21 @@ def _show(store: Store, receipts: Sequence[RedactionReceipt], taken: dict[tuple[
     """Show who redacted each event, and when: one that was redacted before keeps its receipt. Then name each summary
     that may quote an event, and each fork, once.
     """
-    console = terminal.console()
     for (conversation, event_id), receipt in taken.items():
         (event,) = store.events(conversation, event_id, event_id + 1)
         its = event.redacted or receipt
         hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
         said = f"event {event_id} redacted at {its.at.isoformat()} by {its.by}{hashed}"
-        console.print(f"{terminal.typed_id(conversation)}: {terminal.printable(said, one_line=True)}", soft_wrap=True)
+        terminal.say(f"{terminal.typed_id(conversation)}: {terminal.printable(said, one_line=True)}")
     it, them = ("it", "it") if len(receipts) == 1 else ("redacted events", "them")
     quotes = (quote for receipt in receipts for quote in receipt.quotes if not quote.redacted)
     for conversation, event_id in dict.fromkeys((quote.conversation, quote.event_id) for quote in quotes):
         if (conversation, event_id) not in taken:
             where = terminal.typed_id(conversation)
             said = f"{where}: the summary of condensation {event_id} replaces {it} and may quote {them}"
-            console.print(f"{said}; --with-summaries redacts it", soft_wrap=True)
+            terminal.say(f"{said}; --with-summaries redacts it")
     forks = list(dict.fromkeys(fork for receipt in receipts for fork in receipt.forks))
     if forks:
         names = ", ".join(map(terminal.typed_id, forks))
         shows = "shows" if len(forks) == 1 else "show"
-        console.print(f"{count(len(forks), 'fork')} {shows} {them} redacted too: {names}", soft_wrap=True)
+        terminal.say(f"{count(len(forks), 'fork')} {shows} {them} redacted too: {names}")

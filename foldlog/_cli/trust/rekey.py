@@ -44,13 +44,10 @@ def run(
         pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
         remedy = bytes_pending_words(store, "the old form")
         settings = store.database.settings
-    if as_json:
-        changed = tuple(map(RekeyedDocument.of, done))
-        terminal.emit(RekeyDocument(db=db, conversations=changed, bytes_pending=pending))
-    else:
-        rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
-        names = count(len(done), "conversation")
-        terminal.console().print(f"{names}: {count(rows, 'event')} rewritten, {count(keys, 'key')} changed.")
+    rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
+    told = f"{count(len(done), 'conversation')}: {count(rows, 'event')} rewritten, {count(keys, 'key')} changed."
+    document = RekeyDocument(db=db, conversations=tuple(map(RekeyedDocument.of, done)), bytes_pending=pending)
+    terminal.answer(document, told, as_json=as_json)
     if not decrypt and settings.keys is None and settings.compression is None and not any(map(_is_news, done)):
         terminal.note(
             "neither a key nor a compression is set, so there was nothing to change; to encrypt, set FOLDLOG_KEY or "

@@ -60,18 +60,14 @@ def run(
     if all(each.problem is not None for each in done):
         _warn(done, target, unreadable)
         raise Refused(f"nothing of {store_name(source)} could be copied")
-    if as_json:
-        terminal.emit(
-            SalvageDocument(
-                source=source,
-                target=target,
-                conversations=tuple(map(_document, done)),
-                nameless=readable.nameless,
-                unreadable=tuple(readable.tables),
-            )
-        )
-    else:
-        _sum_up(done, target)
+    document = SalvageDocument(
+        source=source,
+        target=target,
+        conversations=tuple(map(_document, done)),
+        nameless=readable.nameless,
+        unreadable=tuple(readable.tables),
+    )
+    terminal.answer(document, _summed_up(done, target), as_json=as_json)
     _warn(done, target, unreadable)
 
 
@@ -143,10 +139,10 @@ def _document(each: Salvaged) -> SalvagedDocument:
     return SalvagedDocument.of(each, version=each.events, lost=tuple(map(LossDocument.of, each.lost)))
 
 
-def _sum_up(done: list[Salvaged], target: str) -> None:
+def _summed_up(done: list[Salvaged], target: str) -> str:
     whole = sum(each.whole for each in done)
     parts = sum(not each.whole and each.problem is None for each in done)
     lost = sum(each.problem is not None for each in done)
     events = count(sum(each.events for each in done), "event")
     words = f"{count(whole, 'conversation')} whole, {parts:,} in part, {lost:,} not at all"
-    terminal.console().print(f"{words}; {events} in {terminal.printable(target)}.")
+    return f"{words}; {events} in {terminal.printable(target)}."

@@ -97,8 +97,7 @@ def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> 
             terminal.emit_list(heads, exact=True)
         else:
             for row in rows:
-                line = f"{row.head}  {row.version}  {terminal.printable(row.id, one_line=True)}"
-                terminal.console().print(line, soft_wrap=True, style=None)
+                terminal.say(f"{row.head}  {row.version}  {terminal.printable(row.id, one_line=True)}")
 
 
 def _head(row: ConversationRow) -> HeadDocument:

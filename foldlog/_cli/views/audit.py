@@ -121,11 +121,11 @@ def run(
             of = f"{count(len(unread), 'conversation')} not read to the end, named below"
             verdict = f"{verdict if revisions else 'none compared'}; {of}"
         said = f"{count(len(audits), 'conversation')}, {count(revisions, 'revision')}: {verdict}"
-        terminal.console().print(said, soft_wrap=True)
+        terminal.say(said)
         if updated is not None:
             events, condensations = count(updated.events, "event"), count(updated.condensations, "condensation")
             of = count(updated.conversations, "conversation")
-            terminal.console().print(f"audit database: {events} and {condensations} added, of {of}", soft_wrap=True)
+            terminal.say(f"audit database: {events} and {condensations} added, of {of}")
     for finding in findings:
         terminal.warn(finding)
     if updated is not None and updated.rebuilt:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from msgspec.structs import replace
-from rich.console import Console
 from rich.text import Text
 
 from foldlog._cli import terminal
-from foldlog._cli.events import LABEL_COLUMNS, summary_text
+from foldlog._cli.events import LABEL_COLUMNS, event_line
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, PricesFile
 from foldlog._cli.outcome import Refused
-from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._cli.tables import Column, print_rows
 from foldlog._documents import (
@@ -28,9 +27,8 @@ from foldlog._documents import (
     SummarizedDocument,
     SummaryDocument,
 )
-from foldlog._kinds import label
 from foldlog._words.event_json import event_document
-from foldlog._words.gist import cost_words, count, gist
+from foldlog._words.gist import cost_words, count
 from foldlog._words.reasons import because, requests_before
 from foldlog.eventstore import CondensationRequest, Event, Store
 from foldlog.projections import Difference, Views
@@ -90,14 +88,10 @@ def _conversations(conversation: str, other: str, prices: Path | None, db: str, 
             found = compared_runs(store, conversation, other, Prices(prices))
         else:
             found = _divergence(store, conversation, other, shared)
-        if as_json:
-            terminal.emit(found)
-            return
-        with paged():
-            if isinstance(found, RunsDocument):
-                _show_runs(found)
-            else:
-                _show_divergence(store, found)
+        show = (
+            partial(_show_runs, found) if isinstance(found, RunsDocument) else partial(_show_divergence, store, found)
+        )
+        terminal.answer(found, show, as_json=as_json)
 
 
 def _versions(conversation: str, before: int, after: int, db: str, *, as_json: bool) -> None:
@@ -106,11 +100,8 @@ def _versions(conversation: str, before: int, after: int, db: str, *, as_json: b
         difference = Views(store).difference(conversation, before, after)
         by = [one.condensation.id for one in difference.summarized]
         requests = {one: requests_before(store, conversation, one) for one in by}
-    if as_json:
-        terminal.emit(_document(conversation, difference))
-    else:
-        with paged():
-            _show(terminal.console(), conversation, difference, requests)
+    show = partial(_show, conversation, difference, requests)
+    terminal.answer(_document(conversation, difference), show, as_json=as_json)
 
 
 def _document(conversation: str, difference: Difference) -> DifferenceDocument:
@@ -134,26 +125,22 @@ def _ids(events: Sequence[Event]) -> tuple[int, ...]:
     return tuple(event.id for event in events)
 
 
-def _show(
-    console: Console,
-    conversation: str,
-    difference: Difference,
-    requests: Mapping[int, Sequence[CondensationRequest]],
-) -> None:
+def _show(conversation: str, difference: Difference, requests: Mapping[int, Sequence[CondensationRequest]]) -> None:
     name = terminal.typed_id(conversation)
     entered, left = count(len(difference.entered), "event"), count(len(difference.left), "event")
     versions = f"from version {difference.before:,} to {difference.after:,}"
+    console = terminal.console()
     console.print(Text(f"{name} {versions}: {entered} entered the View, {left} left it", style="bold"))
     lines = terminal.PrintedLines()
     for sign, events, colour in (("-", difference.left, "red"), ("+", difference.entered, "green")):
         for event in events:
-            lines.write((f"{sign}{event.id:>6}  {label(event):<{LABEL_COLUMNS}}{gist(event, lines.width)}", colour))
+            lines.write((f"{sign}{event_line(event, lines.width)}", colour))
     for one in difference.summarized:
         gone = count(len(one.events), "event")
         why = because(one.condensation, requests.get(one.condensation.id, ()))
         said = f"condensation {one.condensation.id}{f', {why},' if why else ''} put a summary in the place of {gone}:"
         console.print(Text(said, style="dim"))
-        terminal.print_indented(console, Text(summary_text(one.summary.content), style="magenta"), 8)
+        terminal.print_summary(one.summary.content, 8)
 
 
 # -- two conversations with a common past ------------------------------------------------------------------------------
@@ -196,7 +183,7 @@ def _show_divergence(store: Store, found: DivergenceDocument) -> None:
     else:
         equal, end = first - found.common_past, f"the first divergent event is {first:,}"
     said += f", then have {count(equal, 'equal event')} each; {end}" if equal else f"; {end}"
-    terminal.console().print(Text(said, style="bold"), soft_wrap=True)
+    terminal.say(Text(said, style="bold"))
     if first is None:
         return
     lines = terminal.PrintedLines()
@@ -205,7 +192,7 @@ def _show_divergence(store: Store, found: DivergenceDocument) -> None:
     ):
         lines.write((f"{sign} {shown}: {count(stop - first, 'event')} from there on", "bold"))
         for _, event in store.log(name, first, stop):
-            lines.write((f"{sign}{event.id:>6}  {label(event):<{LABEL_COLUMNS}}{gist(event, lines.width)}", colour))
+            lines.write((f"{sign}{event_line(event, lines.width)}", colour))
 
 
 # -- two runs without one ----------------------------------------------------------------------------------------------
@@ -219,7 +206,7 @@ def _show_runs(found: RunsDocument) -> None:
     said = f"{one} and {other} share no past; " + (
         _same_words(found) if found.same_first else "their first requests differ"
     )
-    terminal.console().print(Text(said, style="bold"), soft_wrap=True)
+    terminal.say(Text(said, style="bold"))
     rows = [
         (name, *(f"{getattr(run, name):,}" for run in found.runs))
         for name in ("requests", "replies", "calls", "errors")

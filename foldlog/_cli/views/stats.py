@@ -10,7 +10,6 @@ from rich.text import Text
 from foldlog._cli import terminal
 from foldlog._cli.events import moment_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile, SomeConversations
-from foldlog._cli.pager import paged
 from foldlog._cli.stores import chosen, events_total, open_existing
 from foldlog._cli.tables import Column, print_rows
 from foldlog._documents import CondensationsDocument, ModelDocument, SpentDocument
@@ -49,11 +48,8 @@ def run(
             store, names, lambda events: bars.advance(bar, events), views=Views(store), prices=Prices(prices)
         )
     title = names[0] if len(names) == 1 else f"{len(names):,} conversations"
-    if as_json:
-        terminal.emit(stats.document(names[0] if len(names) == 1 else UNSET))
-    else:
-        with paged():
-            _show(stats, title)
+    document = stats.document(names[0] if len(names) == 1 else UNSET)
+    terminal.answer(document, lambda: _show(stats, title), as_json=as_json)
     for finding in stats.findings:
         terminal.warn(finding)
 

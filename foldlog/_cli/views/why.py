@@ -7,18 +7,15 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from foldlog._cli import terminal
-from foldlog._cli.events import LABEL_COLUMNS, STYLES, summary_text
+from foldlog._cli.events import event_spans
 from foldlog._cli.hints import command, completed
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
-from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import RequestDocument, SummaryDocument, WhyDocument
-from foldlog._kinds import label
 from foldlog._words.gist import count, gist
 from foldlog._words.reasons import because, requests_before
 from foldlog._words.texts import text_of
@@ -62,11 +59,8 @@ def run(
         answer = Views(store).why(conversation, event_id, at)
         by = answer.by
         requests = requests_before(store, conversation, by.id) if isinstance(by, CondensationAction) else ()
-    if as_json:
-        terminal.emit(_document(conversation, answer, requests))
-    else:
-        with paged():
-            _show(terminal.console(), conversation, answer, requests)
+    document = _document(conversation, answer, requests)
+    terminal.answer(document, lambda: _show(conversation, answer, requests), as_json=as_json)
 
 
 def _with_words(store: Store, conversation: str, words: str) -> int:
@@ -108,31 +102,24 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
     return f"{answer.reason}, {why}" if why else answer.reason
 
 
-def _show(console: Console, conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> None:
-    kind = label(answer.event)
+def _show(conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> None:
     colour = {"shown": "bold green", "forgotten": "bold yellow", "never shown": "dim"}[answer.fate]
     reason = terminal.printable(completed(_reason(answer, requests)), one_line=True)
-    console.print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
-    line = Text.assemble(
-        (f"{answer.event.id:>6}  ", "dim"),
-        (f"{kind:<{LABEL_COLUMNS}}", STYLES[kind]),
-        gist(answer.event, min(terminal.PrintedLines().width, _EVENT_LENGTH)),
-    )
-    terminal.print_line(console, line)
+    terminal.console().print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
+    lines = terminal.PrintedLines()
+    lines.write(*event_spans(answer.event), (gist(answer.event, min(lines.width, _EVENT_LENGTH)), ""))
     still = "" if answer.stands_in != answer.summary else ", which replaces it still"
-    _show_summary(console, f"it was summarized as{{}}{still}:", answer.summary, conversation)
+    _show_summary(f"it was summarized as{{}}{still}:", answer.summary, conversation)
     if answer.stands_in != answer.summary:
-        _show_summary(console, "what replaces it now{}:", answer.stands_in, conversation)
+        _show_summary("what replaces it now{}:", answer.stands_in, conversation)
 
 
-def _show_summary(console: Console, words: str, summary: CondensationSummary | None, conversation: str) -> None:
+def _show_summary(words: str, summary: CondensationSummary | None, conversation: str) -> None:
     if summary is not None:
-        console.print(Text(words.format(f" (summary {summary.id})"), style="dim"))
-        lines = summary_text(summary.content).split("\n")
+        terminal.console().print(Text(words.format(f" (summary {summary.id})"), style="dim"))
+        lines = terminal.printable(summary.content).splitlines()
         left = len(lines) - _SUMMARY_LINES
-        shown = lines if left <= 1 else lines[:_SUMMARY_LINES]
-        terminal.print_indented(console, Text("\n".join(shown), style="magenta"), 8)
+        terminal.print_summary("\n".join(lines if left <= 1 else lines[:_SUMMARY_LINES]), 8)
         if left > 1:
             name = terminal.typed_id(conversation)
-            all_of_it = f"        ({left} more lines: {command('show', name, summary.id)})"
-            console.print(Text(all_of_it, style="dim"), soft_wrap=True)
+            terminal.say(Text(f"        ({left} more lines: {command('show', name, summary.id)})", style="dim"))
