@@ -134,9 +134,7 @@ def test_a_line_is_cut_as_rich_cuts_it(color, text):
     text = printable(text, one_line=True)
     written, expected = io.StringIO(), io.StringIO()
     there = Console(width=60, color_system=color, force_terminal=color is not None, highlight=False, file=expected)
-    there.print(
-        Text.assemble(("     7  ", "dim"), ("user    ", "bold green"), text), no_wrap=True, overflow="ellipsis"
-    )
+    there.print(Text.assemble(("     7  ", "dim"), ("user    ", "bold green"), text), no_wrap=True, overflow="ellipsis")
     with contextlib.redirect_stdout(written), pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminal, "console", lambda: there)
         patch.setenv("COLUMNS", "60")

@@ -25,7 +25,6 @@ from foldlog._cli.stores import listed, open_existing
 from foldlog._cli.tables import Column, print_rows
 from foldlog._histories import is_own
 from foldlog._lease import ends_of_leases, to_resume
-from foldlog._maintenance import ids_with
 from foldlog._words.gist import compact, cost_words, count
 from foldlog.eventstore import ConversationRow, Store, install_command
 from foldlog.projections import Views
@@ -137,6 +136,8 @@ def run(
         if not every:
             rows = _without_own(rows, own)
         if attributes:
+            from foldlog._maintenance import ids_with  # which imports what writes audit databases
+
             with terminal.working("listing"):
                 found = ids_with(store, pairs(attributes))
             rows = (row for row in rows if row.id in found)
