@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as copied
 from datetime import UTC
 from itertools import chain
 from typing import Any
@@ -201,10 +202,22 @@ class Spendings:
     def _priced(self, one: Spending) -> SpentDocument:
         return spent(one.priced(self._prices).values())
 
-    def own(self, row: ConversationRow, beside: Container[str]) -> SpentDocument | None:
-        """Return what a fork spent by itself: see ``own_spending``."""
-        own = own_spending(self._store, row, beside)
-        return None if own is None else self._priced(own)
+    def own(
+        self, rows: Sequence[ConversationRow], beside: Container[str], owners: dict[str, str]
+    ) -> dict[str, SpentDocument]:
+        """Return what each of these conversations spent by itself, by their ids, so that a sum over all counts each
+        call once: of a fork see ``own_spending``; of others that were read, without the replies of which ``owners``
+        names another conversation. A reply that is new there becomes the conversation's own.
+        """
+        kept, found = self._kept.load(rows), dict[str, SpentDocument]()
+        for row in rows:
+            one = own_spending(self._store, row, beside)
+            if one is None and row.id not in kept:
+                continue
+            one = one or Spending.of_kept(kept[row.id])
+            own = {reply: told for reply, told in one.replies.items() if owners.setdefault(reply, row.id) == row.id}
+            found[row.id] = self._priced(copied(one, replies=own))
+        return found
 
     def _read(self, row: ConversationRow, before: dict[str, Any] | None) -> Spending | None:
         one = Spending() if before is None else Spending.of_kept(before)

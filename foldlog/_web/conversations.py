@@ -21,6 +21,7 @@ from foldlog._documents import (
     ServedConversationDocument,
     ServedPageDocument,
     SlowDocument,
+    SpentDocument,
 )
 from foldlog._histories import is_own
 from foldlog._reports.figures import FIGURES, figures_of
@@ -55,6 +56,8 @@ class ServedConversations:
         self._figures: dict[str, tuple[ConversationRow, dict[str, Any]]] = {}
         """The figures of each conversation, and its row when they were counted."""
         self._sizes: dict[str, dict[int, int]] = {}
+        self._owners: dict[str, str] = {}
+        """The conversation in which each reply is counted."""
         self._kept = KeptBeside(store, *FIGURES)
         self._seen = -1
         self.complete = False
@@ -125,18 +128,23 @@ class ServedConversations:
         rows_there = (row for row in self._store.iter_conversations() if row.erased_at is None)
         rows = {row.id: row for row in rows_there if not is_own(row.id)}
         there = self._kept.load([*rows.values()]) if self._seen == -1 and self._model is None else {}
-        costs = self._spendings.kept([rows[name] for name in there if rows[name].parent is None])
+        known = [rows[name] for name in there if rows[name].parent is None]
+        costs, own = self._spendings.kept(known), self._spendings.own(known, rows, self._owners)
         with self._lock:
             self._seen, self._rows = version, rows
             for name, (figures, sizes) in there.items():
                 condensed = [(reason, Saving(*saving)) for reason, saving in figures["condensed"]]
-                spent = {"spent": costs[name], "spent_own": costs[name]} if name in costs else {}
+                spent = {"spent": costs[name], "spent_own": own[name]} if name in costs and name in own else {}
                 self._figures[name] = rows[name], {**figures, "condensed": condensed, **spent}
                 self._sizes[name] = {int(size): tokens for size, tokens in sizes.items()}
-            for row, _ in [*self._figures.values()]:
-                if not self._has_content_of(row):
-                    del self._figures[row.id]
-                    self._sizes.pop(row.id, None)
+            gone = [name for name, (row, _) in self._figures.items() if not self._has_content_of(row)]
+            for name in gone:
+                del self._figures[name]
+                self._sizes.pop(name, None)
+            if gone:  # what others shared with them is now their own
+                self._owners.clear()
+                for _, figures in self._figures.values():
+                    figures.pop("spent", None)
         self._wanted.set()
 
     def _is_counted(self, row: ConversationRow) -> bool:
@@ -175,11 +183,11 @@ class ServedConversations:
             figures, sizes = figures_of(self._store, Views(self._store), row, sizes, self._count_tokens)
             if self._model is None and figures["problem"] is None:
                 self._kept.keep(row, (figures, sizes))
-        cost = own = None
+        cost, own = None, dict[str, SpentDocument]()
         with suppress(EventStoreError):  # the figures name it as the problem
             (cost,) = self._spendings.of([row])
-            own = self._spendings.own(row, self._rows)
+            own = self._spendings.own([row], self._rows, self._owners)
         with self._lock:
             if self._has_content_of(row):
-                self._figures[row.id] = row, {**figures, "spent": cost, "spent_own": own or cost}
+                self._figures[row.id] = row, {**figures, "spent": cost, "spent_own": own.get(row.id, cost)}
                 self._sizes[row.id] = sizes

@@ -18,6 +18,7 @@ from foldlog._reports.spending import Spendings
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog.condensers.reports import usage_of
+from foldlog.eventstore.maintenance.erase import erase
 
 PRICES = {
     "m": {"input_cost_per_token": 1.0, "output_cost_per_token": 10.0, "cache_read_input_token_cost": 0.1},
@@ -226,3 +227,38 @@ def test_a_sum_counts_the_past_that_forks_share_once(foldlog):
             assert served.fleet("").spent.cost == 3.75
         finally:
             served.close()
+
+
+def test_stats_and_the_home_of_the_page_count_a_reply_of_several_conversations_once(foldlog, tmp_path):
+    def session(number, replies):
+        usage = {"input_tokens": 10, "output_tokens": 1}
+        message = {"role": "assistant", "model": "m", "content": [{"type": "text", "text": "hm"}], "usage": usage}
+        lines = [
+            {"type": "assistant", "uuid": f"{number}-{each}", "sessionId": number, "message": {**message, "id": each}}
+            for each in replies
+        ]
+        (tmp_path / f"{number}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        assert foldlog("import", f"{number}.jsonl", "--conversation", number).status == 0
+
+    (tmp_path / "p.json").write_text(json.dumps(PRICES))
+    session("first", ["r1", "r2"])
+    session("resumed", ["r1", "r2", "r3"])
+
+    def counted_by(served):
+        while served.list().counted < served.list().total:
+            pass
+        return served.fleet("").spent.calls
+
+    listed = foldlog("list", "--prices", "p.json", "--json").document["conversations"]
+    assert [one["spent"]["calls"] for one in listed] == [2, 3]
+    assert foldlog("stats", "--json").document["spent"]["calls"] == 3
+    with open_existing("foldlog.db") as store:
+        for counted in ("anew", "kept"):
+            served = ServedConversations(store)
+            try:
+                assert counted_by(served) == 3, counted
+                if counted == "kept":
+                    erase(store, "first", reason="asked to")
+                    assert counted_by(served) == 3
+            finally:
+                served.close()
