@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from foldlog._formats.told import parts_in, url_in
 from foldlog.eventstore import Content
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -58,21 +59,16 @@ def texts_of(content: Content) -> list[str]:
 
 
 def given(content: Content) -> str | list[_Block]:
-    """Return the content of a user or a tool in its most likely source form."""
+    """Return the content of a user or a tool: a text unchanged, parts as blocks."""
     return content if isinstance(content, str) else blocks_of(content)
 
 
 def blocks_of(content: Content) -> list[_Block]:
     """Return content as blocks."""
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return [_block_of(part) for part in content]
+    return [_image_at(url) if (url := url_in(part)) else dict(part) for part in parts_in(content)]
 
 
-def _block_of(part: _Block) -> _Block:
-    if part.get("type") != "image_url":
-        return dict(part)
-    url: str = part["image_url"]["url"]
+def _image_at(url: str) -> _Block:
     head, comma, data = url.partition(";base64,")
     if comma and head.startswith("data:"):
         return {"type": "image", "source": {"type": "base64", "media_type": head[5:], "data": data}}

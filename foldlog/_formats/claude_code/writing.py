@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from foldlog._formats.blocks import blocks_of, given
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
+from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import time_text
+from foldlog._formats.told import call_id_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -127,30 +127,10 @@ def _response(content: list[Any], response_id: str | None) -> dict[str, Any]:
 
 def use_of(action: Action) -> dict[str, Any]:
     """Return the block of a call."""
-    arguments: Any = action.arguments
-    if not isinstance(arguments, dict):
-        arguments = _as_object(arguments)
-    call_id = f"call_{action.id}" if action.call_id is None else action.call_id
-    return {"type": "tool_use", "name": action.tool, "input": arguments, "id": call_id}
-
-
-def _as_object(arguments: str | None) -> Any:
-    """Return arguments as an object, which this format needs."""
-    if arguments is None:
-        return {}
-    try:
-        value = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return {"arguments": arguments}
-    return value if isinstance(value, dict) else {"arguments": arguments}
+    return {"type": "tool_use", "name": action.tool, "input": arguments_of(action), "id": call_id_of(action)}
 
 
 def result_of(observation: Observation) -> dict[str, Any]:
     """Return the block of a result."""
-    call_id = observation.call_id or (None if observation.cause is None else f"call_{observation.cause}")
-    result: dict[str, Any] = {"type": "tool_result", "content": given(observation.content)}
-    if call_id is not None:
-        result["tool_use_id"] = call_id
-    if observation.is_error or observation.tool == "Bash":
-        result["is_error"] = observation.is_error
-    return result
+    result = {"type": "tool_result", "content": given(observation.content), "tool_use_id": call_id_of(observation)}
+    return {**result, "is_error": True} if observation.is_error else result

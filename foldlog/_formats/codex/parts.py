@@ -6,6 +6,7 @@ from typing import Any
 
 from foldlog._formats.blocks import part_of, said
 from foldlog._formats.record import text_or_empty
+from foldlog._formats.told import parts_as
 from foldlog.eventstore import Content
 
 
@@ -19,15 +20,10 @@ def content_of(parts: Any) -> Content:
 
 
 def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:
-    """Return content as the parts that it most likely comes from."""
-    if isinstance(content, str):
-        return [{"type": text_type, "text": content}]
-    return [
-        {"type": "input_image", "image_url": part["image_url"]["url"]}
-        if part.get("type") == "image_url"
-        else {**part, "type": text_type}
-        for part in content
-    ]
+    """Return content as parts of Codex."""
+    return parts_as(
+        content, lambda text: {"type": text_type, "text": text}, lambda url: {"type": "input_image", "image_url": url}
+    )
 
 
 def texts_in(parts: Any) -> list[str]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from foldlog._formats.codex.lines import line_of
 from foldlog._formats.codex.parts import parts_of, place_of_summary
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.packing import is_declined
 from foldlog._formats.record import time_text
+from foldlog._formats.told import call_id_of, role_of
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -27,10 +26,9 @@ from foldlog.eventstore import (
     Retraction,
     SystemMessage,
 )
+from foldlog.projections.messages.turns import arguments_of
 
 NAME = "codex"
-
-_ROLES = {"user": "user", "agent": "assistant", "environment": "user"}
 
 
 class CodexEncoder(RecordEncoder):
@@ -103,17 +101,16 @@ def _record(line: str, payload: dict[str, Any], event: Event) -> dict[str, Any]:
 def _items(event: Event) -> list[Any]:
     """Return the items of Codex that have the content of ``event``; bookkeeping has none."""
     match event:
-        case Message():
-            return [_message(_ROLES[event.source], event.content)]
-        case SystemMessage():
-            return [_message("developer", event.content)]
+        case Message() | SystemMessage() | CondensationSummary():
+            role = role_of(event)
+            return [_message("developer" if role == "system" else role, event.content)]
         case Action():
             said = [_message("assistant", event.thought)] if event.thought else []
-            return [*said, _call(event)]
+            call = {"type": "function_call", "name": event.tool, "arguments": arguments_of(event)}
+            return [*said, {**call, "call_id": call_id_of(event)}]
         case Observation():
-            return [_answer(event)]
-        case CondensationSummary():
-            return [_message("user", event.content)]
+            output = event.content if isinstance(event.content, str) else parts_of(event.content, "input_text")
+            return [{"type": "function_call_output", "output": output, "call_id": call_id_of(event)}]
         case CondensationAction() if event.summary is not None:
             return [_message("user", event.summary)]
     return []
@@ -122,18 +119,3 @@ def _items(event: Event) -> list[Any]:
 def _message(role: str, content: Content) -> dict[str, Any]:
     text_type = "output_text" if role == "assistant" else "input_text"
     return {"type": "message", "role": role, "content": parts_of(content, text_type)}
-
-
-def _call(event: Action) -> dict[str, Any]:
-    arguments = event.arguments
-    if not isinstance(arguments, str):
-        arguments = msgspec.json.encode(arguments or {}).decode()
-    call_id = f"call_{event.id}" if event.call_id is None else event.call_id
-    return {"type": "function_call", "name": event.tool, "arguments": arguments, "call_id": call_id}
-
-
-def _answer(event: Observation) -> dict[str, Any]:
-    output = event.content if isinstance(event.content, str) else parts_of(event.content, "input_text")
-    call_id = event.call_id or (None if event.cause is None else f"call_{event.cause}")
-    payload: dict[str, Any] = {"type": "function_call_output", "output": output}
-    return payload if call_id is None else {**payload, "call_id": call_id}

@@ -226,7 +226,7 @@ def test_events_of_ours_are_messages_that_the_api_takes():
     assert written[2]["content"] == [
         {"type": "text", "text": "look"},
         *uses("a"),
-        {**uses("b")[0], "input": {"arguments": "not JSON"}},
+        {**uses("b")[0], "input": {"input": "not JSON"}},
     ]
     assert written[4]["content"][0]["is_error"] is True
     again = View.from_events(decode(written, FORMAT)).to_messages()

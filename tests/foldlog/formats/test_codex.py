@@ -306,7 +306,7 @@ def test_what_was_added_since_is_written_as_codex_would():
     assert payloads == [
         text("Ask first", role="developer"),
         text("I look", role="assistant"),
-        {"type": "function_call", "name": "shell", "arguments": '{"command":["ls"]}', "call_id": "call_3"},
+        {"type": "function_call", "name": "shell", "arguments": '{"command": ["ls"]}', "call_id": "call_3"},
         {"type": "function_call_output", "call_id": "call_3", "output": "x"},
         {
             "message": "s",
@@ -314,7 +314,7 @@ def test_what_was_added_since_is_written_as_codex_would():
                 text("s"),
                 text("Ask first", role="developer"),
                 text("I look", role="assistant"),
-                {"type": "function_call", "name": "shell", "arguments": '{"command":["ls"]}', "call_id": "call_3"},
+                {"type": "function_call", "name": "shell", "arguments": '{"command": ["ls"]}', "call_id": "call_3"},
                 {"type": "function_call_output", "call_id": "call_3", "output": "x"},
             ],
         },
