@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -126,18 +127,12 @@ def _first_keys(begin: bytes) -> frozenset[str]:
     """Return the keys of the first object, as far as the first bytes of a file tell them."""
     keys: list[str] = []
     scanner = Scanner(BytesIO(begin))
-    try:
+    with suppress(UnreadableJson):  # they break off
         if scanner.peek() == "[":
             scanner.take("[")
-        scanner.take("{")
-        while scanner.peek() == '"':
-            keys.append(str(scanner.value()))
-            scanner.take(":")
+        for key in scanner.each_key():
+            keys.append(key)
             scanner.skip()
-            if scanner.peek() == ",":
-                scanner.take(",")
-    except UnreadableJson:
-        pass  # they break off
     return frozenset(keys)
 
 

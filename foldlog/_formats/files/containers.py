@@ -62,19 +62,13 @@ def container_at(path: Path, offset: int, line: int, *, hold: bool) -> Container
     with path.open("rb") as file:
         scanner = Scanner(file, offset=offset, line=line)
         try:
-            scanner.take("{")
-            while scanner.peek() != "}":
-                key = str(scanner.value())
+            for key in scanner.each_key():
                 keys.append(key)
-                scanner.take(":")
                 if key in CONTAINER_KEYS and scanner.peek() == "[":
                     if not _array(scanner, arrays.setdefault(key, []), hold=hold):
                         return Container(fields, arrays, None, keys)  # its last element says why
                 else:
                     _field(scanner, key, fields)
-                if scanner.peek() != "}":
-                    scanner.take(",")
-            scanner.take("}")
             if offset == 0 and scanner.peek():
                 raise Broken("not JSON: more text after the end of the object")
         except UnreadableJson as error:

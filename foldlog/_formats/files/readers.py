@@ -83,12 +83,11 @@ class Array:
         yield from self._after
 
     def _go_to(self, scanner: Scanner, key: str) -> None:
-        scanner.take("{")
-        while scanner.value() != key:
-            scanner.take(":")
+        for name in scanner.each_key():
+            if name == key:
+                return
             scanner.skip()
-            scanner.take(",")
-        scanner.take(":")
+        raise UnreadableJson(f"holds no array under {key!r}")
 
     def place(self, located: Located) -> str:
         return f"{self._path}:{located.line}"
@@ -189,17 +188,12 @@ def _around(path: Path, key: str) -> tuple[dict[str, Any], bool]:
     held: dict[str, Any] = {}
     with contextlib.suppress(UnreadableJson), path.open("rb") as file:
         scanner = Scanner(file)
-        scanner.take("{")
-        while scanner.peek() != "}":
-            name = str(scanner.value())
-            scanner.take(":")
+        for name in scanner.each_key():
             if name == key:
                 held[name] = [] if scanner.peek() == "[" else None
                 scanner.skip()
             else:
                 held[name] = scanner.value()
-            if scanner.peek() != "}":
-                scanner.take(",")
         return held, True
     return held, False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from foldlog._formats.json_text import (
@@ -93,6 +94,17 @@ class Scanner:
             named = "a comma" if expected == "," else repr(expected)
             raise Broken(f"not JSON: expected {named}, found {repr(found) if found else 'the end of the file'}")
         self._at += 1
+
+    def each_key(self) -> Iterator[str]:
+        """Take an object, and yield each key when the position is at its value, which the caller takes or skips."""
+        self.take("{")
+        while self.peek() != "}":
+            key = str(self.value())
+            self.take(":")
+            yield key
+            if self.peek() != "}":
+                self.take(",")
+        self.take("}")
 
     def value(self) -> Any:
         """Return the next value. A value that is too long or too deep is skipped and raises ``UnreadableJson``; then
