@@ -31,8 +31,7 @@ from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
 from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog._formats.openai_chat.dialect import OpenAI
-from foldlog._formats.openai_chat.writing import OpenAIChatEncoder
+from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import NotAnEvent, described, dicts_in, read_time, text_or_empty
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents

@@ -16,9 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.format import Format, Past
-from foldlog._formats.openai_chat.dialect import OpenAI, accepts
-from foldlog._formats.openai_chat.reading import OpenAIChatDecoder
-from foldlog._formats.openai_chat.writing import OpenAIChatEncoder
+from foldlog._formats.openai_chat import OpenAI, OpenAIChatDecoder, OpenAIChatEncoder, accepts
 from foldlog.eventstore import Source
 
 NAME = "swe-agent"

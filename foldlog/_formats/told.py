@@ -6,9 +6,23 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
 from foldlog._formats.record import time_text
-from foldlog.eventstore import Action, Content, Event, Message, Observation, SystemMessage
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    Content,
+    DocumentChanges,
+    Event,
+    Message,
+    Observation,
+    Redaction,
+    Retraction,
+    SystemMessage,
+)
 
 T = TypeVar("T")
+
+NOT_WRITTEN = (CondensationAction, Retraction, Redaction, DocumentChanges)
+"""What formats of messages have no record for."""
 
 
 def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:

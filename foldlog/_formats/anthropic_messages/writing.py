@@ -6,16 +6,12 @@ from typing import Any
 
 from foldlog._formats.blocks import blocks_of, given
 from foldlog._formats.claude_code.writing import result_of, use_of
-from foldlog._formats.openai_chat.dialect import OpenAI
-from foldlog._formats.openai_chat.writing import OpenAIChatEncoder
+from foldlog._formats.openai_chat import OpenAIChatEncoder
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 
 
 class AnthropicEncoder(OpenAIChatEncoder):
     """Writes messages of events that have none: of the same events as a chat."""
-
-    def __init__(self) -> None:
-        super().__init__(OpenAI())
 
     def _written(self, events: list[Event]) -> list[Any]:
         match events[0]:

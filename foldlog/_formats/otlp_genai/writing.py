@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.format import RecordEncoder
-from foldlog._formats.openai_chat.dialect import OpenAI
-from foldlog._formats.openai_chat.writing import OpenAIChatEncoder
+from foldlog._formats.openai_chat import OpenAIChatEncoder
 from foldlog._formats.otlp_genai.spans import attributes_of, messages_in, span_of
 from foldlog._formats.record import joined_text
 from foldlog.eventstore import Event
@@ -18,7 +17,7 @@ class SpanEncoder(RecordEncoder):
     """Events of one history to spans."""
 
     def __init__(self) -> None:
-        self._chat = OpenAIChatEncoder(OpenAI())
+        self._chat = OpenAIChatEncoder()
         self._sent: list[Any] = []
         self._is_new = False
         self._trace, self._event_id, self._time = f"{1:032x}", 0, "0"

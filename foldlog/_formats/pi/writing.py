@@ -8,8 +8,7 @@ from typing import Any
 from foldlog._formats.blocks import blocks_of
 from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.members import Members
-from foldlog._formats.openai_chat.dialect import OpenAI
-from foldlog._formats.openai_chat.writing import OpenAIChatEncoder
+from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.told import time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation
 
