@@ -165,7 +165,7 @@ def _records(
     lost += [f"the error mark of {_several(unmarked, 'result')}"] if unmarked else []
     lost += [f"tokens and cost of {_several(uncounted, 'event')}"] if uncounted else []
     if notes is not None and retracted:
-        notes(f"left out: {_several(retracted, 'event')} taken back by retractions; 'foldlog log' shows them")
+        notes(f"left out: {_several(retracted, 'event')} taken back by retractions; 'foldlog log ID' shows them")
     if notes is not None and lost:
         notes(f"left out: {', '.join(lost)}; {format} has no record for it; all other events are written")
 

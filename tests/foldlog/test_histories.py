@@ -142,7 +142,7 @@ def texts(records):
 
 def test_an_export_is_the_conversation_as_it_stands():
     said = [Message(source="user", content=text) for text in ("a", "b", "c", "d")]
-    lost = "left out: {} taken back by retractions; 'foldlog log' shows them"
+    lost = "left out: {} taken back by retractions; 'foldlog log ID' shows them"
     with foldlog.open("memory:") as histories:
         history = histories["c"]
         history.append(said)
@@ -181,7 +181,7 @@ def test_branches_of_a_source_are_exported_as_it_wrote_them_and_a_retraction_tak
         assert exported(history) == (records, [])
         chat, notes = exported(history, "openai-chat")
         assert [message.get("content") for message in chat] == ["first", None, "of x", "of y"]
-        assert notes == ["left out: 1 event taken back by retractions; 'foldlog log' shows them"]
+        assert notes == ["left out: 1 event taken back by retractions; 'foldlog log ID' shows them"]
         history.retract(history.version() - 1)
         assert exported(history)[0][:3] == records[:3]
         assert exported(history)[0][3]["message"]["content"][0]["content"] == "of x"
