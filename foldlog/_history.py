@@ -401,8 +401,8 @@ class History:
         extras: dict[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Recorded:
-        """Append the observation of the open call with this id; of several such calls, the newest. ``call_id`` may be
-        the call itself, as ``open_calls`` has it.
+        """Append the observation of the open call with this id; of several such calls, the first of the newest reply.
+        ``call_id`` may be the call itself, as ``open_calls`` has it.
 
         ``content`` is a text, or parts in the shape of OpenAI's chat; ``extras`` are kept and not shown to the model. A
         repeated ``idempotency_key`` with the same result appends nothing and returns the recorded event.

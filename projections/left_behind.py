@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 
 from foldlog.eventstore import Action, Event, Observation
-from foldlog.projections.units import is_unseen, units
+from foldlog.projections.units import WaitingCalls, is_unseen, units
 
 
 def left_behind_after(
@@ -42,30 +42,29 @@ def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Even
     """Return whether certainly no event of the piece shares a unit with one of the head or the tail."""
     if (head and head[-1].stays_with_next) or (piece and piece[-1].stays_with_next):
         return False
-    responses = {event.response_id for part in (head, tail) for event in part if type(event) is Action}
-    if not _all_are_answered(head, frozenset()) or not _all_are_answered(piece, responses - {None}):
+    if not _all_are_answered(head) or not _all_are_answered(piece):
         return False  # an observation may be in another part than its call
+    if _may_be_of_one_response(head, piece) or _may_be_of_one_response(piece, tail):
+        return False
     thinking = [event for part in (head, piece) for event in part if type(event) is Action and event.thinking]
     return not thinking or not (_is_in_loop(head, piece) or _is_in_loop([*head, *piece], tail))
 
 
-def _all_are_answered(events: Sequence[Event], elsewhere: Set[str | None]) -> bool:
-    """Return whether each call has its observation among ``events``, and no response has calls ``elsewhere`` too."""
-    waiting: list[str | int | None] = []
-    for event in events:
+def _all_are_answered(events: Sequence[Event]) -> bool:
+    calls = WaitingCalls()
+    for position, event in enumerate(events):
         if type(event) is Action:
-            call_id = event.call_id
-            waiting.append(event.id if call_id is None else call_id)
-            if event.response_id in elsewhere:
-                return False
+            calls.add(event, position)
         elif type(event) is Observation:
-            call_id = event.call_id
-            call = event.cause if call_id is None else call_id
-            if call in waiting:
-                waiting.remove(call)
-            elif call_id is None and waiting:
-                return False  # it may answer a call that waits by its call id
-    return not waiting
+            calls.take(event)
+    return not calls.waiting
+
+
+def _may_be_of_one_response(before: Sequence[Event], after: Sequence[Event]) -> bool:
+    """Return whether the actions beside this border have one response id."""
+    last = next((event for event in reversed(before) if type(event) is Action), None)
+    first = next((event for event in after if type(event) is Action), None)
+    return last is not None and first is not None and last.response_id == first.response_id is not None
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:

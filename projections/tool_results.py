@@ -45,8 +45,8 @@ def append_tool_result(
     idempotency_key: str | None = None,
     generation: Generation | None = None,
 ) -> Recorded:
-    """Append the observation of the open call with this id; of several such calls, the newest. ``call_id`` may be the
-    call itself, as ``View.open_calls`` has it.
+    """Append the observation of the open call with this id; of several such calls, the first of the newest reply.
+    ``call_id`` may be the call itself, as ``View.open_calls`` has it.
 
     ``current`` gives the View of the conversation. Other writers may append at the same time: a call that another
     writer answers first gets no second observation. A repeated ``idempotency_key`` with the same result appends nothing
@@ -61,11 +61,11 @@ def append_tool_result(
         raise InvalidEvent(f"the content of a result is a text or a list of parts, not {given!r:.60}; {remedy}")
     while True:
         view = current()
-        called = _newest(view.open_calls, call_id)
+        called = _called(view.open_calls, call_id)
         guard = partial(check_still_open, view)
         if called is None:
             refusal = InvalidEvent(_refused(conversation, call_id, view))
-            called = None if idempotency_key is None else _newest(view.events, call_id)
+            called = None if idempotency_key is None else _called(view.events, call_id)
             if called is None:
                 raise refusal
             guard = partial(_refuse, refusal)  # asked only if the key is new
@@ -113,12 +113,16 @@ def _answer(call: Action, content: Content, **more: Any) -> Observation:
     return Observation(tool=call.tool, call_id=call.call_id, cause=call.id, content=content, **more)
 
 
-def _newest(events: Sequence[Event], call: str | Action) -> Action | None:
-    """Return the newest action with this id of a call; for an action, the one with its event id."""
-    for each in reversed(events):
-        if isinstance(each, Action) and (each.id == call.id if isinstance(call, Action) else each.call_id == call):
-            return each
-    return None
+def _called(events: Sequence[Event], call: str | Action) -> Action | None:
+    """Return the first action with this id of a call in the newest response with one; for an action, the same action of
+    these.
+    """
+    event_id = call.id if isinstance(call, Action) else None
+    actions = [each for each in events if isinstance(each, Action) and (each.call_id == call or each.id == event_id)]
+    if not actions:
+        return None
+    newest = actions[-1]
+    return next((each for each in actions if each.response_id == newest.response_id is not None), newest)
 
 
 def check_still_open(view: View, reading: ReadTransaction) -> None:

@@ -5,10 +5,12 @@ A model refuses a conversation in which an action has no observation, an observa
 parallel calls is missing, or a loop has lost the thinking that it began with. So everything that forgets must know
 these units.
 
-    observation      the nth action with a call id is answered by the nth later observation with it; an observation
-                     without a call id answers the action that is its ``cause``. One that answers nothing is an orphan.
+    observation      answers the waiting action with its call id that is its ``cause``; else, of those of the newest
+                     response that has any, the first; without a call id its ``cause``. One that answers nothing is an
+                     orphan.
     parallel calls   the actions of one model response, with their observations. An action without a response id is
-                     alone.
+                     alone. Servers repeat ids: a response ends at an action with another response id, or with a call
+                     id that the response has an answer for; once answered, also at a summary.
     loop             starts at an action with thinking, runs through actions and observations, ends at any other event,
                      or at the next action with thinking. Orphans, and events that no model sees, neither belong to it
                      nor end it.
@@ -23,11 +25,13 @@ Cost: the events given, once, whatever the length of the history.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import compress
 from typing import NamedTuple
 
-from foldlog.eventstore import Action, Annotation, Event, Observation, UnknownEvent
+from foldlog.eventstore import Action, Annotation, CondensationSummary, Event, Observation, UnknownEvent
 
 _MAY_BE_UNSEEN = frozenset({Annotation, UnknownEvent})
 
@@ -39,14 +43,12 @@ def is_unseen(event: Event) -> bool:
     return type(event) in _MAY_BE_UNSEEN and (event.origin is not None or type(event) is UnknownEvent)
 
 
+@dataclass(slots=True)
 class ParallelCalls:
     """The actions of one response and their observations: ``members`` are positions, ascending, an action first."""
 
-    __slots__ = ("members", "unanswered")
-
-    def __init__(self, members: list[int], unanswered: int) -> None:
-        self.members = members
-        self.unanswered = unanswered
+    members: list[int]
+    unanswered: int
 
 
 class Units(NamedTuple):
@@ -91,7 +93,6 @@ class UnitsSoFar:
         self._unseen: list[int] = []
         self._unanswered = 0
         self._waiting = WaitingCalls()
-        self._of_response: dict[str, int] = {}
         self._place: dict[int, int] = {}
         """The index of the parallel calls that a position is a member of."""
         self._in_loop = False
@@ -99,7 +100,7 @@ class UnitsSoFar:
 
     def read(self, events: Sequence[Event]) -> None:
         """Read the next events. Cost: these."""
-        parallel_calls, of_response, places = self._parallel_calls, self._of_response, self._place
+        parallel_calls, places = self._parallel_calls, self._place
         returned, loop = len(parallel_calls), None
         if self._in_loop:
             loop = self._loops[-1] = self._loops[-1].copy()
@@ -111,16 +112,12 @@ class UnitsSoFar:
                 continue
             self._seen.append(position)
             if type(event) is Action:
-                place = len(parallel_calls)
-                if event.response_id is not None:
-                    place = of_response.setdefault(event.response_id, place)
-                if place == len(parallel_calls):
+                if self._waiting.add(event, position):
                     parallel_calls.append(ParallelCalls([position], 1))
                 else:
-                    self._change(place, returned, position, 1)
-                places[position] = place
+                    self._change(len(parallel_calls) - 1, returned, position, 1)
+                places[position] = len(parallel_calls) - 1
                 self._unanswered += 1
-                self._waiting.add(event, position)
                 if event.thinking:
                     loop = []
                     self._loops.append(loop)
@@ -135,6 +132,8 @@ class UnitsSoFar:
                 self._change(places[call], returned, position, -1)
             else:
                 loop = None
+                if type(event) is CondensationSummary and parallel_calls and not parallel_calls[-1].unanswered:
+                    self._waiting.response_id = None
             if loop is not None:
                 loop.append(position)
         self._in_loop = loop is not None
@@ -191,30 +190,46 @@ def _bonds(events: Sequence[Event], left_behind: Set[int]) -> Iterator[list[int]
 
 
 class WaitingCalls:
-    """The positions of actions that wait for an observation, oldest first, by call id or else by the action's id."""
+    """The actions of a growing list of events that wait for an observation."""
 
     def __init__(self) -> None:
+        self.waiting: dict[int, tuple[int, str | None]] = {}
+        """Their positions and call ids, by their event ids."""
         self._by_call_id: dict[str, list[int]] = {}
-        self._by_event_id: dict[int, int] = {}
+        """The event ids of actions with the same call id; the next that is answered is the last."""
+        self.response_id: str | None = None
+        """That of the newest response; None once it has ended."""
+        self._first_of_response = 0
+        self._answered = set[str]()
+        """The call ids that were answered since it began."""
 
-    def add(self, action: Action, position: int) -> None:
-        event_id, call_id = action.id, action.call_id
-        self._by_event_id[event_id] = position
-        if call_id is None:
-            return
-        if call_id in self._by_call_id:
-            self._by_call_id[call_id].append(event_id)
-        else:
-            self._by_call_id[call_id] = [event_id]
+    def add(self, action: Action, position: int) -> bool:
+        """Add the next action. Return whether it begins a response."""
+        call_id, response_id = action.call_id, action.response_id
+        begins = response_id is None or response_id != self.response_id or call_id in self._answered
+        if begins:
+            self.response_id, self._first_of_response = response_id, action.id
+            self._answered.clear()
+        self.waiting[action.id] = position, call_id
+        if call_id is not None:
+            same = self._by_call_id.setdefault(call_id, [])
+            same.insert(bisect_left(same, self._first_of_response), action.id)
+        return begins
 
     def take(self, observation: Observation) -> int | None:
         """Return the position of the action that ``observation`` answers. That action waits no longer."""
-        if observation.call_id is None:
-            return None if observation.cause is None else self._by_event_id.pop(observation.cause, None)
-        queue = self._by_call_id.get(observation.call_id)
-        position = None
-        while queue and position is None:  # one that was answered by its id is queued under its call id still
-            position = self._by_event_id.pop(queue.pop(0), None)
+        call_id, event_id = observation.call_id, observation.cause
+        if call_id is not None:
+            same = self._by_call_id.get(call_id, [])
+            while same and same[-1] not in self.waiting:  # answered by its event id
+                same.pop()
+            if event_id not in same or event_id not in self.waiting:
+                event_id = same[-1] if same else None
+        if event_id is None or event_id not in self.waiting:
+            return None
+        position, called = self.waiting.pop(event_id)
+        if called is not None:
+            self._answered.add(called)
         return position
 
 

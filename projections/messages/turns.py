@@ -20,7 +20,7 @@ from foldlog.eventstore import (
     said,
 )
 from foldlog.projections.messages.content import Part, is_blank, parts_of, sendable
-from foldlog.projections.units import units
+from foldlog.projections.units import ParallelCalls, units
 
 Dialect = Literal["openai", "openai-reasoning", "litellm", "anthropic", "anthropic-cached", "responses"]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
@@ -79,22 +79,22 @@ def checked(dialect: str) -> Dialect:
 def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[MessageTurn]:
     """Yield the turns of the ``events`` at the ascending ``positions``, which must be fit for a model."""
     shown = [events[position] for position in positions]
-    answers = units(shown).answers
-    told = {answer for place, answer in answers.items() if not _is_call(shown[place])}
+    found = units(shown)
+    told = {answer for place, answer in found.answers.items() if not _is_call(shown[place])}
     reasoning = _reasoning(shown)
     used = set[str]()
-    for group in _groups(shown):
+    for group in _groups(shown, found.parallel_calls):
         if isinstance(shown[group[0]], Observation) and group[0] not in told:
             continue  # it is in the turn of its call
         where = tuple(positions[place] for place in group)
         calls = []
         for place in group:
-            action, observation = shown[place], shown[answers.get(place, place)]
+            action, observation = shown[place], shown[found.answers.get(place, place)]
             if _is_call(action) and isinstance(observation, Observation):
                 thinking = (*reasoning[place], *action.thinking) if place in reasoning else action.thinking
                 thought, result = parts_of(action.thought), parts_of(observation.content)
                 of_action = (_call_id(action, used), action, positions[place], thinking, thought)
-                calls.append(PairedCall(*of_action, observation, result, positions[answers[place]]))
+                calls.append(PairedCall(*of_action, observation, result, positions[found.answers[place]]))
         if calls:
             parts = [part for call in calls for part in call.thought]
             thinking = tuple(block for call in calls for block in call.thinking)
@@ -133,7 +133,7 @@ def _is_call(event: Event) -> TypeGuard[Action]:
     return isinstance(event, Action) and event.source == "agent"
 
 
-def _groups(shown: Sequence[Event]) -> list[list[int]]:
+def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[list[int]]:
     """Return the places, by the message that they go into: the calls of one response together, all else alone.
 
     The calls stay one message where results, or words of the user, stand between them: the model said them at once, so
@@ -142,14 +142,14 @@ def _groups(shown: Sequence[Event]) -> list[list[int]]:
     """
     groups: list[list[int]] = []
     calls: list[int] = []
-    response_id: str | None = None
+    response_of = {place: number for number, response in enumerate(responses) for place in response.members}
     for place, event in enumerate(shown):
         if not begins_reply(event):
             groups.append([place])
-        elif isinstance(event, Action) and event.response_id == response_id is not None:
+        elif calls and isinstance(event, Action) and response_of[place] == response_of.get(calls[0]):
             calls.append(place)
         else:
-            calls, response_id = [place], getattr(event, "response_id", None)
+            calls = [place]
             groups.append(calls)
     return groups
 
