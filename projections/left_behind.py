@@ -62,9 +62,9 @@ def _all_are_answered(events: Sequence[Event]) -> bool:
 
 def _may_be_of_one_response(before: Sequence[Event], after: Sequence[Event]) -> bool:
     """Return whether the actions beside this border have one response id."""
-    last = next((event for event in reversed(before) if type(event) is Action), None)
-    first = next((event for event in after if type(event) is Action), None)
-    return last is not None and first is not None and last.response_id == first.response_id is not None
+    parts = (reversed(before), after)
+    last, first = (next((each.response_id for each in part if type(each) is Action), None) for part in parts)
+    return last == first is not None
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:

@@ -5,9 +5,8 @@ A model refuses a conversation in which an action has no observation, an observa
 parallel calls is missing, or a loop has lost the thinking that it began with. So everything that forgets must know
 these units.
 
-    observation      answers the waiting action with its call id that is its ``cause``; else, of those of the newest
-                     response that has any, the first; without a call id its ``cause``. One that answers nothing is an
-                     orphan.
+    observation      answers the waiting action with its call id that is its ``cause``, else the first of the newest
+                     response that has one; without a call id its ``cause``. One that answers none is an orphan.
     parallel calls   the actions of one model response, with their observations. An action without a response id is
                      alone. Servers repeat ids: a response ends at an action with another response id, or with a call
                      id that the response has an answer for; once answered, also at a summary.

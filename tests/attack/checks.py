@@ -23,7 +23,7 @@ from tests.attack.choices import (
     reset,
     window,
 )
-from tests.attack.law import Shown, condensed, cut_points, named, observations_of_calls, sent, unseen, waiting, without
+from tests.attack.law import Shown, calls, condensed, cut_points, named, sent, unseen, waiting, without
 from tests.attack.replies import Given
 from tests.projections.chat_rules import PROBLEMS
 
@@ -302,7 +302,7 @@ def _content_problems(messages: Sequence[dict[str, Any]], view: Shown, sent_ids:
         if (mark in said) != (item.id in sent_ids) and not repeated:
             yield f"event {item.id} {mark} is {'not ' if item.id in sent_ids else ''}in the messages"
     results = {m["tool_call_id"]: json.dumps(m["content"]) for m in messages if m["role"] == "tool"}
-    answers = {view.items[call].id: view.items[place] for place, call in observations_of_calls(view).items()}
+    answers = {view.items[call].id: view.items[place] for place, call in calls(view)[0].items()}
     for message in messages:
         for call in message.get("tool_calls") or ():
             marks = MARK.findall(json.dumps(call))

@@ -113,22 +113,36 @@ once = lru_cache(maxsize=256)
 
 
 @once
-def observations_of_calls(view: Shown) -> dict[int, int]:
-    """The place of the action that each observation answers: the nth action with a call id is answered by the nth
-    later observation with it; an observation without a call id answers the action that is its cause.
+def calls(view: Shown) -> tuple[dict[int, int], dict[int, int]]:
+    """The place of the action that each observation answers, and of the first action of each action's response.
+
+    A response ends at an action with another response id, or with a call id that it has an answer for; once all of it
+    is answered, also at a summary. An observation answers the open call with its call id that is its cause, or else the
+    first of those of the newest response that has any; without a call id its cause.
     """
     answered: dict[int, int] = {}
-    open_calls: list[tuple[int, Item]] = []
+    response: dict[int, int] = {}
+    open_calls: dict[int, Item] = {}
+    first: int | None = None
+    seen: set[str] = set()
     for place, item in alive(view):
         if item.kind == "action":
-            open_calls.append((place, item))
+            begins = first is None or item.response_id != view.items[first].response_id or item.call_id in seen
+            first, seen = (place, set()) if begins else (first, seen)
+            response[place] = place if first is None else first
+            first = None if item.response_id is None else first
+            open_calls[place] = item
         elif item.kind == "observation":
-            for earlier, call in open_calls:
-                if call.call_id == item.call_id if item.call_id is not None else call.id == item.cause:
-                    answered[place] = earlier
-                    open_calls.remove((earlier, call))
-                    break
-    return answered
+            fitting = [earlier for earlier, call in open_calls.items() if item.call_id in (None, call.call_id)]
+            caused = [earlier for earlier in fitting if open_calls[earlier].id == item.cause]
+            newest = [earlier for earlier in fitting if response[earlier] == response[fitting[-1]]]
+            found = caused or (newest if item.call_id is not None else [])
+            if found:
+                answered[place] = found[0]
+                seen |= {open_calls.pop(found[0]).call_id or ""} - {""}
+        elif item.kind == "summary" and first not in [response[earlier] for earlier in open_calls]:
+            first = None
+    return answered, response
 
 
 @once
@@ -141,7 +155,7 @@ def alive(view: Shown) -> list[tuple[int, Item]]:
 
 @once
 def orphans(view: Shown) -> set[int]:
-    answered = observations_of_calls(view)
+    answered, _ = calls(view)
     return {place for place, item in alive(view) if item.kind == "observation" and place not in answered}
 
 
@@ -150,10 +164,10 @@ def parallel_calls(view: Shown) -> list[Unit]:
     """The actions of one response with their observations; an action without a response id is alone."""
     found: dict[object, Unit] = {}
     home: dict[int, Unit] = {}
-    answered = observations_of_calls(view)
+    answered, response = calls(view)
     for place, item in alive(view):
         if item.kind == "action":
-            unit = found.setdefault(item.response_id if item.response_id is not None else ("alone", place), Unit())
+            unit = found.setdefault(response[place], Unit())
             unit.members.append(place)
             unit.unanswered += place not in answered.values()
             home[place] = unit

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Event = dict[str, Any]
+Calls = tuple[dict[int, int], set[int], dict[int, int]]
+"""The actions that answers belong to, the answers that belong to none, and the first actions of their responses."""
 DELETED = "\0deleted"
 REDACTED = "[redacted]"
 
@@ -35,7 +37,7 @@ class Shown:
     ids: tuple[int, ...] = ()
     requested: bool = False
     left: frozenset[int] = frozenset()
-    calls: tuple[dict[int, int], set[int]] | None = None
+    calls: Calls | None = None
 
 
 @dataclass(eq=False)
@@ -104,52 +106,23 @@ class Conversation:
         made_by = self.events[-(item_id + 2)]
         return {"kind": "condensation_summary", "id": item_id, "content": made_by["summary"]}
 
-    def calls(self, view: Shown) -> tuple[dict[int, int], set[int]]:
-        """Return which action each answer of a View belongs to, and the answers that belong to none."""
-        if view.calls is not None:
-            return view.calls
-        waiting: list[tuple[int, str | None]] = []
-        answered: dict[int, int] = {}
-        orphans: set[int] = set()
-        for each in view.ids:
-            event = self.item(each)
-            if each in view.left:
-                continue
-            if event["kind"] == "action":
-                waiting.append((each, event["call_id"]))
-            elif event["kind"] == "observation":
-                call, cause = event["call_id"], event["cause"]
-                asked = [one for one in waiting if (one[1] == call if call is not None else one[0] == cause)]
-                if asked:
-                    waiting.remove(asked[0])
-                    answered[each] = asked[0][0]
-                else:
-                    orphans.add(each)
-        view.calls = answered, orphans
+    def calls(self, view: Shown) -> Calls:
+        view.calls = view.calls or calls_of([self.item(each) for each in view.ids if each not in view.left])
         return view.calls
 
     def open_calls(self, view: Shown) -> list[int]:
-        answered, _ = self.calls(view)
-        done = set(answered.values()) | view.left
-        return [each for each in view.ids if self.item(each)["kind"] == "action" and each not in done]
+        answered, _, responses = self.calls(view)
+        return [each for each in responses if each not in answered.values()]
 
     def batches(self, view: Shown) -> list[set[int]]:
         """Return the actions of each model response, with their answers."""
-        answered, _ = self.calls(view)
-        batches: dict[Any, set[int]] = {}
-        of: dict[int, Any] = {}
-        for each in view.ids:
-            event = self.item(each)
-            if event["kind"] == "action" and each not in view.left:
-                of[each] = ("response", event["response_id"]) if event["response_id"] is not None else each
-                batches.setdefault(of[each], set()).add(each)
-        for answer, action in answered.items():
-            batches[of[action]].add(answer)
-        return list(batches.values())
+        answered, _, responses = self.calls(view)
+        of = responses | {answer: responses[action] for answer, action in answered.items()}
+        return [{each for each in of if of[each] == response} for response in dict.fromkeys(responses.values())]
 
     def loops(self, view: Shown) -> list[set[int]]:
         """Return the tool loops: from an action with thinking through actions and answers."""
-        _, orphans = self.calls(view)
+        _, orphans, _ = self.calls(view)
         loops: list[set[int]] = []
         running = False
         for each in view.ids:
@@ -170,9 +143,9 @@ class Conversation:
 
     def fit(self, view: Shown) -> list[int]:
         """Return the ids of a View that can be sent to a model."""
-        answered, orphans = self.calls(view)
+        _, orphans, _ = self.calls(view)
         place = {each: index for index, each in enumerate(view.ids)}
-        unanswered = {e for e in view.ids if self.item(e)["kind"] == "action"} - set(answered.values()) - view.left
+        unanswered = set(self.open_calls(view))
         dropped = set(view.left) | orphans
         batches, loops = self.batches(view), self.loops(view)
         before = -1
@@ -189,9 +162,9 @@ class Conversation:
 
     def cut_points(self, view: Shown) -> list[int]:
         """Return the indices at which a View may be cut without taking a call from its answer."""
-        answered, orphans = self.calls(view)
+        _, orphans, _ = self.calls(view)
         place = {each: index for index, each in enumerate(view.ids)}
-        unanswered = {e for e in view.ids if self.item(e)["kind"] == "action"} - set(answered.values()) - view.left
+        unanswered = set(self.open_calls(view))
         out: set[int] = set()
         for batch in self.batches(view):
             places = sorted(place[each] for each in batch)
@@ -233,12 +206,40 @@ class Conversation:
         return surely, perhaps
 
 
-def as_sent(events: Iterable[Event]) -> list[Event]:
+def calls_of(events: list[Event]) -> Calls:
+    waiting: list[Event] = []
+    answered: dict[int, int] = {}
+    orphans: set[int] = set()
+    responses: dict[int, int] = {}
+    newest, done = None, list[Any]()
+    for event in events:
+        if event["kind"] == "action":
+            if newest is None or event["response_id"] != newest["response_id"] or event["call_id"] in done:
+                newest, done = event if event["response_id"] is not None else None, []
+            responses[event["id"]] = event["id"] if newest is None else newest["id"]
+            waiting.append(event)
+        elif event["kind"] == "observation":
+            call, cause = event["call_id"], event["cause"]
+            asked = [one for one in waiting if (one["id"] == cause if call is None else one["call_id"] == call)]
+            last = [one for one in asked if responses[one["id"]] == responses[asked[-1]["id"]]]
+            if named := [one for one in asked if one["id"] == cause] or last[:1]:
+                waiting.remove(named[0])
+                answered[event["id"]] = named[0]["id"]
+                done += [] if named[0]["call_id"] is None else [named[0]["call_id"]]
+            else:
+                orphans.add(event["id"])
+        elif event["kind"] == "condensation_summary" and newest is not None:
+            newest = newest if any(responses[one["id"]] == newest["id"] for one in waiting) else None
+    return answered, orphans, responses
+
+
+def as_sent(events: list[Event]) -> list[Event]:
     """Return events in the order of their messages: the calls of one response are together, up to another reply."""
+    _, _, responses = calls_of(events)
     groups: list[list[Event]] = []
     calls: list[Event] = []
     for event in events:
-        if event["kind"] == "action" and calls and calls[-1].get("response_id") == event["response_id"] is not None:
+        if calls and responses.get(event["id"], 0) == responses.get(calls[0]["id"]):
             calls.append(event)
             continue
         groups.append([event])
