@@ -234,6 +234,11 @@ class Page:
             "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(true), 30))))"
         )
 
+    def run(self, expression: str) -> None:
+        """Have the page do something, and wait until it is drawn."""
+        self.ask(expression)
+        self.settle()
+
     def press(self, key: str, *, shift: bool = False) -> None:
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         code = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}.get(
@@ -253,6 +258,11 @@ class Page:
     def type(self, text: str) -> None:
         self.send("Input.insertText", text=text)
         self.settle()
+
+    def search(self, text: str) -> None:
+        """Type into the first box for searches."""
+        self.click("input[type=search]")
+        self.type(text)
 
     def click(self, selector: str, text: str | None = None) -> None:
         """Click on the middle of the first visible element that matches, and that has this text."""

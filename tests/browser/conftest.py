@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from foldlog._page.report import write_report
 from foldlog.eventstore import Event, open_store
 from foldlog.projections import Views
-from tests.browser.chromium import BrowserUnavailable, Chromium
+from tests.browser.chromium import BrowserUnavailable, Chromium, Page
+from tests.browser.server import serving
 
 if os.environ.get("FOLDLOG_TEST_BROWSER") != "1":
     collect_ignore_glob = ["test_*.py"]  # a browser takes a minute, and not every machine has one
@@ -27,6 +29,19 @@ def chromium() -> Iterator[Chromium]:
         pytest.skip(f"{error}; on Debian: apt-get install chromium")
     yield browser
     browser.close()
+
+
+@pytest.fixture
+def page(chromium: Chromium) -> Iterator[Page]:
+    with chromium.new_page() as opened:
+        yield opened
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[str], str]]:
+    """``serve(url)``: the address of a server over a store, with its token. It ends with the test."""
+    with ExitStack() as servers:
+        yield lambda url: servers.enter_context(serving(url))
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.browser.chromium import Page
 from tests.browser.server import serving
 from tests.page_samples import hostile_history, usual_history
 
-__all__ = ["BUTTONS", "LINES", "SIZES", "THEMES", "V", "forked_report", "sample", "states"]
+__all__ = ["BUTTONS", "LINES", "SIZES", "THEMES", "V", "find", "forked_report", "home", "sample", "states"]
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
 SIZES = {"wide": (1440, 900), "small": (800, 600), "phone": (390, 844)}
@@ -31,6 +32,20 @@ LINES = "Array.from(document.querySelectorAll('.line'), (each) => each.innerText
 def sample() -> list[Event]:
     (source,) = open_sources([SAMPLE])
     return list(source.events())
+
+
+def home(page: Page, address: str, count: int) -> None:
+    """Open the list of a server's conversations, and wait until so many are counted."""
+    page.open(address)
+    page.wait(f"{V}.counted === {count}")
+    page.settle()
+
+
+def find(page: Page, words: str) -> None:
+    """Search the events of the open history."""
+    page.ask(f"{V}.find({json.dumps(words)})")
+    page.wait(f"{V}.searched")
+    page.settle()
 
 
 def forked_report(folder: Path) -> str:
@@ -83,13 +98,11 @@ def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
     page.ask(f"{V}.choose(null)")
     page.ask(f"{V}.compare(null)")
     page.ask(f"{V}.opened.clear()")
-    page.ask(f"{V}.changed('moment')")
-    page.settle()
+    page.run(f"{V}.changed('moment')")
     page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.pieces).gap)")
     page.ask(f"{V}.list.node.scrollTop = 0")
     yield "opened"
-    page.ask(f"{V}.find('pytest fails')")
-    page.settle()
+    page.run(f"{V}.find('pytest fails')")
     page.ask(f"{BUTTONS}.find((each) => each.textContent === 'tokens').click()")
     yield "search"
     page.ask(f"{V}.find('nowhere to be found')")
@@ -143,13 +156,11 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         yield "empty"
     with serving(some) as address:
         home = address.split("?")[0]
-        page.open(address)
-        page.wait(f"{V}.counted === 4")
+        home(page, address, 4)
         yield "conversations"
         page.ask(f"fetch('api/fleet').then((each) => each.json()).then((one) => {V}.showFleet({{...one, counted: 1}}))")
         yield "counting"
-        page.click("input[type=search]")
-        page.type("pytest fails")
+        page.search("pytest fails")
         page.wait("document.querySelector('.hit mark')")
         yield "conversations-search"
         page.type(" nowhere")
@@ -165,7 +176,6 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
     yield "lost"
     with serving(encrypted, FOLDLOG_KEY=key) as address:
         page.open(address)
-        page.click("input[type=search]")
-        page.type("secret")
+        page.search("secret")
         page.wait("document.querySelector('.hits')?.innerText.includes('a secret')")
         yield "encrypted"

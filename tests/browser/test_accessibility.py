@@ -10,8 +10,7 @@ import foldlog
 from foldlog.eventstore import Message, open_store
 from foldlog.projections import Views
 from tests.browser.axe import AxeUnavailable, violations
-from tests.browser.server import serving
-from tests.browser.states import SIZES, THEMES, V, sample, states
+from tests.browser.states import SIZES, THEMES, V, home, sample, states
 from tests.browser.tree import focused, tree
 from tests.page_samples import usual_history
 
@@ -29,134 +28,126 @@ def test_no_state_breaks_a_rule_of_wcag(chromium, long_report, size, theme, tmp_
     assert broken == []
 
 
-def test_a_rule_that_is_broken_is_found(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report(usual_history()))
-        try:
-            assert violations(page) == []
-        except AxeUnavailable as error:
-            pytest.skip(str(error))
-        for name in ("aria-label", "placeholder", "title"):
-            page.ask(f"document.querySelector('input[type=search]').removeAttribute('{name}')")
-        page.ask("document.querySelector('.sentence').style.color = '#ccc'")
-        assert {rule for rule, *_ in violations(page)} == {"label", "color-contrast"}
+def test_a_rule_that_is_broken_is_found(page, report):
+    page.open(report(usual_history()))
+    try:
+        assert violations(page) == []
+    except AxeUnavailable as error:
+        pytest.skip(str(error))
+    for name in ("aria-label", "placeholder", "title"):
+        page.ask(f"document.querySelector('input[type=search]').removeAttribute('{name}')")
+    page.ask("document.querySelector('.sentence').style.color = '#ccc'")
+    assert {rule for rule, *_ in violations(page)} == {"label", "color-contrast"}
 
 
-def test_a_screen_reader_is_told_what_the_page_shows(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report(sample()))
-        page.ask(f"{V}.go(246)")
-        page.wait("document.querySelector('.told').textContent.startsWith('Version 246 of 286')")
-        told = tree(page)
-        names = {(one.role, one.name) for one in told}
-        assert {
-            ("main", ""),
-            ("region", "Lifetimes of events: versions across, events down"),
-            ("group", "Row height"),
-            ("group", "Zoom"),
-            ("region", "One version"),
-            ("heading", "Version 246 of 286"),
-            ("group", "Go to another version"),
-            ("button", "Previous condensation (Page Up)"),
-            ("button", "Compare from here"),
-            ("listbox", "The View"),
-            ("region", "Details"),
-            ("heading", "Why not more?"),
-            ("button", "Condensation 93"),
-            ("columnheader", "tokens"),
-            ("searchbox", "Search all events, or an id"),
-            ("button", "Help"),
-        } <= names
-        (chart,) = (one for one in told if one.role == "image")
-        assert chart.name == (
-            "Versions 0 to 286: 5 condensations. "
-            "The View is largest at version 152, with ≈\N{NO-BREAK SPACE}25k tokens."
-        )
-        (slider,) = (one for one in told if one.role == "slider")
-        assert (slider.name, slider.value) == ("Version", "246")
-        spoken = page.ask("document.querySelector('.slider').getAttribute('aria-valuetext')")
-        assert spoken.startswith("246 of 286, ≈")
-        live = [one for one in told if one.role == "status"]
-        assert all(one.properties["live"] == "polite" for one in live)
-        assert "The model is sent 22 events and 2 summaries" in page.text(".told")
-        options = [one.name for one in told if one.role == "option"]
-        assert options[0].startswith("0 system You are a coding agent.")
-        assert "▸" not in "".join(options)
-        for strip in ("164 events and 2 summaries summarized in −200", "48 events summarized in −242"):
-            assert any(name.startswith(strip) for name in options), options[:9]
-        assert not [one for one in told if one.role in ("button", "link", "listbox", "group", "image") and not one.name]
-        levels = [one.properties["level"] for one in told if one.role == "heading"]
-        assert levels[0] == 1
-        assert all(after <= before + 1 for before, after in pairwise(levels))
+def test_a_screen_reader_is_told_what_the_page_shows(page, report):
+    page.open(report(sample()))
+    page.ask(f"{V}.go(246)")
+    page.wait("document.querySelector('.told').textContent.startsWith('Version 246 of 286')")
+    told = tree(page)
+    names = {(one.role, one.name) for one in told}
+    assert {
+        ("main", ""),
+        ("region", "Lifetimes of events: versions across, events down"),
+        ("group", "Row height"),
+        ("group", "Zoom"),
+        ("region", "One version"),
+        ("heading", "Version 246 of 286"),
+        ("group", "Go to another version"),
+        ("button", "Previous condensation (Page Up)"),
+        ("button", "Compare from here"),
+        ("listbox", "The View"),
+        ("region", "Details"),
+        ("heading", "Why not more?"),
+        ("button", "Condensation 93"),
+        ("columnheader", "tokens"),
+        ("searchbox", "Search all events, or an id"),
+        ("button", "Help"),
+    } <= names
+    (chart,) = (one for one in told if one.role == "image")
+    assert chart.name == (
+        "Versions 0 to 286: 5 condensations. The View is largest at version 152, with ≈\N{NO-BREAK SPACE}25k tokens."
+    )
+    (slider,) = (one for one in told if one.role == "slider")
+    assert (slider.name, slider.value) == ("Version", "246")
+    spoken = page.ask("document.querySelector('.slider').getAttribute('aria-valuetext')")
+    assert spoken.startswith("246 of 286, ≈")
+    live = [one for one in told if one.role == "status"]
+    assert all(one.properties["live"] == "polite" for one in live)
+    assert "The model is sent 22 events and 2 summaries" in page.text(".told")
+    options = [one.name for one in told if one.role == "option"]
+    assert options[0].startswith("0 system You are a coding agent.")
+    assert "▸" not in "".join(options)
+    for strip in ("164 events and 2 summaries summarized in −200", "48 events summarized in −242"):
+        assert any(name.startswith(strip) for name in options), options[:9]
+    assert not [one for one in told if one.role in ("button", "link", "listbox", "group", "image") and not one.name]
+    levels = [one.properties["level"] for one in told if one.role == "heading"]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_what_a_screen_reader_is_told_follows_the_page(chromium, report):
-    with chromium.new_page() as page:
-        page.open(f"{report(sample())}#v=281&from=280&e=280")
-        page.wait("document.querySelector('.body pre')")
-        told = tree(page)
-        names = {(one.role, one.name) for one in told}
-        assert {("listbox", "What changed between the versions"), ("group", "Show of the difference")} <= names
-        assert {("heading", "Condensation 280"), ("button", "Compare before and after"), ("button", "Close")} <= names
-        assert any(one.role == "option" and one.name.startswith("entered −282 summary") for one in told)
-        assert [one.properties["pressed"] for one in told if one.name == "All"] == ["true"]
-        page.ask(f"{V}.find('flaky')")
-        page.wait(f"{V}.status.textContent.includes('sent at version 281')")
-        page.settle()
-        assert ("listbox", "Events that contain the words") in {(one.role, one.name) for one in tree(page)}
+def test_what_a_screen_reader_is_told_follows_the_page(page, report):
+    page.open(f"{report(sample())}#v=281&from=280&e=280")
+    page.wait("document.querySelector('.body pre')")
+    told = tree(page)
+    names = {(one.role, one.name) for one in told}
+    assert {("listbox", "What changed between the versions"), ("group", "Show of the difference")} <= names
+    assert {("heading", "Condensation 280"), ("button", "Compare before and after"), ("button", "Close")} <= names
+    assert any(one.role == "option" and one.name.startswith("entered −282 summary") for one in told)
+    assert [one.properties["pressed"] for one in told if one.name == "All"] == ["true"]
+    page.ask(f"{V}.find('flaky')")
+    page.wait(f"{V}.status.textContent.includes('sent at version 281')")
+    page.settle()
+    assert ("listbox", "Events that contain the words") in {(one.role, one.name) for one in tree(page)}
 
 
-def test_the_list_of_conversations_is_told_with_units(chromium, stored):
+def test_the_list_of_conversations_is_told_with_units(page, serve, stored):
     stored("usual", usual_history())
     store = stored("other", [Message(source="user", content="a question")])
-    with serving(store) as address, chromium.new_page() as page:
-        page.open(address)
-        page.wait(f"{V}.counted === 2")
-        page.settle()
-        told = tree(page)
-        names = {(one.role, one.name) for one in told}
-        assert {("list", "Conversations"), ("group", "Order of the conversations")} <= names
-        assert ("status", "New events are shown as they come") in names
-        assert ("button", "Last event, falling") in names
-        (row,) = (one.name for one in told if one.role == "link" and "50 events" in one.name)
-        for words in (
-            "Find out why the build fails",
-            "18 events and 1 summary sent",
-            "tokens",
-            "2 condensations",
-            "last event 2026",
-        ):
-            assert words in row
+    home(page, serve(store), 2)
+    told = tree(page)
+    names = {(one.role, one.name) for one in told}
+    assert {("list", "Conversations"), ("group", "Order of the conversations")} <= names
+    assert ("status", "New events are shown as they come") in names
+    assert ("button", "Last event, falling") in names
+    (row,) = (one.name for one in told if one.role == "link" and "50 events" in one.name)
+    for words in (
+        "Find out why the build fails",
+        "18 events and 1 summary sent",
+        "tokens",
+        "2 condensations",
+        "last event 2026",
+    ):
+        assert words in row
 
 
-def test_the_keyboard_goes_through_the_page_and_is_always_seen(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report(sample()))
-        seen = []
-        for _ in range(40):
-            page.press("Tab")
-            element, name, ringed, _ = focused(page)
-            if element == "body":
-                break
-            assert ringed, (element, name)
-            seen.append(name)
-        assert seen == [
-            *("Search all events, or an id", "Light or dark", "Help"),
-            *("Version", "equal", "tokens", "Zoom out", "Zoom in", "Whole history"),
-            *(
-                "Previous condensation (Page Up)",
-                "Previous version (←)",
-                "Go to version",
-                "Next version (→)",
-                "Next condensation (Page Down)",
-                "Now, the newest version (End)",
-            ),
-            *("Compare from here", "The View", "version 152"),
-            *(f"Condensation {at}" for at in (280, 240, 198, 152, 93)),
-        ]
+def test_the_keyboard_goes_through_the_page_and_is_always_seen(page, report):
+    page.open(report(sample()))
+    seen = []
+    for _ in range(40):
+        page.press("Tab")
+        element, name, ringed, _ = focused(page)
+        if element == "body":
+            break
+        assert ringed, (element, name)
+        seen.append(name)
+    assert seen == [
+        *("Search all events, or an id", "Light or dark", "Help"),
+        *("Version", "equal", "tokens", "Zoom out", "Zoom in", "Whole history"),
+        *(
+            "Previous condensation (Page Up)",
+            "Previous version (←)",
+            "Go to version",
+            "Next version (→)",
+            "Next condensation (Page Down)",
+            "Now, the newest version (End)",
+        ),
+        *("Compare from here", "The View", "version 152"),
+        *(f"Condensation {at}" for at in (280, 240, 198, 152, 93)),
+    ]
 
 
-def test_everything_can_be_done_with_the_keyboard(chromium, report):
+def test_everything_can_be_done_with_the_keyboard(page, report):
     def tab_to(name: str) -> None:
         for _ in range(60):
             page.press("Tab")
@@ -164,71 +155,69 @@ def test_everything_can_be_done_with_the_keyboard(chromium, report):
                 return
         raise AssertionError(f"the keyboard does not come to {name!r}")
 
-    with chromium.new_page() as page:
-        page.open(report(sample()))
-        tab_to("The View")
-        for _ in range(5):
-            page.press("ArrowDown")
-        assert "summarized in\n−282" in focused(page)[3]
-        page.press("Enter")
+    page.open(report(sample()))
+    tab_to("The View")
+    for _ in range(5):
         page.press("ArrowDown")
-        while not focused(page)[3].startswith("5\n"):
-            page.press("ArrowDown")
-        page.press("Enter")
-        page.wait("document.querySelector('.body pre')")
-        assert focused(page)[:3] == ("section", "Details", True)
-        tab_to("Condensation 93")
-        page.press("Enter")
-        page.wait("document.querySelector('.detail h2').innerText === 'Condensation 93'")
-        assert focused(page)[1] == "Details"
-        tab_to("Compare before and after")
-        page.press("Enter")
-        assert "93 → 94" in page.text(".comparing")
-        tab_to("Search all events, or an id")
-        page.type("pytest")
-        page.wait(f"{V}.hits?.length > 10")
-        page.press("Enter")
-        first = page.ask(f"{V}.event")
-        page.press("Enter")
-        assert page.ask(f"{V}.event") > first
+    assert "summarized in\n−282" in focused(page)[3]
+    page.press("Enter")
+    page.press("ArrowDown")
+    while not focused(page)[3].startswith("5\n"):
+        page.press("ArrowDown")
+    page.press("Enter")
+    page.wait("document.querySelector('.body pre')")
+    assert focused(page)[:3] == ("section", "Details", True)
+    tab_to("Condensation 93")
+    page.press("Enter")
+    page.wait("document.querySelector('.detail h2').innerText === 'Condensation 93'")
+    assert focused(page)[1] == "Details"
+    tab_to("Compare before and after")
+    page.press("Enter")
+    assert "93 → 94" in page.text(".comparing")
+    tab_to("Search all events, or an id")
+    page.type("pytest")
+    page.wait(f"{V}.hits?.length > 10")
+    page.press("Enter")
+    first = page.ask(f"{V}.event")
+    page.press("Enter")
+    assert page.ask(f"{V}.event") > first
+    page.press("Escape")
+    assert focused(page)[0] == "div"
+    tab_to("Stop comparing")
+    page.press("Enter")
+    assert focused(page)[1:3] == ("Compare from here", True)
+    page.press("Enter")
+    assert focused(page)[1:3] == ("Stop comparing", True)
+    for _ in range(4):
         page.press("Escape")
-        assert focused(page)[0] == "div"
-        tab_to("Stop comparing")
-        page.press("Enter")
-        assert focused(page)[1:3] == ("Compare from here", True)
-        page.press("Enter")
-        assert focused(page)[1:3] == ("Stop comparing", True)
-        for _ in range(4):
-            page.press("Escape")
-        page.press("?")
-        assert focused(page)[1] == "Close"
-        page.press("Escape")
-        assert not page.ask(f"{V}.help.open")
-        tab_to("Version")
-        page.press("Home")
-        assert page.ask(f"{V}.version") == 0
-        tab_to("Next version (→)")
-        page.press("Enter")
-        page.press("Enter")
-        assert (page.ask(f"{V}.version"), focused(page)[1]) == (2, "Next version (→)")
-        tab_to("tokens")
-        page.press("Enter")
-        assert page.ask(f"{V}.rowHeights") == "tokens"
-        tab_to("Light or dark")
-        page.press("Enter")
-        assert page.ask("document.documentElement.dataset.theme") == "dark"
-        assert page.problems == []
+    page.press("?")
+    assert focused(page)[1] == "Close"
+    page.press("Escape")
+    assert not page.ask(f"{V}.help.open")
+    tab_to("Version")
+    page.press("Home")
+    assert page.ask(f"{V}.version") == 0
+    tab_to("Next version (→)")
+    page.press("Enter")
+    page.press("Enter")
+    assert (page.ask(f"{V}.version"), focused(page)[1]) == (2, "Next version (→)")
+    tab_to("tokens")
+    page.press("Enter")
+    assert page.ask(f"{V}.rowHeights") == "tokens"
+    tab_to("Light or dark")
+    page.press("Enter")
+    assert page.ask("document.documentElement.dataset.theme") == "dark"
+    assert page.problems == []
 
 
-def test_the_keyboard_stays_where_it_is_in_the_list_of_conversations(chromium, tmp_path):
+def test_the_keyboard_stays_where_it_is_in_the_list_of_conversations(page, serve, tmp_path):
     url = f"sqlite:///{tmp_path}/many.db"
     with open_store(url) as store:
         store.register(Views(store))
         for number in range(80):
             store.ingest(f"c{number:02}", [Message(source="user", content=f"question {number}")])
-    with serving(url) as address, foldlog.open(url) as histories, chromium.new_page() as page:
-        page.open(address)
-        page.wait(f"{V}.counted === 80")
+    with foldlog.open(url) as histories:
+        home(page, serve(url), 80)
         page.click(".sort", "Conversation")
         assert focused(page)[1] == "Conversation, rising"
         page.press("Tab")

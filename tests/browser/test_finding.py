@@ -9,7 +9,7 @@ import pytest
 import foldlog
 from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation
 from tests.browser.server import serving
-from tests.browser.states import LINES, SIZES, THEMES, V, sample
+from tests.browser.states import LINES, SIZES, THEMES, V, home, sample
 from tests.page_samples import hostile_history, usual_history
 
 GAPS = f"{V}.list.entries.filter((one) => one.pieces).map((one) => [one.kind, one.events + one.summaries, one.summary])"
@@ -25,9 +25,9 @@ def found(page, selector: str) -> int:
 
 
 @pytest.mark.parametrize("events", [sample, usual_history, hostile_history], ids=["sample", "usual", "hostile"])
-def test_the_page_draws_the_sizes_that_the_store_counts(chromium, report, events):
+def test_the_page_draws_the_sizes_that_the_store_counts(page, report, events):
     events = list(events())
-    with foldlog.open("memory:") as histories, chromium.new_page() as page:
+    with foldlog.open("memory:") as histories:
         histories.store.ingest("c", iter(events))
         sizes = histories["c"].lifetimes().sizes
         page.open(report(events))
@@ -60,89 +60,82 @@ def test_a_strip_of_departed_events_says_what_became_of_them(chromium, report, t
         assert page.ask(f"{V}.opened.size") == 0
 
 
-def test_a_strip_whose_summary_was_forgotten_names_none(chromium, report):
+def test_a_strip_whose_summary_was_forgotten_names_none(page, report):
     some = [Message(source="user", content=str(number)) for number in range(6)]
     some.append(CondensationAction(forgotten_event_ids=(1, 2), summary="two", summary_offset=1))
     some.append(CondensationAction(forgotten_event_ids=(3, -8)))
-    with chromium.new_page() as page:
-        page.open(report(some))
-        assert page.ask(GAPS) == [["forgotten", 4, None]]
-        assert page.ask(f"{LINES}.some((text) => text.includes('3 events and 1 summary forgotten by 2 condensations'))")
+    page.open(report(some))
+    assert page.ask(GAPS) == [["forgotten", 4, None]]
+    assert page.ask(f"{LINES}.some((text) => text.includes('3 events and 1 summary forgotten by 2 condensations'))")
 
 
-def test_the_way_back_shows_the_same_search_and_order(chromium, stored):
+def test_the_way_back_shows_the_same_search_and_order(page, serve, stored):
     stored("usual", usual_history())
     stored("other", [Message(source="user", content="a question about the build")])
     url = stored("last", [Message(source="user", content="nothing")])
-    with serving(url) as address, chromium.new_page() as page:
-        page.open(address)
-        page.wait(f"{V}.counted === 3")
-        page.click(".sort", "Conversation")
-        page.click("input[type=search]")
-        page.type("build & repair")
-        page.wait("document.querySelector('.hit mark')")
-        assert page.ask("location.hash") == "#words=build+%26+repair&sort=title"
+    home(page, serve(url), 3)
+    page.click(".sort", "Conversation")
+    page.search("build & repair")
+    page.wait("document.querySelector('.hit mark')")
+    assert page.ask("location.hash") == "#words=build+%26+repair&sort=title"
 
-        def is_as_before() -> None:
-            page.wait("document.querySelector('.hit mark') && document.querySelectorAll('a.row').length === 1")
-            assert page.ask(f"[{V}.box.value, {V}.sort, {V}.falling]") == ["build & repair", "title", False]
-            assert page.ask(f"{V}.fleet.hidden")
-            assert page.ask("document.querySelector('.hit b').innerText.trim()").startswith("Find out why")
+    def is_as_before() -> None:
+        page.wait("document.querySelector('.hit mark') && document.querySelectorAll('a.row').length === 1")
+        assert page.ask(f"[{V}.box.value, {V}.sort, {V}.falling]") == ["build & repair", "title", False]
+        assert page.ask(f"{V}.fleet.hidden")
+        assert page.ask("document.querySelector('.hit b').innerText.trim()").startswith("Find out why")
 
-        page.click(".hit")
-        page.wait(f"{V}?.history && {V}.event === 1")
-        page.ask("history.back()")
-        is_as_before()
-        page.send("Page.reload")
-        page.wait("document.getElementById('app')?.dataset.ready !== undefined")
-        is_as_before()
-        page.ask("location.hash = ''")
-        page.wait("document.querySelectorAll('a.row').length === 3")
-        assert page.ask(f"[{V}.box.value, {V}.sort, {V}.falling]") == ["", "updated_at", True]
-        page.ask("location.hash = '#sort=no-such-column&words=%3Cscript%3E'")
-        page.wait(f"{V}.box.value === '<script>'")
-        assert page.problems == []
+    page.click(".hit")
+    page.wait(f"{V}?.history && {V}.event === 1")
+    page.ask("history.back()")
+    is_as_before()
+    page.send("Page.reload")
+    page.wait("document.getElementById('app')?.dataset.ready !== undefined")
+    is_as_before()
+    page.ask("location.hash = ''")
+    page.wait("document.querySelectorAll('a.row').length === 3")
+    assert page.ask(f"[{V}.box.value, {V}.sort, {V}.falling]") == ["", "updated_at", True]
+    page.ask("location.hash = '#sort=no-such-column&words=%3Cscript%3E'")
+    page.wait(f"{V}.box.value === '<script>'")
+    assert page.problems == []
 
 
-def test_a_search_without_a_hit_is_a_note_and_no_heading(chromium, stored):
-    with serving(stored("usual", usual_history())) as address, chromium.new_page() as page:
-        page.open(address)
-        page.click("input[type=search]")
-        page.type("nowhere")
-        page.wait("document.querySelector('.hits p.soft')?.innerText === 'No event contains these words.'")
-        assert page.ask("document.querySelector('.hits h2')") is None
-        assert page.ask("getComputedStyle(document.querySelector('.hits p')).fontWeight") == "400"
+def test_a_search_without_a_hit_is_a_note_and_no_heading(page, serve, stored):
+    page.open(serve(stored("usual", usual_history())))
+    page.search("nowhere")
+    page.wait("document.querySelector('.hits p.soft')?.innerText === 'No event contains these words.'")
+    assert page.ask("document.querySelector('.hits h2')") is None
+    assert page.ask("getComputedStyle(document.querySelector('.hits p')).fontWeight") == "400"
 
 
 @pytest.mark.parametrize("field", ["Compare with", "Go to version", "Search all events, or an id"])
-def test_no_key_is_a_shortcut_where_something_is_written(chromium, stored, field):
+def test_no_key_is_a_shortcut_where_something_is_written(page, serve, stored, field):
     box, keys = f"input[aria-label='{field}']", "a/-+?b"
     state = f"[{V}.version, {V}.from, {V}.event, {V}.chart.window.join(), {V}.help.open]"
-    with serving(stored("usual", usual_history())) as address, chromium.new_page() as page:
-        page.open(f"{address}&id=usual#v=9")
-        page.wait(f'document.querySelector("{box}")')
-        before = page.ask(state)
-        page.click(box)
-        page.ask(f'document.querySelector("{box}").select()')
-        for key in (*keys, "ArrowUp", "ArrowLeft", "PageUp", "Home", "End"):
-            page.press(key)
-            assert page.ask("document.activeElement.ariaLabel") == field, key
-            assert page.ask(state) == before, key
-        assert page.ask(f'document.querySelector("{box}").value') == keys
+    address = serve(stored("usual", usual_history()))
+    page.open(f"{address}&id=usual#v=9")
+    page.wait(f'document.querySelector("{box}")')
+    before = page.ask(state)
+    page.click(box)
+    page.ask(f'document.querySelector("{box}").select()')
+    for key in (*keys, "ArrowUp", "ArrowLeft", "PageUp", "Home", "End"):
+        page.press(key)
+        assert page.ask("document.activeElement.ariaLabel") == field, key
+        assert page.ask(state) == before, key
+    assert page.ask(f'document.querySelector("{box}").value') == keys
 
 
-def test_a_comparison_goes_from_the_earlier_to_the_later_version(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report(sample()) + "#v=281&from=240")
-        told = page.text(".comparing")
-        entries = page.ask(f"{V}.list.entries.map((one) => [one.mark, one.id])")
-        states = page.ask("Array.from(document.querySelectorAll('.line'), (each) => each.className)")
-        assert "240 → 281" in told
-        page.open(report(sample()) + "#v=240&from=281")
-        assert "Version 240" in page.text(".momentary h2")
-        assert page.text(".comparing") == told
-        assert page.ask(f"{V}.list.entries.map((one) => [one.mark, one.id])") == entries
-        assert page.ask("Array.from(document.querySelectorAll('.line'), (each) => each.className)") == states
+def test_a_comparison_goes_from_the_earlier_to_the_later_version(page, report):
+    page.open(report(sample()) + "#v=281&from=240")
+    told = page.text(".comparing")
+    entries = page.ask(f"{V}.list.entries.map((one) => [one.mark, one.id])")
+    states = page.ask("Array.from(document.querySelectorAll('.line'), (each) => each.className)")
+    assert "240 → 281" in told
+    page.open(report(sample()) + "#v=240&from=281")
+    assert "Version 240" in page.text(".momentary h2")
+    assert page.text(".comparing") == told
+    assert page.ask(f"{V}.list.entries.map((one) => [one.mark, one.id])") == entries
+    assert page.ask("Array.from(document.querySelectorAll('.line'), (each) => each.className)") == states
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -152,16 +145,14 @@ def test_hits_are_seen_at_once_with_the_words_in_sight(chromium, stored, size):
     url = stored("far", [Message(source="user", content=far)])
     with serving(url) as address, chromium.new_page(*SIZES[size]) as page:
         page.open(address)
-        page.click("input[type=search]")
-        page.type("gauge broken")
+        page.search("gauge broken")
         page.wait("document.querySelector('.hit mark')")
         assert found(page, ".hit") >= 1
         assert found(page, ".hit:first-of-type mark") >= 1
         page.open(f"{address.split('?')[0]}?id=sample")
         page.wait(f"{LINES}.length")
         page.ask("scrollTo(0, 0)")
-        page.click("input[type=search]")
-        page.type("pytest")
+        page.search("pytest")
         page.wait(f"{V}.searched && document.querySelector('.line.found mark')")
         page.settle()
         hits = page.ask(f"{V}.hits.length")
@@ -193,12 +184,12 @@ def test_the_panel_of_a_version_keeps_its_height(chromium, report, width):
     assert len(heights) == 1, heights
 
 
-def test_the_title_and_the_attributes_of_a_conversation_are_shown(chromium, stored):
+def test_the_title_and_the_attributes_of_a_conversation_are_shown(page, serve, stored):
     url = stored("c", [Message(source="user", content="a first request", meta={"title": "its source's title"})])
     with foldlog.open(url) as histories:
         histories["c"].set_attributes(title="Tides & <b>gauges</b>", project="tides", tags=["one", "two"])
-    with serving(url) as address, foldlog.open(url) as histories, chromium.new_page() as page:
-        page.open(address)
+    with foldlog.open(url) as histories:
+        page.open(serve(url))
         page.wait("document.querySelector('a.row .name')?.innerText.startsWith('Tides & <b>gauges</b>')")
         page.click("a.row")
         page.wait(f"{V}?.history && {LINES}.length")
@@ -229,11 +220,10 @@ def test_the_help_explains_the_chart_and_the_summaries(chromium, report, size):
         assert page.ask("Array.from(document.querySelectorAll('dialog .swatch')).every((each) => each.offsetWidth)")
 
 
-def test_the_chart_writes_the_ids_of_summaries_with_a_minus_sign(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report(usual_history()))
-        page.ask(
-            """(() => {
+def test_the_chart_writes_the_ids_of_summaries_with_a_minus_sign(page, report):
+    page.open(report(usual_history()))
+    page.ask(
+        """(() => {
               const { prototype } = CanvasRenderingContext2D, { fillText } = prototype;
               window.written = [];
               prototype.fillText = function (text, ...more) {
@@ -241,15 +231,14 @@ def test_the_chart_writes_the_ids_of_summaries_with_a_minus_sign(chromium, repor
                 fillText.call(this, text, ...more);
               };
             })()"""
-        )
-        page.ask(f"{V}.choose(-46)")
-        page.settle()
-        written = page.ask("window.written")
+    )
+    page.run(f"{V}.choose(-46)")
+    written = page.ask("window.written")
     assert "−46" in written
     assert "-46" not in written
 
 
-def test_another_run_stands_beside_the_open_one(chromium, stored):
+def test_another_run_stands_beside_the_open_one(page, serve, stored):
     def tried(command: str, cost: float) -> list[Event]:
         told = {"model": "m", "usage": {"prompt_tokens": 1_200, "completion_tokens": 7}, "cost": cost}
         call = Action(tool="run", arguments={"command": command}, call_id="a", meta=told)
@@ -257,25 +246,25 @@ def test_another_run_stands_beside_the_open_one(chromium, stored):
 
     stored("monday", tried("pytest", 0.25))
     url = stored("tuesday", tried("<b>ls</b>", 2.5))
-    with serving(url) as address, chromium.new_page() as page:
-        page.open(address.replace("/?", "/?id=monday&"))
-        page.wait("document.querySelector('.beside input')")
-        page.ask("document.querySelector('.beside input').focus()")
-        page.wait("document.querySelector('.beside datalist').childElementCount")
-        proposed = page.ask("Array.from(document.querySelectorAll('.beside option'), (each) => each.value)")
-        assert {"monday", "tuesday"} <= set(proposed)
-        page.ask("document.querySelector('.beside input').value = 'tuesday'")
-        page.click(".beside button")
-        page.wait("document.querySelector('.runs table')")
-        told = page.ask("Array.from(document.querySelectorAll('.runs tr'), (row) => row.innerText.split('\\t'))")
-        assert told[0][1:] == ["monday", "tuesday"]
-        rows = {name: values for name, *values in told[1:]}
-        assert (rows["cost"], rows["prompt tokens"]) == (["$0.2500", "$2.50"], ["1,200", "1,200"])
-        assert rows["first difference"] == ["1 action run: pytest", "1 action run: <b>ls</b>"]
-        page.ask("document.querySelector('.beside input').value = 'wednesday'")
-        page.click(".beside button")
-        page.wait("document.querySelector('.runs .problem')?.innerText.includes('wednesday')")
-        page.open(address)
-        page.wait("document.querySelectorAll('.c-cost').length > 2 && !document.body.innerText.includes('…')")
-        costs = page.ask("Array.from(document.querySelectorAll('a.row .c-cost'), (cell) => cell.innerText)")
-        assert sorted("".join(cost.split()) for cost in costs) == ["cost$0.2500,", "cost$2.50,"]
+    address = serve(url)
+    page.open(address.replace("/?", "/?id=monday&"))
+    page.wait("document.querySelector('.beside input')")
+    page.ask("document.querySelector('.beside input').focus()")
+    page.wait("document.querySelector('.beside datalist').childElementCount")
+    proposed = page.ask("Array.from(document.querySelectorAll('.beside option'), (each) => each.value)")
+    assert {"monday", "tuesday"} <= set(proposed)
+    page.ask("document.querySelector('.beside input').value = 'tuesday'")
+    page.click(".beside button")
+    page.wait("document.querySelector('.runs table')")
+    told = page.ask("Array.from(document.querySelectorAll('.runs tr'), (row) => row.innerText.split('\\t'))")
+    assert told[0][1:] == ["monday", "tuesday"]
+    rows = {name: values for name, *values in told[1:]}
+    assert (rows["cost"], rows["prompt tokens"]) == (["$0.2500", "$2.50"], ["1,200", "1,200"])
+    assert rows["first difference"] == ["1 action run: pytest", "1 action run: <b>ls</b>"]
+    page.ask("document.querySelector('.beside input').value = 'wednesday'")
+    page.click(".beside button")
+    page.wait("document.querySelector('.runs .problem')?.innerText.includes('wednesday')")
+    page.open(address)
+    page.wait("document.querySelectorAll('.c-cost').length > 2 && !document.body.innerText.includes('…')")
+    costs = page.ask("Array.from(document.querySelectorAll('a.row .c-cost'), (cell) => cell.innerText)")
+    assert sorted("".join(cost.split()) for cost in costs) == ["cost$0.2500,", "cost$2.50,"]

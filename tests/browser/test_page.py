@@ -12,8 +12,7 @@ from foldlog.eventstore import Message, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.formats import open_sources
 from foldlog.projections import Views
-from tests.browser.server import serving
-from tests.browser.states import BUTTONS, LINES, SIZES, THEMES, V, forked_report, sample, states
+from tests.browser.states import BUTTONS, LINES, SIZES, THEMES, V, find, forked_report, sample, states
 from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
@@ -39,16 +38,12 @@ def click_through(page) -> None:
         if place % 9 == 0:
             ways = page.ask("document.querySelectorAll('.ways button').length")
             for way in range(ways):
-                page.ask(f"document.querySelectorAll('.ways button')[{way}]?.click()")
-                page.settle()
-                page.ask(f"{V}.choose({event})")
-                page.settle()
+                page.run(f"document.querySelectorAll('.ways button')[{way}]?.click()")
+                page.run(f"{V}.choose({event})")
     page.ask(f"{V}.choose(null)")
     for text in (*HOSTILE, "attacked alert"):
-        page.ask(f"{V}.find({json.dumps(text)})")
-        page.settle()
-    page.click("input[type=search]")
-    page.type("script")
+        page.run(f"{V}.find({json.dumps(text)})")
+    page.search("script")
     page.wait(f"{V}.hits?.length && document.querySelector('.line mark')")
     page.press("Enter")
     page.press("Escape")
@@ -58,41 +53,38 @@ def click_through(page) -> None:
         page.click_at(x, 150)
         page.click_at(x, 420)
     for label in ("tokens", "Whole history", "All", "entered", "left"):
-        page.ask(f"{BUTTONS}.find((each) => each.textContent.includes({json.dumps(label)}))?.click()")
-        page.settle()
+        page.run(f"{BUTTONS}.find((each) => each.textContent.includes({json.dumps(label)}))?.click()")
 
 
-def test_a_hostile_history_runs_nothing_in_a_report(chromium, report):
+def test_a_hostile_history_runs_nothing_in_a_report(page, report):
     url = report(hostile_history(LONG_LINE), limit=1_000)
-    with chromium.new_page() as page:
-        page.open(url)
-        click_through(page)
-        nothing_happened(page, url)
-        assert page.ask("document.title").startswith("__proto__")
+    page.open(url)
+    click_through(page)
+    nothing_happened(page, url)
+    assert page.ask("document.title").startswith("__proto__")
 
 
-def test_a_hostile_history_runs_nothing_on_the_server(chromium, stored):
+def test_a_hostile_history_runs_nothing_on_the_server(page, serve, stored):
     stored("hostile", hostile_history(100_000))
     store = stored(HOSTILE[0], [Message(source="user", content=HOSTILE[1], meta={"title": HOSTILE[5]})])
-    with serving(store) as address, chromium.new_page() as page:
-        home = address.split("?")[0]
-        page.open(address)
-        page.wait("document.querySelectorAll('a.row').length === 2")
-        page.click("input[type=search]")
-        page.type("script attacked")
-        page.wait("document.querySelector('.hit mark')")
-        page.click(".hit")
-        page.wait(f"{V}?.history")
-        page.open(f"{home}?id=hostile")
-        click_through(page)
-        page.open(f"{home}?id=%3Cscript%3Ealert(1)%3C%2Fscript%3E")
-        assert "no conversation" in page.text(".failure")
-        refused = [each for each in page.problems if "404" in each]
-        page.problems = [each for each in page.problems if each not in refused]
-        nothing_happened(page, home)
+    address = serve(store)
+    home = address.split("?")[0]
+    page.open(address)
+    page.wait("document.querySelectorAll('a.row').length === 2")
+    page.search("script attacked")
+    page.wait("document.querySelector('.hit mark')")
+    page.click(".hit")
+    page.wait(f"{V}?.history")
+    page.open(f"{home}?id=hostile")
+    click_through(page)
+    page.open(f"{home}?id=%3Cscript%3Ealert(1)%3C%2Fscript%3E")
+    assert "no conversation" in page.text(".failure")
+    refused = [each for each in page.problems if "404" in each]
+    page.problems = [each for each in page.problems if each not in refused]
+    nothing_happened(page, home)
 
 
-def test_a_search_lists_every_conversation_with_the_word(chromium, tmp_path):
+def test_a_search_lists_every_conversation_with_the_word(page, serve, tmp_path):
     url = f"sqlite:///{tmp_path}/words.db"
     with open_store(url) as store:
         store.register(Views(store))
@@ -105,35 +97,31 @@ def test_a_search_lists_every_conversation_with_the_word(chromium, tmp_path):
             ],
         )
         store.ingest("never", [Message(source="user", content="something else")])
-    with serving(url) as address, chromium.new_page() as page:
-        page.open(address)
-        page.wait("document.querySelectorAll('a.row').length === 3")
-        page.click("input[type=search]")
-        page.type("gauge")
-        page.wait("document.querySelector('.hit mark')")
-        assert page.ask("document.querySelectorAll('.hit').length") == 50
-        assert page.ask("document.querySelectorAll('a.row').length") == 2
-        assert page.problems == []
+    page.open(serve(url))
+    page.wait("document.querySelectorAll('a.row').length === 3")
+    page.search("gauge")
+    page.wait("document.querySelector('.hit mark')")
+    assert page.ask("document.querySelectorAll('.hit').length") == 50
+    assert page.ask("document.querySelectorAll('a.row').length") == 2
+    assert page.problems == []
 
 
-def test_control_characters_are_seen_and_steer_nothing(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report([Message(source="user", content=HOSTILE[12])]))
-        page.ask(f"{V}.choose(0)")
-        page.wait("document.querySelector('.body pre')")
-        assert "user\\u202egpj.exe" in page.text(".body pre")
-        assert "\u202e" not in page.ask("document.body.textContent")
+def test_control_characters_are_seen_and_steer_nothing(page, report):
+    page.open(report([Message(source="user", content=HOSTILE[12])]))
+    page.ask(f"{V}.choose(0)")
+    page.wait("document.querySelector('.body pre')")
+    assert "user\\u202egpj.exe" in page.text(".body pre")
+    assert "\u202e" not in page.ask("document.body.textContent")
 
 
-def test_a_very_long_line_opens_and_is_shown_in_parts(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report([Message(source="user", content="<b>" * (LONG_LINE // 3))]))
-        page.ask(f"{V}.choose(0)")
-        page.wait("document.querySelector('.more')")
-        assert page.ask("document.querySelector('.body pre').textContent.length") < 25_000
-        page.click(".more")
-        assert 100_000 <= page.ask("document.querySelector('.body pre').textContent.length") < 105_000
-        assert page.ask("document.querySelectorAll('.body b').length") == 0
+def test_a_very_long_line_opens_and_is_shown_in_parts(page, report):
+    page.open(report([Message(source="user", content="<b>" * (LONG_LINE // 3))]))
+    page.ask(f"{V}.choose(0)")
+    page.wait("document.querySelector('.more')")
+    assert page.ask("document.querySelector('.body pre').textContent.length") < 25_000
+    page.click(".more")
+    assert 100_000 <= page.ask("document.querySelector('.body pre').textContent.length") < 105_000
+    assert page.ask("document.querySelectorAll('.body b').length") == 0
 
 
 def histories():
@@ -146,9 +134,9 @@ def histories():
 
 
 @pytest.mark.parametrize("events", [pytest.param(make, id=str(name)[:40]) for name, make in histories()])
-def test_the_page_shows_the_view_of_every_version_and_every_difference(chromium, report, events):
+def test_the_page_shows_the_view_of_every_version_and_every_difference(page, report, events):
     events = events()
-    with open_store("memory:") as store, chromium.new_page() as page:
+    with open_store("memory:") as store:
         store.ingest("c", iter(events))
         views = Views(store)
         page.open(report(events))
@@ -184,105 +172,94 @@ def test_the_page_shows_the_view_of_every_version_and_every_difference(chromium,
         assert page.problems == []
 
 
-def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(chromium, report):
-    with chromium.new_page() as page:
-        url = report(sample())
-        page.open(url)
-        assert "Version 286" in page.text(".momentary h2")
-        page.press("PageUp")
-        assert "Version 281 of 286" in page.text(".momentary h2")
-        page.press("ArrowLeft")
+def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(page, report):
+    url = report(sample())
+    page.open(url)
+    assert "Version 286" in page.text(".momentary h2")
+    page.press("PageUp")
+    assert "Version 281 of 286" in page.text(".momentary h2")
+    page.press("ArrowLeft")
+    page.press("Enter")
+    page.press("ArrowRight")
+    assert "280 → 281" in page.text(".comparing")
+    assert "43 left" in page.text(".comparing")
+    page.wait(f"{LINES}.some((text) => text.startsWith('+'))")
+    seen = "(() => { const box = document.querySelector('.line.entered').getBoundingClientRect();"
+    assert page.ask(
+        f"{seen} const list = {V}.list.node.getBoundingClientRect();"
+        " return list.top <= box.top && box.bottom <= list.bottom; })()"
+    )
+    page.wait("location.hash === '#v=281&from=280'")
+    page.open(url + "#v=246&e=30")
+    assert "condensation 93 forgot it at version 94" in page.text(".why")
+    assert "summary −200 replaces it now" in page.text(".why")
+    page.wait("document.querySelector('.body pre')")
+    assert page.ask("document.querySelector('.line[aria-selected=true]')?.innerText").split()[0] == "30"
+    page.click(".ways button", "What the model knew when it wrote this")
+    assert "Version 30 of 286" in page.text(".momentary h2")
+    page.click(".ways button", "Its observation, 31")
+    assert "Observation 31" in page.text(".detail h2")
+
+
+def test_an_id_with_its_sign_finds_one_event_only(page, report):
+    page.open(report(sample()))
+    for given, is_one in (("30", False), ("#30", True)):
+        find(page, given)
+        assert page.ask(f"{V}.hits[0].id") == 30
+        assert page.ask(f"{V}.hits.length === 1") is is_one
+
+
+def test_a_search_counts_what_is_sent_at_the_version_that_is_open(page, report):
+    page.open(report(sample()) + "#v=150")
+    find(page, "30")
+    sent = f"{V}.hits.filter((one) => {V}.history.state(one.id, {V}.version) === 'sent').length"
+    before = page.ask(f"{V}.status.textContent")
+    assert f"of the whole history, {page.ask(sent)} sent at version 150" in before
+    page.run(f"{V}.go(20)")
+    assert page.ask(f"{V}.status.textContent") != before
+    assert f", {page.ask(sent)} sent at version 20" in page.ask(f"{V}.status.textContent")
+    page.run("document.querySelector('[aria-label=\"Now, the newest version (End)\"]').click()")
+    assert page.ask(f"{V}.version === {V}.history.version")
+
+
+def test_a_version_and_an_event_are_found_by_their_numbers(page, report):
+    page.open(report(sample()))
+    page.press("/")
+    page.type("41")
+    page.wait(f"{V}.hits?.[0]?.id === 41 && {V}.status.textContent.includes('sent at version 286')")
+    assert page.ask(f"{V}.hits.filter((one) => one.id === 41).length") == 1
+    page.press("Enter")
+    page.wait("document.querySelector('.detail h2').innerText === 'Action 41'")
+    assert "condensation 93 forgot it at version 94" in page.text(".why")
+    page.press("Escape")
+    page.click(".number")
+    page.type("150")
+    page.press("Enter")
+    assert "Version 150 of 286" in page.text(".momentary h2")
+    for wrong in ("", "x", "-1"):
+        page.ask(f"{V}.number.value = {json.dumps(wrong)}")
         page.press("Enter")
-        page.press("ArrowRight")
-        assert "280 → 281" in page.text(".comparing")
-        assert "43 left" in page.text(".comparing")
-        page.wait(f"{LINES}.some((text) => text.startsWith('+'))")
-        seen = "(() => { const box = document.querySelector('.line.entered').getBoundingClientRect();"
-        assert page.ask(
-            f"{seen} const list = {V}.list.node.getBoundingClientRect();"
-            " return list.top <= box.top && box.bottom <= list.bottom; })()"
-        )
-        page.wait("location.hash === '#v=281&from=280'")
-        page.open(url + "#v=246&e=30")
-        assert "condensation 93 forgot it at version 94" in page.text(".why")
-        assert "summary −200 replaces it now" in page.text(".why")
-        page.wait("document.querySelector('.body pre')")
-        assert page.ask("document.querySelector('.line[aria-selected=true]')?.innerText").split()[0] == "30"
-        page.click(".ways button", "What the model knew when it wrote this")
-        assert "Version 30 of 286" in page.text(".momentary h2")
-        page.click(".ways button", "Its observation, 31")
-        assert "Observation 31" in page.text(".detail h2")
+        assert page.ask(f"{V}.number.value") == "150"
+    page.click(".number")
+    page.type("100,000")
+    page.press("Enter")
+    assert page.ask(f"{V}.version") == 286
+    assert page.problems == []
 
 
-def test_an_id_with_its_sign_finds_one_event_only(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report(sample()))
-        for given, is_one in (("30", False), ("#30", True)):
-            page.ask(f"{V}.find('{given}')")
-            page.wait(f"{V}.searched")
-            page.settle()
-            assert page.ask(f"{V}.hits[0].id") == 30
-            assert page.ask(f"{V}.hits.length === 1") is is_one
+def test_a_moment_tells_what_is_forgotten_and_what_is_taken_back_apart(page, report):
+    page.open(report(usual_history()))
+    told = "12 summarized by 1 condensation + 12 forgotten by 1 condensation + 2 taken back"
+    assert told in page.text(".sum")
+    page.run(f"{V}.go(40)")
+    assert "forgotten" not in page.text(".sum")
+    assert "taken back" not in page.text(".sum")
 
 
-def test_a_search_counts_what_is_sent_at_the_version_that_is_open(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report(sample()) + "#v=150")
-        page.ask(f"{V}.find('30')")
-        page.wait(f"{V}.searched")
-        page.settle()
-        sent = f"{V}.hits.filter((one) => {V}.history.state(one.id, {V}.version) === 'sent').length"
-        before = page.ask(f"{V}.status.textContent")
-        assert f"of the whole history, {page.ask(sent)} sent at version 150" in before
-        page.ask(f"{V}.go(20)")
-        page.settle()
-        assert page.ask(f"{V}.status.textContent") != before
-        assert f", {page.ask(sent)} sent at version 20" in page.ask(f"{V}.status.textContent")
-        page.ask("document.querySelector('[aria-label=\"Now, the newest version (End)\"]').click()")
-        page.settle()
-        assert page.ask(f"{V}.version === {V}.history.version")
-
-
-def test_a_version_and_an_event_are_found_by_their_numbers(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report(sample()))
-        page.press("/")
-        page.type("41")
-        page.wait(f"{V}.hits?.[0]?.id === 41 && {V}.status.textContent.includes('sent at version 286')")
-        assert page.ask(f"{V}.hits.filter((one) => one.id === 41).length") == 1
-        page.press("Enter")
-        page.wait("document.querySelector('.detail h2').innerText === 'Action 41'")
-        assert "condensation 93 forgot it at version 94" in page.text(".why")
-        page.press("Escape")
-        page.click(".number")
-        page.type("150")
-        page.press("Enter")
-        assert "Version 150 of 286" in page.text(".momentary h2")
-        for wrong in ("", "x", "-1"):
-            page.ask(f"{V}.number.value = {json.dumps(wrong)}")
-            page.press("Enter")
-            assert page.ask(f"{V}.number.value") == "150"
-        page.click(".number")
-        page.type("100,000")
-        page.press("Enter")
-        assert page.ask(f"{V}.version") == 286
-        assert page.problems == []
-
-
-def test_a_moment_tells_what_is_forgotten_and_what_is_taken_back_apart(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report(usual_history()))
-        told = "12 summarized by 1 condensation + 12 forgotten by 1 condensation + 2 taken back"
-        assert told in page.text(".sum")
-        page.ask(f"{V}.go(40)")
-        page.settle()
-        assert "forgotten" not in page.text(".sum")
-        assert "taken back" not in page.text(".sum")
-
-
-def test_a_redacted_event_shows_its_receipt_and_not_its_text(chromium, stored):
+def test_a_redacted_event_shows_its_receipt_and_not_its_text(page, serve, stored):
     store = stored("c", usual_history())
-    with serving(store) as address, foldlog.open(store) as histories, chromium.new_page() as page:
+    address = serve(store)
+    with foldlog.open(store) as histories:
         page.open(f"{address}&id=c")
         page.wait(
             f"{V}.history && {LINES}.some((text) => text.includes('I leave it') || text.includes('make test-13'))"
@@ -300,9 +277,10 @@ def test_a_redacted_event_shows_its_receipt_and_not_its_text(chromium, stored):
         assert page.problems == []
 
 
-def test_the_page_of_a_fork_forgets_what_is_redacted_in_its_parent(chromium, stored):
+def test_the_page_of_a_fork_forgets_what_is_redacted_in_its_parent(page, serve, stored):
     store = stored("parent", usual_history())
-    with serving(store) as address, foldlog.open(store) as histories, chromium.new_page() as page:
+    address = serve(store)
+    with foldlog.open(store) as histories:
         histories["parent"].fork(32, "fork")
         page.open(f"{address}&id=fork")
         page.ask(f"{V}.choose(28)")
@@ -317,9 +295,10 @@ def test_the_page_of_a_fork_forgets_what_is_redacted_in_its_parent(chromium, sto
         assert page.problems == []
 
 
-def test_the_page_of_a_fork_follows_the_erasure_of_its_parent(chromium, stored):
+def test_the_page_of_a_fork_follows_the_erasure_of_its_parent(page, serve, stored):
     store = stored("parent", usual_history())
-    with serving(store) as address, foldlog.open(store) as histories, chromium.new_page() as page:
+    address = serve(store)
+    with foldlog.open(store) as histories:
         histories["parent"].fork(32, "kept")
         page.open(f"{address}&id=kept")
         page.wait("document.querySelector('.facts')?.innerText.includes('fork of parent at version 32')")
@@ -336,10 +315,10 @@ def test_the_page_of_a_fork_follows_the_erasure_of_its_parent(chromium, stored):
         assert page.text(".failure a") == "All conversations"
 
 
-def test_the_server_follows_new_events(chromium, stored):
+def test_the_server_follows_new_events(page, serve, stored):
     store = stored("c", usual_history())
-    with serving(store) as address, foldlog.open(store) as histories, chromium.new_page() as page:
-        page.open(address)
+    with foldlog.open(store) as histories:
+        page.open(serve(store))
         page.wait("document.querySelector('a.row')?.innerText.includes('build fails')")
         page.click("a.row")
         page.wait(f"{V}?.history?.version === {histories['c'].version()}")
@@ -356,16 +335,15 @@ def test_the_server_follows_new_events(chromium, stored):
         assert page.problems == []
 
 
-def test_only_lines_in_sight_are_elements_and_none_is_blank_while_scrolling(chromium, report):
+def test_only_lines_in_sight_are_elements_and_none_is_blank_while_scrolling(page, report):
     from benchmarks.workload import history
 
-    with chromium.new_page() as page:
-        page.open(report(history(10_000)))
-        page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.pieces).gap)")
-        page.wait(f"{V}.source.gists.size === 5")
-        page.settle()
-        blank = page.ask(
-            """(async () => {
+    page.open(report(history(10_000)))
+    page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.pieces).gap)")
+    page.wait(f"{V}.source.gists.size === 5")
+    page.settle()
+    blank = page.ask(
+        """(async () => {
               const list = document.querySelector('.list'), gaps = [];
               for (let step = 0; step < 120; step += 1) {
                 list.scrollTop += step % 3 ? 1700 : 24000;
@@ -382,37 +360,35 @@ def test_only_lines_in_sight_are_elements_and_none_is_blank_while_scrolling(chro
               }
               return [gaps, document.querySelectorAll('.line').length, list.scrollHeight];
             })()"""
-        )
-        gaps, lines, height = blank
-        assert gaps == []
-        assert lines < 120
-        assert height > 200_000
+    )
+    gaps, lines, height = blank
+    assert gaps == []
+    assert lines < 120
+    assert height > 200_000
 
 
-def test_a_fork_says_where_it_begins(chromium, stored, tmp_path):
-    with chromium.new_page() as page:
-        page.open(forked_report(tmp_path))
-        places = "(one, place, all) => one.border ? [[one.border.parent, all[place + 1]?.id]] : []"
-        borders = f"{V}.list.entries.flatMap({places})"
-        assert page.ask(borders) == [["sample/tidewatch", 96], ["second try", 120]]
-        assert "fork of second try at version 120" in page.text(".facts")
-        page.ask(f"{V}.go(100)")
-        page.settle()
-        assert page.ask(borders) == [["sample/tidewatch", 96]]
-        page.ask(f"{V}.list.reveal(96)")
-        page.wait(f"{LINES}.includes('Fork of sample/tidewatch at version 96: the events before are shared')")
-        assert page.ask(f"{V}.chart.borderLabels.map(([at]) => at)") == [96, 120]
-        assert page.problems == []
+def test_a_fork_says_where_it_begins(page, serve, stored, tmp_path):
+    page.open(forked_report(tmp_path))
+    places = "(one, place, all) => one.border ? [[one.border.parent, all[place + 1]?.id]] : []"
+    borders = f"{V}.list.entries.flatMap({places})"
+    assert page.ask(borders) == [["sample/tidewatch", 96], ["second try", 120]]
+    assert "fork of second try at version 120" in page.text(".facts")
+    page.run(f"{V}.go(100)")
+    assert page.ask(borders) == [["sample/tidewatch", 96]]
+    page.ask(f"{V}.list.reveal(96)")
+    page.wait(f"{LINES}.includes('Fork of sample/tidewatch at version 96: the events before are shared')")
+    assert page.ask(f"{V}.chart.borderLabels.map(([at]) => at)") == [96, 120]
+    assert page.problems == []
     store = stored("parent", usual_history())
     with open_store(store) as opened:
         opened.fork("parent", 3, "fork")
-    with serving(store) as address, chromium.new_page() as page:
-        page.open(f"{address.split('?')[0]}?{address.split('?')[1]}&id=fork")
-        page.wait(f"{V}?.history")
-        page.settle()
-        page.click(".line.border .way")
-        page.wait(f"{V}?.history?.conversation === 'parent'")
-        assert page.ask(f"{V}.version") == 3
+    address = serve(store)
+    page.open(f"{address.split('?')[0]}?{address.split('?')[1]}&id=fork")
+    page.wait(f"{V}?.history")
+    page.settle()
+    page.click(".line.border .way")
+    page.wait(f"{V}?.history?.conversation === 'parent'")
+    assert page.ask(f"{V}.version") == 3
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -425,16 +401,7 @@ def test_pictures(chromium, long_report, pictures, size, theme, tmp_path):
             assert page.ask("document.documentElement.scrollWidth <= innerWidth"), name
 
 
-def test_a_store_without_conversations_says_what_to_do(chromium, tmp_path):
-    url = f"sqlite:///{tmp_path}/empty.db"
-    open_store(url).close()
-    with serving(url) as address, chromium.new_page() as page:
-        page.open(address)
-        assert "foldlog import PATH" in page.text(".rows")
-        assert page.problems == []
-
-
-def test_the_pictures_of_the_documentation_are_made(chromium, tmp_path):
+def test_the_pictures_of_the_documentation_are_made(page, tmp_path):
     from tests.browser.pictures import HEIGHT, MOMENTS, WIDTH, make
 
     made = make(tmp_path)

@@ -10,7 +10,7 @@ from foldlog._page.report import write_report
 from foldlog.eventstore import Action, CondensationAction, Message, open_store
 from foldlog.projections import Views
 from tests.browser.server import serving
-from tests.browser.states import LINES, SIZES, V, sample
+from tests.browser.states import LINES, SIZES, V, home, sample
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 
 SCROLLERS = """Array.from(document.querySelectorAll('body *')).filter((each) =>
@@ -20,11 +20,10 @@ TOLD = f"{V}.rows.map((one) => {V}.nodes.get(one.conversation).node.querySelecto
 
 
 @pytest.mark.parametrize("events", [sample, usual_history, hostile_history], ids=["sample", "usual", "hostile"])
-def test_the_numbers_of_a_version_add_up(chromium, report, events):
-    with chromium.new_page() as page:
-        page.open(report(events()))
-        told = page.ask(
-            f"""(async () => {{
+def test_the_numbers_of_a_version_add_up(page, report, events):
+    page.open(report(events()))
+    told = page.ask(
+        f"""(async () => {{
               const told = [];
               for (let version = 1; version <= {V}.history.version; version += 1) {{
                 {V}.go(version); {V}.draw();
@@ -32,7 +31,7 @@ def test_the_numbers_of_a_version_add_up(chromium, report, events):
               }}
               return told;
             }})()"""
-        )
+    )
     assert len(told) > 40
     for version, sum_of, sentence in told:
         whole, parts = sum_of.replace(",", "").split(": ")
@@ -50,63 +49,53 @@ def told_in(page, selector: str) -> str:
     return page.text(selector).replace("\N{NO-BREAK SPACE}", " ")
 
 
-def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report(sample()))
-        sizes = page.ask(f"Array.from({V}.history.total)")
-        made = (93, 152, 198, 240, 280)
-        for version, whole in ((199, False), (286, True)):
-            page.ask(f"{V}.go({version})")
-            page.settle()
-            before = [at for at in made if at < version]
-            assert page.ask("document.querySelectorAll('.detail tbody tr').length") == len(before)
-            assert page.ask(f"{V}.history.savingsAt({version}).saved") == sum(
-                sizes[at] - sizes[at + 1] for at in before
-            )
-            moment, *others = page.ask("Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)")
-            start = "Whole history: " if whole else "Up to version 199: "
-            assert moment.startswith(f"{start}{len(before)} condensations saved ≈"), moment
-            assert moment.endswith(MEANS)
-            assert len(others) == (0 if whole else 1)
-            assert all(other.startswith("Whole history: 5 condensations saved ≈") for other in others)
-        assert told_in(page, ".facts").startswith("Whole history: 2026-02-17 · 286 events · 5 condensations")
-        page.ask(f"{V}.go(60)")
-        page.settle()
-        first, other = page.ask("Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)")
-        assert first.startswith("Up to version 60: no condensation. Largest View: version 59,")
-        assert "Largest View: version 152," in other
-        page.ask(f"{V}.choose(198, 246)")
-        page.settle()
-        assert "stands at version 246 (whole history: until version 281)" in told_in(page, ".about")
-        page.ask(f"{V}.choose(198, 286)")
-        page.settle()
-        assert "stood until version 281" in told_in(page, ".about")
-        page.ask(f"{V}.choose(198, 100)")
-        page.settle()
-        assert "comes at version 199" in told_in(page, ".about")
+def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history(page, report):
+    page.open(report(sample()))
+    sizes = page.ask(f"Array.from({V}.history.total)")
+    made = (93, 152, 198, 240, 280)
+    for version, whole in ((199, False), (286, True)):
+        page.run(f"{V}.go({version})")
+        before = [at for at in made if at < version]
+        assert page.ask("document.querySelectorAll('.detail tbody tr').length") == len(before)
+        assert page.ask(f"{V}.history.savingsAt({version}).saved") == sum(sizes[at] - sizes[at + 1] for at in before)
+        moment, *others = page.ask("Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)")
+        start = "Whole history: " if whole else "Up to version 199: "
+        assert moment.startswith(f"{start}{len(before)} condensations saved ≈"), moment
+        assert moment.endswith(MEANS)
+        assert len(others) == (0 if whole else 1)
+        assert all(other.startswith("Whole history: 5 condensations saved ≈") for other in others)
+    assert told_in(page, ".facts").startswith("Whole history: 2026-02-17 · 286 events · 5 condensations")
+    page.run(f"{V}.go(60)")
+    first, other = page.ask("Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)")
+    assert first.startswith("Up to version 60: no condensation. Largest View: version 59,")
+    assert "Largest View: version 152," in other
+    page.run(f"{V}.choose(198, 246)")
+    assert "stands at version 246 (whole history: until version 281)" in told_in(page, ".about")
+    page.run(f"{V}.choose(198, 286)")
+    assert "stood until version 281" in told_in(page, ".about")
+    page.run(f"{V}.choose(198, 100)")
+    assert "comes at version 199" in told_in(page, ".about")
 
 
-def test_saved_is_one_measure_beside_what_a_condensation_recorded(chromium, report):
+def test_saved_is_one_measure_beside_what_a_condensation_recorded(page, report):
     some = [Message(source="user", content="word " * 40) for number in range(5)]
     told = {"tokens_before": 900, "tokens_after": 300, "cost": 0.25}
     some.append(CondensationAction(forgotten_event_ids=(1,), metadata=told))
     some.append(CondensationAction(forgotten_event_ids=(2,)))
-    with chromium.new_page() as page:
-        page.open(report(some))
-        sizes = page.ask(f"Array.from({V}.history.total)")
-        each = sizes[5] - sizes[6]
-        assert each == sizes[6] - sizes[7] > 40
-        words = told_in(page, ".detail")
-        assert f"2 condensations saved ≈ {2 * each} tokens; cost $0.2500 (recorded by 1 of them)." in words
-        assert page.ask(
-            "Array.from(document.querySelectorAll('tbody tr'), (row) => row.children[3].innerText)"
-        ) == 2 * [f"≈\N{NO-BREAK SPACE}{each}"]
-        page.ask(f"{V}.choose(5)")
-        page.settle()
-        words = told_in(page, ".about")
-        assert f"saved\n≈ {each} tokens" in words
-        assert "its own count\n900 → 300 tokens of its prompt" in words
-        assert "sent\n5 events → 4 events" in words
+    page.open(report(some))
+    sizes = page.ask(f"Array.from({V}.history.total)")
+    each = sizes[5] - sizes[6]
+    assert each == sizes[6] - sizes[7] > 40
+    words = told_in(page, ".detail")
+    assert f"2 condensations saved ≈ {2 * each} tokens; cost $0.2500 (recorded by 1 of them)." in words
+    assert page.ask("Array.from(document.querySelectorAll('tbody tr'), (row) => row.children[3].innerText)") == 2 * [
+        f"≈\N{NO-BREAK SPACE}{each}"
+    ]
+    page.run(f"{V}.choose(5)")
+    words = told_in(page, ".about")
+    assert f"saved\n≈ {each} tokens" in words
+    assert "its own count\n900 → 300 tokens of its prompt" in words
+    assert "sent\n5 events → 4 events" in words
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -129,53 +118,49 @@ def test_a_page_tells_which_models_were_called_and_with_how_many_tokens(chromium
             (3, f"Model: {HOSTILE[0]}"),
             (-6, "this is that of condensation 4"),
         ):
-            page.ask(f"{V}.choose({event})")
-            page.settle()
+            page.run(f"{V}.choose({event})")
             assert words in page.ask("document.querySelector('.detail .body').textContent")
         assert page.ask("window.attacked") is None
 
 
-def test_home_and_the_page_count_the_same_events(chromium, stored):
+def test_home_and_the_page_count_the_same_events(page, serve, stored):
     stored("waiting", [Message(source="user", content="go"), Action(tool="t", call_id="1")])
     stored("sample", iter(sample()))
     url = stored("usual", usual_history())
-    with serving(url) as address, chromium.new_page() as page:
-        page.open(address)
-        page.wait(f"{V}.counted === 3")
+    address = serve(url)
+    home(page, address, 3)
+    cells = "(name) => document.querySelector(`a.row[href$='=${name}'] .c-sent span`).textContent"
+    told = {name: page.ask(f"({cells})('{name}')") for name in ("waiting", "sample", "usual")}
+    assert told["waiting"] == "1"
+    assert told["sample"] == "19 + 1"
+    for name, sent in told.items():
+        page.open(f"{address.split('?')[0]}?id={name}")
+        page.wait(f"{V}.history")
         page.settle()
-        cells = "(name) => document.querySelector(`a.row[href$='=${name}'] .c-sent span`).textContent"
-        told = {name: page.ask(f"({cells})('{name}')") for name in ("waiting", "sample", "usual")}
-        assert told["waiting"] == "1"
-        assert told["sample"] == "19 + 1"
-        for name, sent in told.items():
-            page.open(f"{address.split('?')[0]}?id={name}")
-            page.wait(f"{V}.history")
-            page.settle()
-            numbers = re.findall(r"(\d+) (?:event|summar)", page.text(".sentence"))
-            assert " + ".join(numbers) == sent
+        numbers = re.findall(r"(\d+) (?:event|summar)", page.text(".sentence"))
+        assert " + ".join(numbers) == sent
 
 
-def test_bars_of_reasons_are_as_long_as_the_numbers_beside_them_say(chromium, stored):
+def test_bars_of_reasons_are_as_long_as_the_numbers_beside_them_say(page, serve, stored):
     some = [Message(source="user", content="word " * 10 * number) for number in range(9)]
     for at, reason in ((1, "often"), (2, "often"), (3, "often"), (8, "once")):
         some.append(CondensationAction(forgotten_event_ids=(at,), metadata={"reason": reason}))
     url = stored("c", some)
-    with serving(url) as address, chromium.new_page() as page:
-        page.open(address)
-        page.wait(f"{V}.counted === 1 && document.querySelector('.meter')")
-        page.settle()
-        reasons = page.ask("fetch('api/fleet').then((reply) => reply.json())")["reasons"]
-        assert [(one["reason"], one["condensations"]) for one in reasons] == [("once", 1), ("often", 3)]
-        panel = "document.querySelector('.panel')"
-        assert page.ask(f"{panel}.querySelector('h2').innerText") == "Tokens saved by reason"
-        widths = page.ask(f"Array.from({panel}.querySelectorAll('.meter'), (each) => each.style.width)")
-        most = reasons[0]["tokens_saved"]
-        assert widths == [f"{round(100 * one['tokens_saved'] / most)}%" for one in reasons]
-        assert page.ask(f"Array.from({panel}.querySelectorAll('.figure'), (each) => each.innerText)") == [
-            f"≈ {one['tokens_saved']}" for one in reasons
-        ]
-        told = page.ask(f"Array.from({panel}.querySelectorAll('dt'), (each) => each.innerText)")
-        assert told == ["once · 1 condensation", "often · 3 condensations"]
+    page.open(serve(url))
+    page.wait(f"{V}.counted === 1 && document.querySelector('.meter')")
+    page.settle()
+    reasons = page.ask("fetch('api/fleet').then((reply) => reply.json())")["reasons"]
+    assert [(one["reason"], one["condensations"]) for one in reasons] == [("once", 1), ("often", 3)]
+    panel = "document.querySelector('.panel')"
+    assert page.ask(f"{panel}.querySelector('h2').innerText") == "Tokens saved by reason"
+    widths = page.ask(f"Array.from({panel}.querySelectorAll('.meter'), (each) => each.style.width)")
+    most = reasons[0]["tokens_saved"]
+    assert widths == [f"{round(100 * one['tokens_saved'] / most)}%" for one in reasons]
+    assert page.ask(f"Array.from({panel}.querySelectorAll('.figure'), (each) => each.innerText)") == [
+        f"≈ {one['tokens_saved']}" for one in reasons
+    ]
+    told = page.ask(f"Array.from({panel}.querySelectorAll('dt'), (each) => each.innerText)")
+    assert told == ["once · 1 condensation", "often · 3 condensations"]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -183,9 +168,7 @@ def test_home_says_that_it_still_counts(chromium, stored, size):
     stored("usual", usual_history())
     url = stored("other", [Message(source="user", content="a question")])
     with serving(url) as address, chromium.new_page(*SIZES[size]) as page:
-        page.open(address)
-        page.wait(f"{V}.counted === 2")
-        page.settle()
+        home(page, address, 2)
         assert page.ask("document.querySelector('.counting').getClientRects().length") == 0
         assert page.ask("document.querySelectorAll('.partial').length") == 0
         assert "so far" not in page.text(".fleet")
@@ -229,17 +212,14 @@ def test_on_a_phone_only_the_page_scrolls(chromium, stored):
     stored("sample", iter(sample()))
     url = stored("usual", usual_history())
     with serving(url) as address, chromium.new_page(*SIZES["phone"]) as page:
-        page.open(address)
-        page.wait(f"{V}.counted === 2")
+        home(page, address, 2)
         assert page.ask(SCROLLERS) == []
         page.open(f"{address.split('?')[0]}?id=sample")
         page.wait(f"{LINES}.length")
-        page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.pieces).gap)")
-        page.settle()
+        page.run(f"{V}.toggleGap({V}.list.entries.find((one) => one.pieces).gap)")
         assert page.ask(SCROLLERS) == []
         assert page.ask("document.documentElement.scrollHeight") > 250 * 26
-        page.ask("scrollTo(0, 4000)")
-        page.settle()
+        page.run("scrollTo(0, 4000)")
         visible = (
             "Array.from(document.querySelectorAll('.line')).filter((each) => each.getBoundingClientRect().top > 60)"
         )
@@ -263,10 +243,8 @@ def test_the_list_tells_titles_apart_and_shows_every_figure(chromium, stored, si
         url = stored(name, iter([Message(source="user", content=begun + text)]))
     stored("z", usual_history())
     with serving(url) as address, chromium.new_page(*SIZES[size]) as page:
-        page.open(address)
-        page.wait(f"{V}.counted === 5")
-        page.ask(f"{V}.sortBy('title')")
-        page.settle()
+        home(page, address, 5)
+        page.run(f"{V}.sortBy('title')")
         names = [" ".join(name.replace(",", "").split()) for name in page.ask(TOLD)]
         assert names[0].startswith("Find out why")
         assert [re.sub(r"^.*… ", "", name) for name in names[3:]] == ["the clock is late", "the door is open"]
@@ -278,7 +256,7 @@ def test_the_list_tells_titles_apart_and_shows_every_figure(chromium, stored, si
         assert page.ask(f"{cells}.filter((each) => !each.getClientRects().length).length") == 0
 
 
-def test_conversations_without_times_come_last_in_either_order(chromium, tmp_path):
+def test_conversations_without_times_come_last_in_either_order(page, serve, tmp_path):
     source = tmp_path / "chat.json"
     source.write_text('{"messages": [{"role": "user", "content": "no time"}]}')
     from foldlog.formats import open_sources
@@ -289,26 +267,20 @@ def test_conversations_without_times_come_last_in_either_order(chromium, tmp_pat
         store.register(Views(store))
         store.ingest("usual", usual_history())
         store.ingest("undated", iter(list(undated.events())))
-    with serving(url) as address, chromium.new_page() as page:
-        page.open(address)
-        page.wait(f"{V}.counted === 2")
-        page.settle()
-        ids = f"{V}.rows.map((one) => one.conversation)"
-        assert page.ask(ids) == ["usual", "undated"]
-        assert "no times" in page.text(".rows")
-        page.ask(f"{V}.sortBy('updated_at')")
-        assert page.ask(ids) == ["usual", "undated"]
+    home(page, serve(url), 2)
+    ids = f"{V}.rows.map((one) => one.conversation)"
+    assert page.ask(ids) == ["usual", "undated"]
+    assert "no times" in page.text(".rows")
+    page.ask(f"{V}.sortBy('updated_at')")
+    assert page.ask(ids) == ["usual", "undated"]
 
 
-def test_another_order_of_the_list_begins_at_its_top(chromium, stored):
+def test_another_order_of_the_list_begins_at_its_top(page, serve, stored):
     for n in range(60):
         url = stored(f"c{n}", [Message(source="user", content=f"question {n}")])
-    with serving(url) as address, chromium.new_page() as page:
-        page.open(address)
-        page.wait(f"{V}.counted === 60")
-        page.ask(f"{V}.list.scrollTop = 1e6")
-        page.settle()
-        assert page.ask(f"{V}.list.scrollTop") > 0
-        page.click(".sort", "Tokens")
-        page.settle()
-        assert page.ask(f"{V}.list.scrollTop") == 0
+    home(page, serve(url), 60)
+    page.run(f"{V}.list.scrollTop = 1e6")
+    assert page.ask(f"{V}.list.scrollTop") > 0
+    page.click(".sort", "Tokens")
+    page.settle()
+    assert page.ask(f"{V}.list.scrollTop") == 0

@@ -11,7 +11,7 @@ import pytest
 from foldlog._web.pages import Pages
 from foldlog.eventstore import Action, CondensationAction, Message, open_store
 from tests.browser.server import serving
-from tests.browser.states import LINES, SIZES, V, sample
+from tests.browser.states import LINES, SIZES, V, find, home, sample
 from tests.page_samples import usual_history
 
 WRITTEN = """(() => {
@@ -36,96 +36,84 @@ def messages(number: int) -> list[Message]:
     return [Message(source="user", content="some words") for _ in range(number)]
 
 
-def test_ids_and_versions_are_written_alike_and_searched_with_or_without_commas(chromium, report):
+def test_ids_and_versions_are_written_alike_and_searched_with_or_without_commas(page, report):
     some = messages(1_300)
     some.append(
         CondensationAction(
             forgotten_events_start_id=10, forgotten_events_end_id=1_250, summary="most of them", summary_offset=1
         )
     )
-    with chromium.new_page() as page:
-        page.open(report(some))
-        page.ask(WRITTEN)
-        page.ask(f"{V}.changed('size')")
-        page.settle()
-        texts = page.ask("window.written.map(([text]) => text)") + page.ask("[document.body.innerText]")
-        told = " ".join(texts)
-        assert "1,260" in told
-        assert not re.search(r"\b\d{4,}\b", re.sub(r"\d{4}-\d\d-\d\d", "", told)), told
-        assert "summarized in −1,302" in " ".join(page.text(".line.gap").split())
-        for words in ("1,220", "1220", "#1220"):
-            page.ask(f"{V}.find({json.dumps(words)})")
-            page.wait(f"{V}.searched")
-            assert page.ask(f"{V}.hits[0].id") == 1220
-        page.ask(f"{V}.choose(1220)")
-        page.wait("document.querySelector('.detail h2').innerText === 'User 1,220'")
-        assert "condensation 1,300 forgot it at version 1,301" in page.text(".why")
+    page.open(report(some))
+    page.ask(WRITTEN)
+    page.run(f"{V}.changed('size')")
+    texts = page.ask("window.written.map(([text]) => text)") + page.ask("[document.body.innerText]")
+    told = " ".join(texts)
+    assert "1,260" in told
+    assert not re.search(r"\b\d{4,}\b", re.sub(r"\d{4}-\d\d-\d\d", "", told)), told
+    assert "summarized in −1,302" in " ".join(page.text(".line.gap").split())
+    for words in ("1,220", "1220", "#1220"):
+        find(page, words)
+        assert page.ask(f"{V}.hits[0].id") == 1220
+    page.ask(f"{V}.choose(1220)")
+    page.wait("document.querySelector('.detail h2').innerText === 'User 1,220'")
+    assert "condensation 1,300 forgot it at version 1,301" in page.text(".why")
 
 
 @pytest.mark.parametrize("days", [0, 3])
-def test_the_time_axis_names_the_days(chromium, report, days):
+def test_the_time_axis_names_the_days(page, report, days):
     start = datetime(2026, 2, 17, 9, 14, tzinfo=UTC)
     step = timedelta(days=days) / 60 or timedelta(minutes=1)
     some = [Message(source="user", content=str(n), timestamp=start + n * step) for n in range(60)]
-    with chromium.new_page() as page:
-        page.open(report(some))
-        page.ask(WRITTEN)
-        page.ask(f"{V}.changed('size')")
-        page.settle()
-        times = [text for text, *_ in page.ask("window.written") if re.search(r"\d\d:\d\d$", text)]
+    page.open(report(some))
+    page.ask(WRITTEN)
+    page.run(f"{V}.changed('size')")
+    times = [text for text, *_ in page.ask("window.written") if re.search(r"\d\d:\d\d$", text)]
     assert times[0] == "17 Feb 09:14"
     assert times[-1] == ("20 Feb 08:02" if days else "17 Feb 10:13")  # of the version that is open
     named = [time.split(" ")[0] for time in times[:-1] if " " in time]
     assert named == (["17", "18", "19", "20"] if days else ["17"])
 
 
-def test_the_id_of_a_chosen_row_covers_whole_labels_of_the_axis(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report(sample()))
-        labels = page.ask(f"{V}.chart.rowSpots")
-        page.ask(WRITTEN)
-        page.ask(f"{V}.choose(22)")
-        page.settle()
-        (tag,) = [y for text, _, y in page.ask("window.written") if text == "22"]
-        touched = [label for label in labels if abs(label - tag) < 15]
-        boxes = page.ask("window.filled")
+def test_the_id_of_a_chosen_row_covers_whole_labels_of_the_axis(page, report):
+    page.open(report(sample()))
+    labels = page.ask(f"{V}.chart.rowSpots")
+    page.ask(WRITTEN)
+    page.run(f"{V}.choose(22)")
+    (tag,) = [y for text, _, y in page.ask("window.written") if text == "22"]
+    touched = [label for label in labels if abs(label - tag) < 15]
+    boxes = page.ask("window.filled")
     assert len(touched) == 1
     for label in touched:
         assert any(x == 0 and y <= label - 7 and y + height >= label + 7 for x, y, _, height in boxes)
 
 
-def test_the_numbers_of_the_legend_and_of_the_list_have_a_unit(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report(sample()))
-        assert page.text(".legend").replace("\N{NO-BREAK SPACE}", " ").startswith("≈ tokens sent:")
-        head = page.text(".listhead").replace("\N{NO-BREAK SPACE}", " ").split("\n")
-        assert head == ["The View of version 286, in its order", "≈ tokens"]
-        page.open(report(sample()) + "#v=281&from=280")
-        assert (
-            page.text(".listhead")
-            .replace("\N{NO-BREAK SPACE}", " ")
-            .startswith("From version 280 to 281: ≈ 13k → 4.1k tokens")
-        )
+def test_the_numbers_of_the_legend_and_of_the_list_have_a_unit(page, report):
+    page.open(report(sample()))
+    assert page.text(".legend").replace("\N{NO-BREAK SPACE}", " ").startswith("≈ tokens sent:")
+    head = page.text(".listhead").replace("\N{NO-BREAK SPACE}", " ").split("\n")
+    assert head == ["The View of version 286, in its order", "≈ tokens"]
+    page.open(report(sample()) + "#v=281&from=280")
+    assert (
+        page.text(".listhead")
+        .replace("\N{NO-BREAK SPACE}", " ")
+        .startswith("From version 280 to 281: ≈ 13k → 4.1k tokens")
+    )
 
 
-def test_an_event_without_text_says_so(chromium, report):
-    with chromium.new_page() as page:
-        page.open(report([*messages(1), Message(source="agent", content="")]))
-        page.wait(f"{LINES}.some((text) => text.includes('no text'))")
+def test_an_event_without_text_says_so(page, report):
+    page.open(report([*messages(1), Message(source="agent", content="")]))
+    page.wait(f"{LINES}.some((text) => text.includes('no text'))")
 
 
-def test_a_pending_action_at_the_last_version_waits_for_nothing(chromium, report):
+def test_a_pending_action_at_the_last_version_waits_for_nothing(page, report):
     some = [*messages(1), Action(tool="t", call_id="1"), *messages(1)]
-    with chromium.new_page() as page:
-        page.open(report(some) + "#v=2")
-        assert "Pending: waits for an observation." in page.text(".sum")
-        page.ask(f"{V}.choose(1, 2)")
-        page.settle()
-        assert "it waits for its observation" in page.text(".why")
-        page.ask(f"{V}.choose(1, 3)")
-        page.settle()
-        assert "Pending: no observation came." in page.text(".sum")
-        assert "no observation came for it, or for a parallel call, up to the last event" in page.text(".why")
+    page.open(report(some) + "#v=2")
+    assert "Pending: waits for an observation." in page.text(".sum")
+    page.run(f"{V}.choose(1, 2)")
+    assert "it waits for its observation" in page.text(".why")
+    page.run(f"{V}.choose(1, 3)")
+    assert "Pending: no observation came." in page.text(".sum")
+    assert "no observation came for it, or for a parallel call, up to the last event" in page.text(".why")
 
 
 @pytest.mark.parametrize(
@@ -138,65 +126,57 @@ def test_a_pending_action_at_the_last_version_waits_for_nothing(chromium, report
         ("#e=-9", "no event -9"),
     ],
 )
-def test_an_address_that_names_nothing_is_told(chromium, report, address, said):
-    with chromium.new_page() as page:
-        page.open(report(messages(3)) + address)
-        shown = 1 if "v=1" in address else 3
-        assert said in page.text(".notice")
-        assert f"Version {shown} is shown." in page.text(".notice")
-        assert page.ask(f"[{V}.version, {V}.from, {V}.event]") == [shown, None, None]
-        page.press("ArrowLeft")
-        assert page.text(".notice") == ""
-        assert page.problems == []
+def test_an_address_that_names_nothing_is_told(page, report, address, said):
+    page.open(report(messages(3)) + address)
+    shown = 1 if "v=1" in address else 3
+    assert said in page.text(".notice")
+    assert f"Version {shown} is shown." in page.text(".notice")
+    assert page.ask(f"[{V}.version, {V}.from, {V}.event]") == [shown, None, None]
+    page.press("ArrowLeft")
+    assert page.text(".notice") == ""
+    assert page.problems == []
 
 
-def test_a_page_that_cannot_be_shown_leads_on(chromium, stored):
-    with serving(stored("usual", usual_history())) as address, chromium.new_page() as page:
-        home = address.split("?")[0]
-        page.open(address)
-        page.open(f"{home}?id=none")
-        assert page.text("h1") == "This page cannot be shown"
-        assert "This store has no conversation 'none'" in page.text(".failure")
-        assert "does not answer" not in page.text(".failure")
-        assert page.text(".failure button") == "Try again"
-        page.click(".failure a", "All conversations")
-        page.wait("document.querySelector('a.row')")
-        page.send("Network.setBlockedURLs", urls=["*/api/history*"])
-        page.open(f"{home}?id=usual")
-        assert "The server does not answer. Start it again with foldlog serve" in " ".join(
-            page.text(".failure").split()
-        )
+def test_a_page_that_cannot_be_shown_leads_on(page, serve, stored):
+    address = serve(stored("usual", usual_history()))
+    home = address.split("?")[0]
+    page.open(address)
+    page.open(f"{home}?id=none")
+    assert page.text("h1") == "This page cannot be shown"
+    assert "This store has no conversation 'none'" in page.text(".failure")
+    assert "does not answer" not in page.text(".failure")
+    assert page.text(".failure button") == "Try again"
+    page.click(".failure a", "All conversations")
+    page.wait("document.querySelector('a.row')")
+    page.send("Network.setBlockedURLs", urls=["*/api/history*"])
+    page.open(f"{home}?id=usual")
+    assert "The server does not answer. Start it again with foldlog serve" in " ".join(page.text(".failure").split())
 
 
-def test_an_empty_store_names_the_whole_command_of_an_import(chromium, tmp_path):
+def test_an_empty_store_names_the_whole_command_of_an_import(page, serve, tmp_path):
     url = f"sqlite:///{tmp_path}/empty.db"
     open_store(url).close()
-    with serving(url) as address, chromium.new_page() as page:
-        page.open(address)
-        assert page.text(".rows pre") == f"foldlog import PATH --db {url}"
+    page.open(serve(url))
+    assert page.text(".rows pre") == f"foldlog import PATH --db {url}"
 
 
-def test_words_are_found_in_any_order_and_in_quotes_side_by_side(chromium, report, stored):
+def test_words_are_found_in_any_order_and_in_quotes_side_by_side(page, serve, report, stored):
     some = [Message(source="user", content=text) for text in ("one two", "two and one", "onetwo", "one  two")]
     found = {"two one": [0, 1, 2, 3], '"one two"': [0], '"two and" one': [1]}
     url = stored("c", some)
-    with serving(url) as address, chromium.new_page() as page:
-        for opened in (report(some), f"{address}&id=c"):
-            page.open(opened)
-            page.wait(f"{V}?.history")
-            for words, ids in found.items():
-                page.ask(f"{V}.find({json.dumps(words)})")
-                page.wait(f"{V}.searched")
-                assert page.ask(f"{V}.hits.map((one) => one.id)") == ids, words
-            page.ask(f"{V}.find('nowhere')")
-            page.wait(f"{V}.searched")
-            page.settle()
-            assert "all of the words: in any order" in page.text(".list .empty")
-        page.open(address)
-        page.click("input[type=search]")
-        page.type("two one")
-        page.wait("document.querySelector('.hit')")
-        assert "all of the words, in any order and form. “In quotes”: side by side." in page.text(".rule")
+    address = serve(url)
+    for opened in (report(some), f"{address}&id=c"):
+        page.open(opened)
+        page.wait(f"{V}?.history")
+        for words, ids in found.items():
+            find(page, words)
+            assert page.ask(f"{V}.hits.map((one) => one.id)") == ids, words
+        find(page, "nowhere")
+        assert "all of the words: in any order" in page.text(".list .empty")
+    page.open(address)
+    page.search("two one")
+    page.wait("document.querySelector('.hit')")
+    assert "all of the words, in any order and form. “In quotes”: side by side." in page.text(".rule")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -211,9 +191,7 @@ def test_no_word_that_was_found_is_cut(chromium, report, size):
     with chromium.new_page(*SIZES[size]) as page:
         page.open(report(some))
         for words, first in (("needle haystack", ["needle", "haystack"]), ("pytest fails", None)):
-            page.ask(f"{V}.find('{words}')")
-            page.wait(f"{V}.searched")
-            page.settle()
+            find(page, words)
             marks = page.ask(inside)
             assert len(marks) >= 1
             if first:
@@ -224,14 +202,13 @@ def test_no_word_that_was_found_is_cut(chromium, report, size):
 
 
 @pytest.mark.parametrize("words", ["pytest fails", "needle", '"the flaky" test', "a e i", "\u0130", "x" * 20])
-def test_a_report_and_the_server_tell_the_same_excerpts(chromium, report, words):
+def test_a_report_and_the_server_tell_the_same_excerpts(page, report, words):
     events = [*sample(), Message(source="user", content="the needle " * 30 + "\u0130stanbul")]
-    with open_store("memory:") as store, chromium.new_page() as page:
+    with open_store("memory:") as store:
         store.ingest("c", iter(events))
         expected = [[hit.event, hit.snippet] for hit in Pages(store).find("c", words)]
         page.open(report(events))
-        page.ask(f"{V}.find({json.dumps(words)})")
-        page.wait(f"{V}.searched")
+        find(page, words)
         assert page.ask(f"{V}.hits.map((one) => [one.id, one.snippet])") == expected
 
 
@@ -242,17 +219,14 @@ def test_no_figure_and_no_chip_is_cut(chromium, stored, width):
     url = stored("usual", usual_history())
     cells = ".tile, .tile *, .tag, .cell:not(.c-title), .figure, .sort, .meters.reasons dt, .counting"
     with serving(url) as address, chromium.new_page(width, 768) as page:
-        page.open(address)
-        page.wait(f"{V}.counted === 3")
-        page.settle()
+        home(page, address, 3)
         assert cut(page, cells) == []
         page.ask(f"fetch('api/fleet').then((each) => each.json()).then((one) => {V}.showFleet({{...one, counted: 1}}))")
         assert cut(page, cells) == []
         page.open(f"{address.split('?')[0]}?id=tidewatch-live")
         page.wait(f"{V}?.history")
         for event in (30, 280, None):
-            page.ask(f"{V}.choose({json.dumps(event)})")
-            page.settle()
+            page.run(f"{V}.choose({json.dumps(event)})")
             assert (
                 cut(page, ".facts, .heading .soft, .legend, .legend .part, .states, .listhead *, .sum, .sentence") == []
             )

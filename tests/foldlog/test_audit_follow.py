@@ -125,12 +125,10 @@ def test_a_killed_follower_loses_and_doubles_nothing(tmp_path: Path):
     assert asked(path, "SELECT count(*), count(DISTINCT id), max(id) FROM events") == [(3_000, 3_000, 2_999)]
 
 
-@pytest.mark.parametrize(
-    "wrong", [["--follow"], ["c1", "--follow", "--to", "a.db"], ["--follow", "--json", "--to", "a"]]
-)
-def test_following_needs_a_file_and_the_whole_store(wrong: list[str], foldlog: Any):
-    ran = foldlog("audit", *wrong)
-    assert (ran.status, "--follow needs --to FILE" in ran.err) == (2, True)
+def test_following_needs_a_file_and_the_whole_store(foldlog: Any):
+    for wrong in (["--follow"], ["c1", "--follow", "--to", "a.db"], ["--follow", "--json", "--to", "a"]):
+        ran = foldlog("audit", *wrong)
+        assert (ran.status, "--follow needs --to FILE" in ran.err) == (2, True)
 
 
 KILLED_AT_EACH_CALL = """

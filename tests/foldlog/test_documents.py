@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from foldlog import _documents as documents
 
@@ -15,8 +14,8 @@ PRINTED = [
     (["audit", "--to", "audit.db"], documents.AuditDocument),
     (["bench", "--rounds", "1"], documents.BenchDocument),
     (["compare", "five"], documents.ComparisonDocument),
-    (["condense", "five"], documents.CondensedDocument),
     (["condense", "five", "--dry-run"], documents.CondensedDocument),
+    (["condense", "five"], documents.CondensedDocument),
     (["condensers"], documents.StrategiesDocument),
     (["diff", "five", "1", "3"], documents.DifferenceDocument),
     (["export", "five", "--output", "exported.jsonl"], documents.ExportedDocument),
@@ -43,7 +42,7 @@ PRINTED = [
     (["copy", "foldlog.db", "other.db"], documents.CopiedDocument),
     (["vacuum"], documents.VacuumDocument),
     (["report", "five", "--output", "five.html"], documents.ReportDocument),
-    (["erase", "five", "--yes", "--reason", "asked to"], documents.ErasedDocument),
+    (["erase", "six", "--yes", "--reason", "asked to"], documents.ErasedDocument),
 ]
 
 
@@ -53,18 +52,19 @@ def test_the_schema_is_that_of_the_classes():
     )
 
 
-@pytest.mark.parametrize(
-    "arguments, kind", PRINTED, ids=lambda given: " ".join(given[:1]) if type(given) is list else ""
-)
-def test_a_command_prints_its_document(foldlog, five_messages, arguments, kind):
+def test_each_command_prints_its_document(foldlog, five_messages):
     foldlog("import", five_messages)
-    printed = foldlog(*arguments, "--json").document
-    assert json.loads(msgspec.json.encode(msgspec.convert(printed, kind))) == printed
+    for arguments, kind in PRINTED:
+        ran = foldlog(*arguments, "--json")
+        assert ran.out, ran
+        assert json.loads(msgspec.json.encode(msgspec.convert(ran.document, kind))) == ran.document, arguments
+    kept = {path.name for path in Path().iterdir()}
+    assert {"audit.db", "copy.db", "exported.jsonl", "five.html", "other.db", "rescued.db"} <= kept
 
 
-@pytest.mark.parametrize("options", [["--short"], ["--long"]], ids=str)
-def test_a_list_has_the_conversations_of_the_schema(foldlog, five_messages, options):
+def test_a_list_has_the_conversations_of_the_schema(foldlog, five_messages):
     foldlog("import", five_messages)
-    [printed] = foldlog("list", *options, "--json").document["conversations"]
-    assert json.loads(msgspec.json.encode(msgspec.convert(printed, documents.ConversationDocument))) == printed
-    assert ("title" in printed) == ("last_event_at" in printed) == (options == ["--long"])
+    for length in ("--short", "--long"):
+        [printed] = foldlog("list", length, "--json").document["conversations"]
+        assert json.loads(msgspec.json.encode(msgspec.convert(printed, documents.ConversationDocument))) == printed
+        assert ("title" in printed) == ("last_event_at" in printed) == (length == "--long")

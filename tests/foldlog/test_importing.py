@@ -232,21 +232,18 @@ class _Refusing(RecordEncoder):
 
 
 @pytest.mark.parametrize("golden", EARLIER, ids=lambda golden: f"{golden['stored'][0][0]}-{golden['name']}")
-def test_a_change_of_a_writer_changes_no_export_of_what_was_imported(golden, monkeypatch):
-    stored = [codec.decode(kind, schema, body.encode(), n) for n, (kind, schema, body) in enumerate(golden["stored"])]
-    format = next(event.origin.format for event in stored if event.origin is not None)
-    monkeypatch.setitem(registry.FORMATS, format, replace(registry.FORMATS[format], encoder=_Refusing))
-    assert json.dumps(list(encode(stored, format))) == json.dumps(golden["records"])
-
-
-@pytest.mark.parametrize("golden", EARLIER, ids=lambda golden: f"{golden['stored'][0][0]}-{golden['name']}")
-def test_importing_again_what_an_earlier_version_imported_adds_nothing(golden, tmp_path, store):
+def test_importing_again_what_an_earlier_version_imported_adds_nothing_and_no_writer_is_asked_for_it(
+    golden, tmp_path, store, monkeypatch
+):
     stored = [codec.decode(kind, schema, body.encode(), n) for n, (kind, schema, body) in enumerate(golden["stored"])]
     path = tmp_path / "kept.jsonl"
     lines(path, golden["records"])
     (source,) = open_sources([path])
     store.ingest(source.name, stored)
     assert import_source(store, source)[:3] == (source.name, 0, len(stored))
+    format = next(event.origin.format for event in stored if event.origin is not None)
+    monkeypatch.setitem(registry.FORMATS, format, replace(registry.FORMATS[format], encoder=_Refusing))
+    assert json.dumps(list(encode(stored, format))) == json.dumps(golden["records"])
 
 
 def test_there_are_golden_imports_of_every_format():
@@ -297,23 +294,20 @@ def test_python_imports_and_exports_in_one_call(tmp_path):
         assert list(histories["nobody"].export()) == []
 
 
-@pytest.mark.parametrize(
-    "name, content, why",
-    [
+def test_what_holds_nothing_says_so_alone_and_is_left_out_of_a_folder(foldlog, tmp_path):
+    lines(tmp_path / "folder" / "kite.jsonl", chat("kite"))
+    for name, content, why in (
         ("export.zip", b"PK\x03\x04rest", "is compressed; decompress it, then import what comes out"),
         (".aider.input.history", b"+hello", "aider writes its chats into .aider.chat.history.md"),
         (".aider.chat.history.md", b"#### hello", "holds no chat with a model"),
         ("a.md", b"# aider chat started at 2026-03-01 10:00:00\n", "holds no chat with a model"),
         ("a.json", b'{"messages": []}', "is empty; import it again"),
-        ("a.json", b"[]", "is empty; import it again"),
-    ],
-)
-def test_what_holds_nothing_says_so_alone_and_is_left_out_of_a_folder(foldlog, tmp_path, name, content, why):
-    lines(tmp_path / "folder" / "kite.jsonl", chat("kite"))
-    (tmp_path / "folder" / name).write_bytes(content)
-    alone = foldlog("import", f"folder/{name}")
-    assert (alone.status, why in alone.err) == (2, True), alone.err
-    assert foldlog("import", "folder").status == 0
+        ("b.json", b"[]", "is empty; import it again"),
+    ):
+        (tmp_path / "folder" / name).write_bytes(content)
+        alone = foldlog("import", f"folder/{name}")
+        assert (alone.status, why in alone.err) == (2, True), alone.err
+        assert foldlog("import", "folder").status == 0, name
 
 
 # -- records that cannot be read ---------------------------------------------------------------------------------------

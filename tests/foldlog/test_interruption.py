@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
 from foldlog.projections import View
@@ -35,14 +33,6 @@ def shown(history):
     return {m["tool_call_id"]: m["content"] for m in history.view().to_messages() if m["role"] == "tool"}
 
 
-def test_open_are_the_calls_that_no_observation_answers_in_order(history):
-    history.append([call("a"), call("b"), call("c"), result("b")])
-    assert waiting(history) == ["a", "c"]
-    assert [action.id for action in history.open_calls()] == [0, 2]
-    history.append([result("c"), result("a")])
-    assert history.open_calls() == ()
-
-
 def test_an_answered_call_is_hidden_while_its_sibling_waits_and_interrupting_shows_both(history):
     history.append([Message(source="user", content="go"), call("a"), call("b"), result("a", "it is done")])
     assert shown(history) == {}
@@ -60,13 +50,6 @@ def test_an_answered_call_is_hidden_while_its_sibling_waits_and_interrupting_sho
     assert history.open_calls() == ()
 
 
-@pytest.mark.parametrize("reason", ["", " \n"])
-def test_without_a_reason_the_model_is_told_that_the_outcome_is_unknown(history, reason):
-    history.append(call("a"))
-    history.interrupt(reason)
-    assert shown(history)["a"].startswith("interrupted: the program stopped before it recorded a result")
-
-
 def test_calls_without_an_id_or_with_the_same_one_are_answered_each(history):
     history.append([Action(tool="run"), Action(tool="run"), call("a"), result("a"), call("a", response="r2")])
     assert [action.id for action in history.open_calls()] == [0, 1, 4]
@@ -75,24 +58,17 @@ def test_calls_without_an_id_or_with_the_same_one_are_answered_each(history):
     assert len(shown(history)) == 4
 
 
-def test_what_was_forgotten_or_never_shown_is_not_open(history):
-    history.append([call("a"), Message(source="user", content="x"), call("b", shown=False)])
-    history.append(CondensationAction(forgotten_event_ids=[0]))
-    assert history.open_calls() == ()
-
-
-def overtake(history, monkeypatch, *events):
-    """Make the next View that ``history`` reads one from before ``events``, as if others had been quicker."""
-    before = history.view()
-    history.append(events)
-    views = [before]
-    current = history._views.current
+def overtake(history, monkeypatch, before):
+    """Make the next View that ``history`` reads an older one, as if others had been quicker."""
+    views, current = [before], history._views.current
     monkeypatch.setattr(history._views, "current", lambda name: views.pop() if views else current(name))
 
 
 def test_a_call_that_another_program_answers_first_gets_no_second_observation(history, monkeypatch):
     history.append([call("a"), call("b")])
-    overtake(history, monkeypatch, result("a"))
+    before = history.view()
+    history.append(result("a"))
+    overtake(history, monkeypatch, before)
     assert [recorded.event.call_id for recorded in history.interrupt()] == ["b"]
     assert history.version() == 4
 
@@ -103,12 +79,11 @@ def test_a_retraction_of_another_program_is_read_before_calls_are_interrupted(hi
     before = history.view()
     history.retract(4)
     history._store.project(history.id, lambda writing: writing.delete_records(PROJECTION))  # as a redaction does
-    views, current = [before], history._views.current
-    monkeypatch.setattr(history._views, "current", lambda name: views.pop() if views else current(name))
+    overtake(history, monkeypatch, before)
     assert [recorded.event.call_id for recorded in history.interrupt()] == ["a", "b"]
 
 
-def test_open_calls_are_the_same_at_each_version_as_in_a_view_made_of_the_events(history):
+def test_open_are_the_calls_that_no_observation_answers_in_order_at_each_version(history):
     events = [
         call("a"),
         call("b"),
@@ -118,11 +93,20 @@ def test_open_calls_are_the_same_at_each_version_as_in_a_view_made_of_the_events
         result("c"),
         result("b"),
     ]
-    history.append(events)
-    for version in range(len(events) + 1):
-        view = View.from_events(list(history.events(0, version)))
-        assert history.at(version).open_calls == view.open_calls
-    assert [len(history.at(version).open_calls) for version in range(8)] == [0, 1, 2, 1, 1, 2, 1, 0]
+    history.append([*events, call("hidden", shown=False)])
+    waiting_at = [[], ["a"], ["a", "b"], ["b"], ["b"], ["b", "c"], ["b"], [], []]
+    for version, expected in enumerate(waiting_at):
+        assert [action.call_id for action in history.at(version).open_calls] == expected
+        assert history.at(version).open_calls == View.from_events(list(history.events(0, version))).open_calls
+    history.append(call("d"))
+    assert waiting(history) == ["d"]
+    for reason in ("", " \n"):
+        history.append(call(f"e{reason}"))
+        history.interrupt(reason)
+        assert shown(history)[f"e{reason}"].startswith("interrupted: the program stopped before it recorded a result")
+    history.append(call("f"))
+    history.append(CondensationAction(forgotten_event_ids=[history.version() - 1]))
+    assert waiting(history) == []
 
 
 # -- a crash ----------------------------------------------------------------------------------------------------------

@@ -13,13 +13,11 @@ import pytest
 from foldlog._whole_file import whole_file
 from foldlog.eventstore import InvalidOption, Message, StoreUnavailable, open_store
 
-COMMANDS: dict[str, tuple[list[str], str]] = {
-    "export": (["export", "c", "-o", "FILE"], "out.jsonl"),
-    "audit database": (["audit", "--to", "FILE"], "audit.db"),
-    "backup": (["backup", "FILE"], "copy.db"),
-    "salvage": (["salvage", "foldlog.db", "FILE"], "new.db"),
-    "page": (["compare", "c", "--html", "FILE"], "page.html"),
-    "copy": (["copy", "sqlite:///foldlog.db", "sqlite:///FILE"], "other.db"),
+EXPORT, PAGE, AUDIT, BACKUP = ("export c -o", "compare c --html", "audit --to", "backup")
+REPLACING = (EXPORT, "report c -o", PAGE)
+COMMANDS = {
+    **{EXPORT: "out.jsonl", AUDIT: "audit.db", BACKUP: "copy.db", "salvage foldlog.db": "new.db", PAGE: "page.html"},
+    "copy sqlite:///foldlog.db": "sqlite:///other.db",
 }
 
 
@@ -38,80 +36,66 @@ def _open_umask() -> Any:
 
 
 @pytest.mark.usefixtures("_open_umask")
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_file_is_its_owners_and_nothing_lies_beside_it(foldlog: Any, filled: Path, command: str):
-    arguments, name = COMMANDS[command]
-    before = {path.name for path in filled.iterdir()}
-    ran = foldlog(*[argument.replace("FILE", name) for argument in arguments])
-    assert ran.status == 0, ran.err
-    made = {path.name: stat.S_IMODE(path.stat().st_mode) for path in filled.iterdir() if path.name not in before}
-    made = {other: mode for other, mode in made.items() if other.removeprefix("foldlog.db") == other}
-    assert made.pop(name) == 0o600
-    assert made.keys() <= {f"{name}-queue", f"{name}-wal", f"{name}-shm"}
-    assert set(made.values()) <= {0o600}
+def test_a_file_is_its_owners_and_nothing_lies_beside_it(foldlog: Any, filled: Path):
+    for command, name in COMMANDS.items():
+        before = {path.name for path in filled.iterdir()}
+        ran = foldlog(*command.split(), name)
+        assert ran.status == 0, ran.err
+        name = name.removeprefix("sqlite:///")
+        made = {path.name: stat.S_IMODE(path.stat().st_mode) for path in filled.iterdir() if path.name not in before}
+        made = {other: mode for other, mode in made.items() if not other.startswith("foldlog.db")}
+        assert made.pop(name) == 0o600
+        assert made.keys() <= {f"{name}-queue", f"{name}-wal", f"{name}-shm"}
+        assert set(made.values()) <= {0o600}
 
 
-@pytest.mark.parametrize("command", ["export", "page"])
-def test_a_file_replaces_a_link_and_does_not_follow_it(foldlog: Any, filled: Path, command: str):
-    arguments, name = COMMANDS[command]
+def test_a_file_replaces_a_link_and_does_not_follow_it(foldlog: Any, filled: Path):
     (filled / "victim.txt").write_text("precious")
-    for link in (name, f"{name}.partial", f"{name}.part"):
-        (filled / link).symlink_to("victim.txt")
-    ran = foldlog(*[argument.replace("FILE", name) for argument in arguments], "--force")
-    assert ran.status == 0, ran.err
-    assert (filled / "victim.txt").read_text() == "precious"
-    assert not (filled / name).is_symlink()
+    for command in (EXPORT, PAGE):
+        name = COMMANDS[command]
+        for link in (name, f"{name}.partial", f"{name}.part"):
+            (filled / link).symlink_to("victim.txt")
+        ran = foldlog(*command.split(), name, "--force")
+        assert ran.status == 0, ran.err
+        assert (filled / "victim.txt").read_text() == "precious"
+        assert not (filled / name).is_symlink()
 
 
-REPLACING: dict[str, list[str]] = {
-    "export": ["export", "c", "-o", "FILE"],
-    "report": ["report", "c", "-o", "FILE"],
-    "page of a comparison": ["compare", "c", "--html", "FILE"],
-}
-
-
-NAMES = ("other.png", "link.png", "foldlog.db", "foldlog.db-wal", "foldlog.db-queue")
-
-
-@pytest.mark.parametrize(
-    "command, name",
-    [(command, name) for command in REPLACING for name in NAMES],
-)
-def test_no_command_writes_its_file_over_a_store(foldlog: Any, filled: Path, command: str, name: str):
+def test_no_command_writes_its_file_over_a_store(foldlog: Any, filled: Path):
     with open_store(f"sqlite:///{filled / 'other.png'}") as store:
         store.append("other", Message(source="user", content="also kept"), expected_version=0)
     (filled / "link.png").symlink_to("other.png")
     with open_store(f"sqlite:///{filled / 'foldlog.db'}") as store:  # its log is there meanwhile
-        ran = foldlog(*[argument.replace("FILE", name) for argument in REPLACING[command]])
-        assert ran.status == 2
-        assert "database" in ran.err
-        assert "choose another name" in ran.err
+        for command in REPLACING:
+            for name in ("other.png", "link.png", "foldlog.db", "foldlog.db-wal", "foldlog.db-queue"):
+                ran = foldlog(*command.split(), name)
+                assert ran.status == 2, (command, name)
+                assert "database" in ran.err
+                assert "choose another name" in ran.err
         assert store.version("c") == 3
     with open_store(f"sqlite:///{filled / 'other.png'}?mode=ro") as store:
         assert store.version("other") == 1
     assert (filled / "link.png").is_symlink()
 
 
-@pytest.mark.parametrize("command", REPLACING)
-def test_a_file_is_replaced_only_with_force(foldlog: Any, filled: Path, command: str):
-    arguments = [argument.replace("FILE", "out.svg") for argument in REPLACING[command]]
-    (filled / "out.svg").write_text("precious")
-    ran = foldlog(*arguments)
-    assert (ran.status, ran.out) == (2, "")
-    assert ran.err == "foldlog: out.svg exists; choose another name, or replace the file with --force\n"
-    assert (filled / "out.svg").read_text() == "precious"
-    assert foldlog(*arguments, "--force")[0::2] == (0, "")
-    assert (filled / "out.svg").read_bytes() != b"precious"
+def test_a_file_is_replaced_only_with_force(foldlog: Any, filled: Path):
+    for command in REPLACING:
+        (filled / "out.svg").write_text("precious")
+        ran = foldlog(*command.split(), "out.svg")
+        assert (ran.status, ran.out) == (2, "")
+        assert ran.err == "foldlog: out.svg exists; choose another name, or replace the file with --force\n"
+        assert (filled / "out.svg").read_text() == "precious"
+        assert foldlog(*command.split(), "out.svg", "--force")[0::2] == (0, "")
+        assert (filled / "out.svg").read_bytes() != b"precious"
 
 
-@pytest.mark.parametrize("command", [*REPLACING, "audit database", "backup"])
-def test_a_dash_is_no_file(foldlog: Any, filled: Path, command: str):
+def test_a_dash_is_no_file(foldlog: Any, filled: Path):
     before = set(filled.iterdir())
-    arguments = REPLACING.get(command) or COMMANDS[command][0]
-    ran = foldlog(*[argument.replace("FILE", "-") for argument in arguments])
-    assert (ran.status, ran.out) == (2, "")
-    assert "- is not the name of a file, and no name stands for stdout; name a file" in ran.err
-    assert set(filled.iterdir()) == before
+    for command in (*REPLACING, AUDIT, BACKUP):
+        ran = foldlog(*command.split(), "-")
+        assert (ran.status, ran.out) == (2, "")
+        assert "- is not the name of a file, and no name stands for stdout; name a file" in ran.err
+        assert set(filled.iterdir()) == before
 
 
 def test_a_pipe_is_written_to_and_stays(foldlog: Any, filled: Path):
@@ -121,7 +105,7 @@ def test_a_pipe_is_written_to_and_stays(foldlog: Any, filled: Path):
     try:
         (filled / "link").symlink_to("pipe")
         for name in ("pipe", "link"):
-            ran = foldlog(*[argument.replace("FILE", name) for argument in REPLACING["export"]])
+            ran = foldlog(*EXPORT.split(), name)
             assert ran.status == 0, ran.err
             assert len(os.read(reading, 1 << 20)) > 100
     finally:

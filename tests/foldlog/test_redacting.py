@@ -16,7 +16,6 @@ import foldlog as api
 from foldlog._cli.application import build
 from foldlog._maintenance import Maintenance
 from foldlog._reports.audit_database import update
-from foldlog._reports.audit_file import open_database
 from foldlog.eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, open_store
 from foldlog.formats import decode, encode
 from tests.crash.bytes_left import bytes_left
@@ -50,17 +49,6 @@ def test_a_history_redacts_its_events(path: Path):
     assert bytes_left(path.parent, ["marigold"]) == []
 
 
-def test_the_search_index_finds_it_no_more_and_holds_none_of_its_bytes(path: Path):
-    with api.open(path) as histories:
-        assert len(histories.search("marigold")) == 1
-        histories["c"].append([Message(source="user", content="later")])
-        histories["c"].redact(2, reason="asked to")
-        histories.maintenance.vacuum()
-        assert bytes_left(path.parent, ["marigold"]) == []
-        assert histories.search("marigold") == ()
-        assert len(histories.search("word1")) == len(histories.search("later")) == 1
-
-
 def test_an_index_that_is_behind_never_takes_it_in(path: Path):
     with api.open(path) as histories, api.open(path) as other:
         assert len(histories.search("word1")) == 1
@@ -70,21 +58,6 @@ def test_an_index_that_is_behind_never_takes_it_in(path: Path):
         assert histories.search("marigold") == ()
         histories.maintenance.vacuum()
         assert bytes_left(path.parent, ["marigold"]) == []
-
-
-def test_an_audit_database_holds_it_no_more(path: Path):
-    audit = path.with_name("audit.db")
-    with api.open(path) as histories:
-        histories.store.fork("c", 3, "f")
-        for conversations in (None, ["c", "f"]):
-            update(histories.store, audit, conversations)
-        histories["c"].redact(2, reason="asked to")
-        update(histories.store, audit)
-        database = open_database(histories.store, audit)
-        rows = list(database["events"].rows_where("id = 2", order_by="conversation"))
-        assert [(row["conversation"], row["text"]) for row in rows] == [("c", "[redacted]"), ("f", "[redacted]")]
-        database.close()
-    assert bytes_left(path.parent, ["marigold"]) == []
 
 
 def test_a_search_index_that_cannot_be_changed_is_named(path: Path):
@@ -105,7 +78,7 @@ def test_a_history_with_any_redacted_event_can_be_exported(format: str):
     for line in (GOLDEN / f"{format}.jsonl").read_text("utf-8").splitlines():
         events = list(decode(json.loads(line)["records"], format))
         with api.open("memory:") as histories:
-            for event_id in some(range(len(events)), 12):
+            for event_id in some(range(len(events)), 6):
                 history = histories[f"{event_id}"]
                 histories.store.ingest(history.id, events)
                 history.redact(event_id, reason="asked to")
@@ -163,21 +136,18 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
     assert foldlog("verify").status == 0
 
 
-@pytest.mark.parametrize("dashes", [[], ["--"]])
-def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path, dashes: list[str]):
+def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append("c", [Message(source="user", content=f"marigold {n}") for n in range(3)], expected_version=0)
         summary = CondensationAction(forgotten_event_ids=[1], summary="marigolds", summary_offset=1)
         store.append("c", summary, expected_version=3)
     for command, *options in (("show",), ("why",), ("redact", "--yes", "--reason", "x")):
-        ran = foldlog(command, *options, "--json", *dashes, "c", "-5")
-        assert (ran.status, ran.err) == (0, ""), command
+        for dashes in ([], ["--"]):
+            ran = foldlog(command, *options, "--json", *dashes, "c", "-5")
+            assert (ran.status, ran.err) == (0, ""), command
     assert ran.document["receipts"][0]["event_ids"] == [3]
     assert bytes_left(tmp_path, ["marigolds"]) == []
     assert "Invalid value for 'EVENT'" in foldlog("redact", "c", "-5", "--resaon", "x").err
-
-
-def test_every_command_that_takes_the_id_of_an_event_takes_that_of_a_summary():
     commands = typer.main.get_command(build()).commands  # type: ignore[attr-defined]
     taking = {
         name: command.context_settings.get("ignore_unknown_options", False)

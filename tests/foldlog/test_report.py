@@ -178,7 +178,8 @@ def stored(foldlog, write):
     )
 
 
-def test_a_report_is_private_and_replaces_a_link(foldlog, stored, tmp_path):
+def test_a_report_is_private_and_replaces_a_link_and_to_a_device_has_no_size(foldlog, stored, tmp_path):
+    assert foldlog("report", "a", "--output", "/dev/null").out == "/dev/null: written\n"
     other = tmp_path / "other.txt"
     other.write_text("mine")
     (tmp_path / "r.html").symlink_to(other)
@@ -190,21 +191,13 @@ def test_a_report_is_private_and_replaces_a_link(foldlog, stored, tmp_path):
     assert list(tmp_path.glob(".r.html*")) == []
 
 
-@pytest.mark.parametrize(
-    "given, said", [(["nothing"], "no conversation 'nothing'"), (["a", "-o", "no/such/x.html"], "has no folder")]
-)
-def test_what_cannot_be_reported_is_refused_and_leaves_nothing(foldlog, stored, tmp_path, given, said):
-    ran = foldlog("report", *given)
-    assert ran.status == 2
-    assert said in ran.err
+def test_what_cannot_be_reported_is_refused_and_leaves_nothing(foldlog, stored, tmp_path):
+    for given, why in ((["nothing"], "no conversation 'nothing'"), (["a", "-o", "no/such/x.html"], "has no folder")):
+        ran = foldlog("report", *given)
+        assert (ran.status, why in ran.err) == (2, True)
     assert list(tmp_path.glob("**/*.html")) == []
 
 
 def test_a_reader_without_script_is_told_one_event(tmp_path):
     text, _ = written(tmp_path, [Message(source="user", content="only this")])
     assert "<p>1 event. This page needs a browser" in text
-
-
-def test_a_report_to_a_device_has_no_size(foldlog, five_messages):
-    foldlog("import", five_messages)
-    assert foldlog("report", "five", "--output", "/dev/null").out == "/dev/null: written\n"

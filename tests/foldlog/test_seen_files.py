@@ -59,9 +59,10 @@ def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_what_is_unchanged_is_not_opened_again(foldlog, folder: Path, opened: list[str]):
-    first = foldlog("import", folder)
-    assert first.status == 0
+def test_what_is_unchanged_is_not_opened_again_unless_it_is_checked_or_imported_otherwise(
+    foldlog, folder: Path, opened: list[str]
+):
+    assert foldlog("import", folder).status == 0
     assert opened == ["a.jsonl", "b.jsonl", "c.jsonl"]
     opened.clear()
     again = foldlog("import", folder)
@@ -71,6 +72,10 @@ def test_what_is_unchanged_is_not_opened_again(foldlog, folder: Path, opened: li
     assert [(one["conversation"], one["version"], one["format"]) for one in document["imported"]] == [
         (name, 2, "claude-code") for name in "abc"
     ]
+    for options in (["--check"], ["--prefix", "x-"]):
+        opened.clear()
+        assert foldlog("import", folder, *options).status == 0
+        assert opened == ["a.jsonl", "b.jsonl", "c.jsonl"]
 
 
 def test_only_the_file_that_has_grown_is_read(foldlog, folder: Path, opened: list[str]):
@@ -189,13 +194,6 @@ def test_a_file_that_is_written_anew_with_its_size_and_time_is_read(foldlog, fol
     assert (diverged.status, opened) == (1, ["b.jsonl"])
 
 
-def test_with_check_everything_is_read(foldlog, folder: Path, opened: list[str]):
-    foldlog("import", folder)
-    opened.clear()
-    assert foldlog("import", folder, "--check").status == 0
-    assert opened == ["a.jsonl", "b.jsonl", "c.jsonl"]
-
-
 def test_a_file_with_a_finding_is_read_again_and_named_again(foldlog, folder: Path, opened: list[str]):
     with (folder / "b.jsonl").open("a") as file:
         file.write("{broken\n")
@@ -206,21 +204,13 @@ def test_a_file_with_a_finding_is_read_again_and_named_again(foldlog, folder: Pa
     assert "b.jsonl:3" in again.err
 
 
-def test_other_options_read_the_files(foldlog, folder: Path, opened: list[str]):
-    foldlog("import", folder)
-    opened.clear()
-    foldlog("import", folder, "--prefix", "x-")
-    assert opened == ["a.jsonl", "b.jsonl", "c.jsonl"]
-
-
-@pytest.mark.parametrize("change", ["erase", "redact"])
-def test_what_was_erased_or_redacted_is_read_again(foldlog, folder: Path, opened: list[str], change: str):
-    foldlog("import", folder)
-    event = ["1"] if change == "redact" else []
-    assert foldlog(change, "b", *event, "--reason", "asked to", "--yes").status == 0
-    opened.clear()
-    foldlog("import", folder)
-    assert opened == ["b.jsonl"]
+def test_what_was_erased_or_redacted_is_read_again(foldlog, folder: Path, opened: list[str]):
+    for change, name, *event in (("redact", "b", "1"), ("erase", "c")):
+        foldlog("import", folder)
+        assert foldlog(change, name, *event, "--reason", "asked to", "--yes").status == 0
+        opened.clear()
+        foldlog("import", folder)
+        assert opened == [f"{name}.jsonl"]
 
 
 def test_what_an_interrupted_import_has_read_is_not_read_again(
@@ -278,11 +268,6 @@ def test_the_places_of_an_agent_are_known(foldlog, folder: Path, monkeypatch: py
     assert [line.partition(" ")[0] for line in there[:-1]] == ["a", "b", "c"]
 
 
-def test_a_place_that_is_not_known_names_those_that_are(foldlog):
-    assert "claude-code, codex" in foldlog("import", "--from", "clod").err
-    assert "claude-code, codex" in foldlog("import").err
-
-
 def test_watching_imports_what_grows_and_what_is_new_and_the_page_beside_it_shows_it(
     foldlog, folder: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -312,5 +297,7 @@ def test_watching_imports_what_grows_and_what_is_new_and_the_page_beside_it_show
     assert shown == [{"a": 2, "b": 2, "c": 2}, {"a": 2, "b": 3, "c": 2, "d": 2}]
 
 
-def test_watching_needs_files(foldlog, folder: Path):
+def test_an_import_without_a_place_or_files_says_what_to_give(foldlog, folder: Path):
+    assert "claude-code, codex" in foldlog("import", "--from", "clod").err
+    assert "claude-code, codex" in foldlog("import").err
     assert "--watch follows files" in foldlog("import", folder, "--watch", "--json").err

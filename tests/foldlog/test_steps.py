@@ -83,6 +83,7 @@ def test_a_condenser_is_a_file_or_a_table_or_an_object(opened, tmp_path, how):
     history.append([Message(source="user", content=str(n)) for n in range(9)])
     assert ids(history.step()) == [0, 7, 8]
     assert len(history.view()) == 9
+    assert opened(condenser="digest").condenser.type == "digest"
 
 
 def test_without_a_condenser_a_request_is_answered_by_a_digest(opened):

@@ -66,11 +66,11 @@ def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monk
     assert len(foldlog("search", "gauge", "--json").document["hits"]) == 1
 
 
-@pytest.mark.parametrize("fraction", ["000", "001", "120", "999", "000001", "120500", "859208"])
-@pytest.mark.parametrize("year", ["0001", "1969", "2026", "9999"])
-def test_a_time_is_written_as_it_was_read(year, fraction):
-    text = f"{year}-03-01T12:00:59.{fraction}Z"
-    timestamp, _ = read_time(text)
-    assert time_text(timestamp, None) == text
-    at_noon_elsewhere, _ = read_time(text.replace("T12", "T14").replace("Z", "+02:00"))
-    assert time_text(at_noon_elsewhere, None) == text
+def test_a_time_is_written_as_it_was_read():
+    for year in ("0001", "1969", "2026", "9999"):
+        for fraction in ("000", "001", "120", "999", "000001", "120500", "859208"):
+            text = f"{year}-03-01T12:00:59.{fraction}Z"
+            timestamp, _ = read_time(text)
+            assert time_text(timestamp, None) == text
+            at_noon_elsewhere, _ = read_time(text.replace("T12", "T14").replace("Z", "+02:00"))
+            assert time_text(at_noon_elsewhere, None) == text
