@@ -19,13 +19,11 @@ import argparse
 import sqlite3
 import sys
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import structs
 from pydantic import SecretStr
@@ -35,7 +33,6 @@ from foldlog.eventstore import (
     CondensationAction,
     CondensationRequest,
     Event,
-    EventStoreError,
     KeyRing,
     Message,
     Recorded,
@@ -44,22 +41,14 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.projections import Views
-from tests.fuzz import attacks
+from tests.fuzz import attacks, damage
 from tests.fuzz.attacks import Attack
-from tests.fuzz.damage import findings, seen, told
+from tests.fuzz.damage import Failure, findings, seen, told
 
 KEYS = KeyRing([SecretStr("5e" * 32)])
 NAMES = ("alpha", "beta")
 LENGTH = 14
 EARLIER = 9
-
-
-class Failure(NamedTuple):
-    """What must not happen, and after which attack."""
-
-    what: str
-    attack: str
-    detail: str
 
 
 def _event(n: int) -> Event:
@@ -89,25 +78,6 @@ def make(path: Path, keys: KeyRing | None = KEYS, event: Callable[[int], Event] 
         connection.execute("PRAGMA journal_mode = DELETE")
 
 
-# -- what a reader with the key is told --------------------------------------------------------------------------------
-
-
-def answers(store: Store) -> dict[str, Any]:
-    """What a store says about its conversations; an error of ours by its name."""
-    views = Views(store)
-    said: dict[str, Any] = {}
-    for name in NAMES:
-        said[f"view of {name}"] = told(lambda name=name: seen(views.current(name)))
-        said[f"earlier view of {name}"] = told(lambda name=name: seen(views.at(name, version=EARLIER)))
-        said[f"log of {name}"] = told(lambda name=name: tuple(store.log(name)))
-        said[f"a turn of {name} again"] = told(lambda name=name: _turn(store, name, 5, 5).event)
-        said[f"a new turn of {name}"] = told(lambda name=name: _turn(store, name, LENGTH, "new").id)
-    # Each trial is in a copy of the file, and its first writer says so.
-    followed = told(lambda: [_followed(one) for one in store.follow() if not isinstance(one.event, StoreRestored)])
-    said["follow"] = followed if isinstance(followed, type) else frozenset(map(repr, followed))
-    return said
-
-
 def _followed(each: Recorded) -> tuple[object, ...]:
     """What is followed; the new turn without its time, which is another in each trial."""
     event = structs.replace(each.event, timestamp=None) if each.id == LENGTH else each.event
@@ -119,31 +89,44 @@ def _turn(store: Store, name: str, expected: int, turn: object) -> Any:
     return recorded
 
 
-def is_wrong(question: str, said: Any, right: Any) -> bool:
-    """Whether an answer is neither an error nor the truth. Of what is followed some may be missing."""
-    if isinstance(said, type) or said == right:
-        return False
-    return question != "follow" or not said <= right
-
-
 # -- the trial ---------------------------------------------------------------------------------------------------------
 
 
-class Trial:
-    """One store, attacked again and again."""
+class Trial(damage.Trial):
+    """One encrypted store, attacked again and again."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._path, self._sound, self._own = folder / "attacked.db", folder / "sound.db", folder / "own.db"
+    keys = KEYS
+
+    def make(self) -> None:
+        self._own = self._sound.with_name("own.db")
         make(self._sound)
         make(self._own, None, _forged)
-        self._content = self._sound.read_bytes()
-        self._renew()
-        with open_store(f"sqlite:///{self._path}", keys=KEYS) as store:
-            assert findings(store) == []
-            self.right = answers(store)
-        assert not any(isinstance(said, type) for said in self.right.values())
-        self.outcomes: Counter[str] = Counter()
+
+    def answers(self, store: Store) -> dict[str, Any]:
+        """What a store says about its conversations; an error of ours by its name."""
+        views = Views(store)
+        said: dict[str, Any] = {}
+        for name in NAMES:
+            said[f"view of {name}"] = told(lambda name=name: seen(views.current(name)))
+            said[f"earlier view of {name}"] = told(lambda name=name: seen(views.at(name, version=EARLIER)))
+            said[f"log of {name}"] = told(lambda name=name: tuple(store.log(name)))
+            said[f"a turn of {name} again"] = told(lambda name=name: _turn(store, name, 5, 5).event)
+            said[f"a new turn of {name}"] = told(lambda name=name: _turn(store, name, LENGTH, "new").id)
+        # Each trial is in a copy of the file, and its first writer says so.
+        followed = told(lambda: [_followed(one) for one in store.follow() if not isinstance(one.event, StoreRestored)])
+        said["follow"] = followed if isinstance(followed, type) else frozenset(map(repr, followed))
+        return said
+
+    def asked(self) -> tuple[dict[str, Any], list[str]]:
+        with self._opened("?mode=ro") as store:
+            found = findings(store)
+        with self._opened() as store:
+            return self.answers(store), found
+
+    def is_wrong(self, question: str, said: Any) -> bool:
+        """Whether an answer is neither an error nor the truth. Of what is followed some may be missing."""
+        is_wrong = super().is_wrong(question, said)
+        return is_wrong and (question != "follow" or not said <= self.right["follow"])
 
     def attacks(self) -> Iterator[tuple[str, Attack]]:
         with closing(sqlite3.connect(self._sound)) as connection:
@@ -153,15 +136,10 @@ class Trial:
 
     def run(self, some: Iterable[tuple[str, Attack]]) -> Iterator[Failure]:
         for name, attack in some:
-            self._renew()
+            self._write(self.sound)
             if self._is_done(attack):
-                for what, detail in self._look():
+                for what, detail in self.look():
                     yield Failure(what, name, detail)
-
-    def _renew(self) -> None:
-        for file in self._folder.glob(f"{self._path.name}*"):
-            file.unlink()
-        self._path.write_bytes(self._content)
 
     def _is_done(self, attack: Attack) -> bool:
         """Whether the database lets it be done."""
@@ -178,40 +156,14 @@ class Trial:
             connection.execute("COMMIT")
         return True
 
-    def _look(self) -> Iterator[tuple[str, str]]:
-        try:
-            with open_store(f"sqlite:///{self._path}?mode=ro", keys=KEYS) as store:
-                found = findings(store)
-            with open_store(f"sqlite:///{self._path}", keys=KEYS) as store:
-                said = answers(store)
-        except EventStoreError:
-            self.outcomes["refused"] += 1
-            return
-        except Exception as error:  # noqa: BLE001 - any other error is what is looked for
-            yield "an error of another kind", repr(error)
-            return
-        wrong = [question for question, right in self.right.items() if is_wrong(question, said[question], right)]
-        if wrong:
-            yield "wrong", ", ".join(f"{question}: {said[question]!r}"[:300] for question in wrong)
-        changed = [question for question, right in self.right.items() if said[question] != right]
-        self.outcomes["error" if changed else "right"] += 1
-        if changed and not found:
-            yield "unnoticed by verify", ", ".join(changed)
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, help="only every Nth attack")
     arguments = parser.parse_args()
-    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder))
-        failures = list(trial.run(islice(trial.attacks(), 0, None, arguments.every)))
-    for failure in failures:
-        sys.stdout.write(f"{failure}\n")
-    done = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(trial.outcomes.items()))
-    sys.stdout.write(f"{done}; {len(failures):,} failures, in {time.monotonic() - began:.0f} s\n")
-    return 1 if failures else 0
+        return trial.report(trial.run(islice(trial.attacks(), 0, None, arguments.every)))
 
 
 if __name__ == "__main__":

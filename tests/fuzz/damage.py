@@ -26,6 +26,7 @@ from foldlog.eventstore import (
     CondensationRequest,
     Event,
     EventStoreError,
+    KeyRing,
     Message,
     Observation,
     Store,
@@ -43,23 +44,21 @@ _INDEX_PAGES = (2, 10)
 
 
 class Failure(NamedTuple):
-    """What must not happen, and where the bit was flipped."""
+    """What must not happen, and after what: a bit that was flipped, or an attack."""
 
     what: str
-    byte: int
-    bit: int
+    after: object
     detail: str
 
 
-def make(path: Path) -> bytes:
-    """A store of two conversations with everything that a View depends on; its file, complete in itself."""
+def make(path: Path) -> None:
+    """A store of two conversations with everything that a View depends on, complete in one file."""
     with open_store(f"sqlite:///{path}") as store:
         store.register(Views(store))
         for name in NAMES:
             for n in range(LENGTH):
                 store.append(name, _event(n), expected_version=n, idempotency_key=f"turn-{n}")
         store.append("beta", Observation(content="long " * 2_000), expected_version=LENGTH)
-    return path.read_bytes()
 
 
 def _event(n: int) -> Event:
@@ -103,35 +102,66 @@ def findings(store: Store) -> list[str]:
 
 
 class Trial:
-    """One store, spoilt again and again."""
+    """One store, spoilt again and again. ``right`` are the answers of the sound one."""
+
+    keys: KeyRing | None = None
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "spoilt.db"
-        self.sound = make(folder / "sound.db")
-        with open_store(f"sqlite:///{folder / 'sound.db'}?mode=ro") as store:
-            self._right = answers(store)
+        self._path, self._sound = folder / "spoilt.db", folder / "sound.db"
+        self.make()
+        self.sound = self._sound.read_bytes()
+        self._write(self.sound)
+        with self._opened() as store:
             assert findings(store) == []
+            self.right = self.answers(store)
+        assert not any(isinstance(said, type) for said in self.right.values())
         self.outcomes: Counter[str] = Counter()
 
-    def spoil(self, content: bytes, *, an_index: bool = False) -> Iterator[tuple[str, str]]:
-        """What must not happen: a wrong answer, an error that is not ours, damage that goes unnoticed."""
+    def make(self) -> None:
+        make(self._sound)
+
+    def answers(self, store: Store) -> dict[str, Any]:
+        return answers(store)
+
+    def asked(self) -> tuple[dict[str, Any], list[str]]:
+        """Return what the spoilt store says, and where that is not the truth what its verification finds."""
+        with self._opened("?mode=ro") as store:
+            said = self.answers(store)
+            return said, findings(store) if said != self.right else []
+
+    def is_wrong(self, question: str, said: Any) -> bool:
+        """Whether an answer is neither an error nor the truth."""
+        return said != self.right[question] and not isinstance(said, type)
+
+    def _opened(self, options: str = "") -> Store:
+        return open_store(f"sqlite:///{self._path}{options}", keys=self.keys)
+
+    def _write(self, content: bytes) -> None:
         for file in self._path.parent.glob(f"{self._path.name}*"):
             file.unlink()
         self._path.write_bytes(content)
+
+    def look(self, *, may_hide: bool = False) -> Iterator[tuple[str, str]]:
+        """What must not happen: a wrong answer, an error that is not ours, damage that goes unnoticed."""
         try:
-            with open_store(f"sqlite:///{self._path}?mode=ro") as store:
-                said = answers(store)
-                wrong = [q for q, right in self._right.items() if said[q] != right and not isinstance(said[q], type)]
-                if wrong and not an_index:
-                    yield "wrong", ", ".join(wrong)
-                changed = said != self._right
-                self.outcomes["error" if changed else "right"] += 1
-                if changed and not findings(store):
-                    yield "unnoticed by verify", ", ".join(q for q, right in self._right.items() if said[q] != right)
+            answered, found = self.asked()
         except EventStoreError:
             self.outcomes["refused"] += 1
+            return
         except Exception as error:  # noqa: BLE001 - any other error is what is looked for
             yield "an error of another kind", repr(error)
+            return
+        wrong = [question for question, said in answered.items() if self.is_wrong(question, said)]
+        if wrong and not may_hide:
+            yield "wrong", ", ".join(f"{question}: {answered[question]!r}"[:300] for question in wrong)
+        changed = [question for question, said in answered.items() if said != self.right[question]]
+        self.outcomes["error" if changed else "right"] += 1
+        if changed and not found:
+            yield "unnoticed by verify", ", ".join(changed)
+
+    def spoil(self, content: bytes, *, an_index: bool = False) -> Iterator[tuple[str, str]]:
+        self._write(content)
+        yield from self.look(may_hide=an_index)
 
     def flip(self, places: Iterable[tuple[int, int]]) -> Iterator[Failure]:
         for byte, bit in places:
@@ -139,7 +169,16 @@ class Trial:
             content[byte] ^= 1 << bit
             an_index = self.sound[byte - byte % PAGE] in _INDEX_PAGES
             for what, detail in self.spoil(bytes(content), an_index=an_index):
-                yield Failure(what, byte, bit, detail)
+                yield Failure(what, (byte, bit), detail)
+
+    def report(self, trials: Iterable[Failure]) -> int:
+        """Say what must not have happened, and how much did; return the status to exit with."""
+        began, failures = time.monotonic(), list(trials)
+        for failure in failures:
+            sys.stdout.write(f"{failure}\n")
+        done = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(self.outcomes.items()))
+        sys.stdout.write(f"{done}; {len(failures):,} failures, in {time.monotonic() - began:.0f} s\n")
+        return 1 if failures else 0
 
 
 def places(size: int, count: int, seed: int) -> Iterator[tuple[int, int]]:
@@ -153,21 +192,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every-byte", action="store_true")
     arguments = parser.parse_args()
-    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(Path(folder))
-        size = len(trial.sound)
-        if arguments.every_byte:
-            at = random.Random(arguments.seed)
-            chosen: Iterable[tuple[int, int]] = ((byte, at.randrange(8)) for byte in range(size))
-        else:
-            chosen = places(size, arguments.flips, arguments.seed)
-        failures = list(trial.flip(chosen))
-    for failure in failures:
-        sys.stdout.write(f"{failure}\n")
-    done = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(trial.outcomes.items()))
-    sys.stdout.write(f"{done}; {len(failures):,} failures, in {time.monotonic() - began:.0f} s\n")
-    return 1 if failures else 0
+        size, at = len(trial.sound), random.Random(arguments.seed)
+        each = ((byte, at.randrange(8)) for byte in range(size))
+        return trial.report(trial.flip(each if arguments.every_byte else places(size, arguments.flips, arguments.seed)))
 
 
 if __name__ == "__main__":
