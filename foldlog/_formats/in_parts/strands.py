@@ -91,7 +91,9 @@ def _contents(event: Any) -> list[dict[str, Any]]:
 
 
 def _image(url: str) -> dict[str, Any]:
-    kind, _, data = url.removeprefix("data:image/").partition(";base64,")
+    kind, is_held, data = url.removeprefix("data:image/").partition(";base64,")
+    if not is_held:  # Strands has only images whose bytes are in the message
+        return {"text": f"[image {url}]"}
     return {"image": {"format": kind, "source": {"bytes": {"__bytes_encoded__": True, "data": data}}}}
 
 

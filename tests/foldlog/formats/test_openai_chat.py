@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
     CondensationSummary,
-    InvalidEvent,
     Message,
     Observation,
     SystemMessage,
@@ -84,17 +81,6 @@ def test_functions_of_old_are_calls_too():
     answers = ({"role": "function", "name": name, "content": "1"} for name in "fg")
     events = read(made, *answers)
     assert (events[0].tool, events[0].call_id, events[1].cause, events[2].cause) == ("f", None, 0, None)
-
-
-def test_what_is_no_message_says_where_and_why():
-    with pytest.raises(InvalidEvent, match="record 0: the object has no text under 'role'"):
-        list(decode([{"content": "x"}], CHAT))
-    found = []
-    assert len(list(decode([[], {"role": "user"}, "x"], CHAT, findings=found.append))) == 1
-    assert [str(finding) for finding in found] == [
-        "record 0: expected a message object, found an array",
-        "record 2: expected a message object, found a string",
-    ]
 
 
 def test_a_history_of_ours_can_be_written_as_chat():

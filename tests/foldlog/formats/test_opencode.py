@@ -195,26 +195,6 @@ def test_an_export_is_the_document_that_opencode_imports(foldlog, tmp_path):
     assert json.loads(foldlog("export", "ses_1").out) == json.loads(path.read_text())
 
 
-def test_events_of_ours_are_messages_that_are_read_back():
-    events = [
-        Message(id=0, source="user", content="list"),
-        Action(id=1, tool="run", arguments='{"command": "ls"}', call_id="k1", thought="I look"),
-        Action(id=2, tool="run", arguments={"command": "pwd"}),
-        Observation(id=3, tool="run", call_id="k1", cause=1, content="a.py"),
-        Observation(id=4, tool="run", cause=2, content="lost", is_error=True),
-        Action(id=5, tool="run", arguments={}),
-        Message(id=6, source="agent", content="done"),
-    ]
-    again = list(decode(encode(events, OPENCODE), OPENCODE))
-    assert [
-        (type(event), getattr(event, "content", event.arguments if isinstance(event, Action) else ""))
-        for event in again
-    ] == [
-        *((Message, "list"), (Action, {"command": "ls"}), (Observation, "a.py"), (Action, {"command": "pwd"})),
-        *((Observation, "lost"), (Action, {}), (Observation, "[Tool execution was interrupted]"), (Message, "done")),
-    ]
-
-
 # -- growth -----------------------------------------------------------------------------------------------------------
 
 

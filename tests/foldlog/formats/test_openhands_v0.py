@@ -10,7 +10,6 @@ from foldlog.eventstore import (
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
-    InvalidEvent,
     Message,
     Observation,
     SystemMessage,
@@ -252,20 +251,6 @@ def test_flat_records_have_their_arguments_beside_the_other_keys():
 def test_an_object_with_both_names_is_an_action():
     assert isinstance(one({"action": "run", "observation": "run", "args": {}}), Action)
     assert isinstance(one({"action": None, "observation": "run"}), Observation)
-
-
-def test_what_is_no_event_says_where_and_why():
-    good = action("run", 1)
-    with pytest.raises(InvalidEvent, match="record 1: an event has a text under 'action' or 'observation'"):
-        list(decode([good, {"content": "x"}], V0))
-    found = []
-    events = list(decode([5, good, [], [good, 7]], V0, findings=found.append))
-    assert [str(finding) for finding in found] == [
-        "record 0: expected an event object, found a number",
-        "record 2: expected an event object or an array of them, found an empty array",
-        "record 3: expected an event object, found a number",
-    ]
-    assert [event.origin.id for event in events] == [1]
 
 
 def test_a_format_that_is_not_there_is_named():

@@ -212,25 +212,6 @@ def test_a_file_that_grows_adds_what_is_new_also_where_a_span_came_late(tmp_path
         assert list(encode(events, NAME)) == [request(each) for each in SPANS]
 
 
-def test_what_was_not_imported_is_written_as_a_span_for_each_reply(tmp_path):
-    events = [
-        SystemMessage(id=0, content="Be brief."),
-        Message(id=1, source="user", content="how far?"),
-        Action(id=2, tool="measure", arguments={"what": "sea"}, call_id="k", response_id="r", thought="I look."),
-        Action(id=3, tool="measure", arguments={"what": "sky"}, call_id="l", response_id="r"),
-        Observation(id=4, tool="measure", call_id="k", cause=2, content="9 km"),
-        Observation(id=5, tool="measure", call_id="l", cause=3, content="high"),
-        Message(id=6, source="agent", content="9 km, high."),
-        Message(id=7, source="user", content="thanks"),
-    ]
-    written = list(encode(events, NAME))
-    assert len(written) == 3
-    again = read(tmp_path, *written)
-    kinds = [type(each) for each in again if not isinstance(each, Annotation)]
-    assert kinds == [type(each) for each in events]
-    assert texts(again) == texts(events)
-
-
 @pytest.mark.parametrize(
     "text, what",
     [

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from foldlog.eventstore import Action, InvalidEvent, Message, Observation, SystemMessage
+from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode, encode
 from foldlog.projections import View
 
@@ -76,11 +74,6 @@ def test_a_message_that_answers_several_calls_is_an_observation_for_each():
     assert [event.content for event in events[3:5]] == ["a.py", ""]
     messages = View.from_events(events).to_messages()
     assert [it["role"] for it in messages] == ["user", "assistant", "tool", "tool", "user"]
-
-
-def test_what_is_no_message_says_where_and_why():
-    with pytest.raises(InvalidEvent, match="record 1: the object has no text under 'role'"):
-        list(decode([SYSTEM, {"agent": "main"}], SWE))
 
 
 def test_what_was_added_since_is_written_as_swe_agent_would():
