@@ -120,7 +120,7 @@ class Writer:
 def write(folder: Path, name: str) -> None:
     """The life of a writer process: it ends by SIGKILL, or by the first error, which it leaves in a file."""
     foldlog.eventstore.log.importing.CHUNK = CHUNK
-    checkpoints._AT = PAGES  # so that many are killed while they write the log back
+    checkpoints.AT = PAGES  # so that many are killed while they write the log back
     ledger = Ledger(folder / f"{name}.ledger")
     with open_at(folder / "store.db") as store:
 

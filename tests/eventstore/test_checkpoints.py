@@ -81,6 +81,21 @@ def committed_between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], None
     return between
 
 
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Writing back waits, once it is at work, until it may go on."""
+    at_work, go_on = threading.Event(), threading.Event()
+    write_back = maintenance.write_back
+
+    def slowly(connection: sqlite3.Connection) -> tuple[int, int]:
+        at_work.set()
+        assert go_on.wait(60)
+        return write_back(connection)
+
+    monkeypatch.setattr(maintenance, "write_back", slowly)
+    return at_work, go_on
+
+
 @needs_descriptors
 def test_a_long_log_is_written_back_beside_the_commits(store: Store, tmp_path: Path):
     append_in_turn(store, 40)
@@ -128,18 +143,10 @@ def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(tmp_path: 
 
 @needs_descriptors
 def test_a_writer_waits_where_the_thread_does_not_keep_up(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, held: tuple[threading.Event, threading.Event], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", AT)
-    at_work, go_on = threading.Event(), threading.Event()
-    write_back = maintenance.write_back
-
-    def slowly(connection: sqlite3.Connection) -> tuple[int, int]:
-        at_work.set()
-        assert go_on.wait(60)
-        return write_back(connection)
-
-    monkeypatch.setattr(maintenance, "write_back", slowly)
+    at_work, go_on = held
 
     def write() -> None:
         while not at_work.is_set():
@@ -158,16 +165,10 @@ def test_a_writer_waits_where_the_thread_does_not_keep_up(
 
 
 @needs_descriptors
-def test_a_vacuum_waits_until_the_log_has_been_written_back(store: Store, monkeypatch: pytest.MonkeyPatch):
-    at_work, go_on = threading.Event(), threading.Event()
-    write_back = maintenance.write_back
-
-    def slowly(connection: sqlite3.Connection) -> tuple[int, int]:
-        at_work.set()
-        assert go_on.wait(60)
-        return write_back(connection)
-
-    monkeypatch.setattr(maintenance, "write_back", slowly)
+def test_a_vacuum_waits_until_the_log_has_been_written_back(
+    store: Store, held: tuple[threading.Event, threading.Event]
+):
+    at_work, go_on = held
     append(store, 2 * AT)
     assert at_work.wait(60)
     vacuumed: list[Vacuumed] = []

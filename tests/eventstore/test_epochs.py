@@ -89,19 +89,6 @@ def test_who_has_followed_further_than_a_restored_store_can_see_it_before_the_fi
         assert append(store, "new").position > seen
 
 
-def test_each_copy_that_is_written_to_begins_an_epoch_of_its_own(path: Path, tmp_path: Path):
-    with open_store(f"sqlite:///{path}") as store:
-        append(store, "first")
-        back_up(store, str(tmp_path / "copy.db"))
-        assert append(store, "second").position == 2
-    positions = []
-    for name in ("one.db", "two.db"):
-        shutil.copy(tmp_path / "copy.db", tmp_path / name)
-        with open_store(f"sqlite:///{tmp_path / name}") as copy:
-            positions.append(append(copy, name).position)
-    assert 2 < positions[0] < positions[1]
-
-
 def test_each_copy_of_a_copy_begins_an_epoch_above_those_before(tmp_path: Path):
     positions = []
     for name, made_of in [("store", None), ("copy", "store"), ("one", "copy"), ("two", "copy"), ("three", "two")]:

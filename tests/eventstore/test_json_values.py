@@ -146,27 +146,26 @@ def test_what_is_accepted_comes_back_with_its_types_and_what_is_refused_changes_
             assert list(store.events("c1")) == [one.event for one in first]
 
 
+DERIVED = [
+    (Name("text"), "text"),
+    (Name("\ud800"), "\ud800"),
+    (Count(7), 7),
+    (Count(2**70), 2**70),
+    (Score(0.1), 0.1),
+    ([{"a": (Score(1.5), Count(2))}, b"x"], [{"a": [1.5, 2]}, b"x"]),
+]
+
+
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize(
-    "value, plain",
-    [
-        (Name("text"), "text"),
-        (Name("\ud800"), "\ud800"),
-        (Count(7), 7),
-        (Count(2**70), 2**70),
-        (Score(0.1), 0.1),
-        ([{"a": (Score(1.5), Count(2))}, b"x"], [{"a": [1.5, 2]}, b"x"]),
-    ],
-)
-def test_a_text_or_number_of_a_derived_class_is_stored_as_the_plain_one(field: str, value: Any, plain: Any):
+def test_a_text_or_number_of_a_derived_class_is_stored_as_the_plain_one(field: str):
     with open_store("memory:") as store:
         store.append("c1", Message(source="user", content="first"), expected_version=0)
-        [appended] = store.append("c1", FIELDS[field](value), expected_version=1)
-        store.ingest("imported", [FIELDS[field](value)])
-        for event in (appended.event, next(store.events("c1", 1)), next(store.events("imported"))):
-            assert told(data_of(event, field)) == told(plain)
+        appended = store.append("c1", [FIELDS[field](value) for value, _ in DERIVED], expected_version=1)
+        store.ingest("imported", [FIELDS[field](value) for value, _ in DERIVED])
+        for events in ([one.event for one in appended], store.events("c1", 1), store.events("imported")):
+            assert [told(data_of(event, field)) for event in events] == [told(plain) for _, plain in DERIVED]
         with pytest.raises(InvalidEvent, match=r"field meta\.x is nan"):
-            store.append("c1", Message(source="user", content="x", meta={"x": Score("nan")}), expected_version=2)
+            store.append("c1", Message(source="user", content="x", meta={"x": Score("nan")}), expected_version=7)
 
 
 def test_fields_and_documents_of_derived_classes_are_plain_too():

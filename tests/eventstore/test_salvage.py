@@ -303,17 +303,19 @@ def root(path: Path, name: str) -> bytes:
     return path.read_bytes()[(number - 1) * PAGE : number * PAGE]
 
 
-def long_conversation(path: Path) -> None:
-    with open_store(f"sqlite:///{path}") as store:
-        for n in range(200):
-            store.append("a", Message(source="user", content=f"number {n} " + "x" * 300), expected_version=n)
-
-
-def test_events_between_unreadable_pages_are_copied(tmp_path: Path):
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """A store with one conversation of 200 events over many pages."""
     path = tmp_path / "history.db"
-    long_conversation(path)
-    without_page(path, lambda page: any(b"number %d " % n in page for n in (0, 50, 70, 120)))
-    done, target = salvaged(path)
+    with open_store(f"sqlite:///{path}") as store:
+        events = [Message(source="user", content=f"number {n} " + "x" * 300) for n in range(200)]
+        store.append("a", events, expected_version=0)
+    return path
+
+
+def test_events_between_unreadable_pages_are_copied(long: Path):
+    without_page(long, lambda page: any(b"number %d " % n in page for n in (0, 50, 70, 120)))
+    done, target = salvaged(long)
     with target:
         assert done["a"].events == 200
         lost = lost_ids(target, "a")
@@ -322,27 +324,19 @@ def test_events_between_unreadable_pages_are_copied(tmp_path: Path):
         assert {60, 100, 199}.isdisjoint(lost)
 
 
-def test_an_end_that_an_index_still_names_is_lost_with_numbers(tmp_path: Path):
-    path = tmp_path / "history.db"
-    long_conversation(path)
-    without_page(path, lambda page: b"number 199 " in page)
-    done, target = salvaged(path)
+@pytest.mark.parametrize("is_index_lost", [False, True], ids=["an index names it", "no_index_shows it"])
+def test_an_end_that_an_index_still_names_is_lost_with_numbers_and_else_may_be_lost(long: Path, is_index_lost: bool):
+    index = root(long, "events_by_id") if is_index_lost else b""
+    without_page(long, lambda page: b"number 199 " in page or page == index)
+    done, target = salvaged(long)
     with target:
-        found = done["a"].events
-        assert 100 < found < 200
-        assert [each[:2] for each in done["a"].lost] == [(found, 199)]
-        assert not done["a"].whole
-
-
-def test_an_end_that_no_index_shows_any_more_may_be_lost(tmp_path: Path):
-    path = tmp_path / "history.db"
-    long_conversation(path)
-    index = root(path, "events_by_id")
-    without_page(path, lambda page: b"number 199 " in page or page == index)
-    done, target = salvaged(path)
-    with target:
-        assert not done["a"].whole
-        assert any("its end may be lost" in str(each) for each in done["a"].lost)
+        found = done["a"]
+        assert 100 < found.events < 200
+        assert not found.whole
+        if is_index_lost:
+            assert any("its end may be lost" in str(each) for each in found.lost)
+        else:
+            assert [each[:2] for each in found.lost] == [(found.events, 199)]
 
 
 @pytest.mark.parametrize("index", ["events_by_id", "conversations_by_id", "attachments_by_name"])

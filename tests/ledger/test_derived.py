@@ -179,11 +179,10 @@ class Place:
         self.target.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url")())
-    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/history.db"
+    on_server = request.param == "postgresql"
+    return str(request.getfixturevalue("postgres_url")()) if on_server else f"sqlite:///{tmp_path}/history.db"
 
 
 @pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
@@ -238,13 +237,12 @@ def leave_the_parent(place: Place) -> None:
 
 
 def change_the_key(place: Place) -> None:
-    if place.url != "memory:":
-        place.open_again(OTHER_KEYS)
-        assert [each.problem for each in rekey(place.store)] == [None] * 3
+    place.open_again(OTHER_KEYS)
+    assert [each.problem for each in rekey(place.store)] == [None] * 3
 
 
 def decrypt(place: Place) -> None:
-    if place.keys is not None and place.url != "memory:":
+    if place.keys is not None:
         assert [each.problem for each in rekey(place.store, decrypt=True)] == [None] * 3
         place.open_again(None)
 

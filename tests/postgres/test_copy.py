@@ -62,20 +62,6 @@ def test_there_and_back_nothing_differs(file: str, tmp_path: Path, postgres_url:
             assert store.version("short") == 1
 
 
-def test_a_copy_that_was_stopped_goes_on(file: str, postgres_url: Callable[[], str]):
-    with open_store(file) as here, open_store(postgres_url()) as server:
-        for n in range(40):
-            here.append(f"c{n}", [said(str(n))] * 3, expected_version=0)
-        copying = copy_store(here, server, jobs=2)
-        some = [next(copying) for _ in range(5)]
-        copying.close()
-        came = len(server.conversations(limit=100))
-        assert len(some) <= came < 40
-        rest = list(copy_store(here, server))
-        assert sum(m.added == 0 for m in rest) == came
-        assert state(here) == state(server)
-
-
 def test_what_a_killed_copy_left_is_cleared_away(file: str, postgres_url: Callable[[], str]):
     with open_store(file) as here, open_store(postgres_url()) as server:
         here.ingest("long", [said(str(n)) for n in range(1_500)])

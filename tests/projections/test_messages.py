@@ -137,20 +137,6 @@ def test_another_reply_ends_the_calls_of_a_response(between):
     ]
 
 
-def test_calls_of_two_responses_are_two_messages():
-    roles = [
-        message["role"]
-        for message in messages(call("a", response_id="r"), call("b", response_id="s"), answer("a"), answer("b"))
-    ]
-    assert roles == ["assistant", "tool", "assistant", "tool"]
-
-
-def test_thinking_goes_back_to_the_model_as_it_was():
-    block = {"type": "thinking", "thinking": "hm", "signature": "x"}
-    (message, _) = messages(call("a", thinking=(block,)), answer("a"))
-    assert message["thinking_blocks"] == [block]
-
-
 def test_a_call_without_an_id_gets_one_and_one_that_repeats_an_id_gets_another():
     events = [
         Action(tool="run"),
@@ -198,12 +184,6 @@ def test_a_summary_is_a_user_message_and_neighbouring_user_messages_are_one():
             ],
         }
     ]
-
-
-def test_parts_of_answers_pass_through():
-    parts = ({"type": "text", "text": "shot"}, {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}})
-    (_, message) = messages(call("a"), Observation(content=parts, call_id="a"))
-    assert message["content"] == list(parts)
 
 
 def test_who_changes_the_messages_does_not_change_the_view():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from foldlog.eventstore import ANY_VERSION, Store, open_store
-from foldlog.eventstore.errors import StoreUnavailable, StoreUnusable, UnknownEventType
+from foldlog.eventstore.errors import StoreUnusable, UnknownEventType
 from foldlog.eventstore.events import (
     Action,
     Annotation,
@@ -128,29 +128,6 @@ def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store: S
     assert Views(store).current("c") == View.from_events(store.events("c"))
 
 
-@pytest.mark.parametrize("instead", [1, 2])
-def test_what_was_rolled_back_is_not_remembered(store: Store, instead: int):
-    """The projection ran for events that were then not appended; others got their ids."""
-    views = Views(store)
-    store.register(views)
-    append(store, *said("a", "b"))
-
-    class Refusing:
-        name = "refusing"
-
-        def project(self, snapshot: object, events: object) -> None:
-            raise StoreUnavailable("the disk is full")
-
-    store.register(Refusing())
-    with pytest.raises(StoreUnavailable):
-        append(store, forget(0))
-    store._projections = store._projections[:-1]
-    append(store, *said("c", "d")[:instead])
-    assert ids(views.current("c")) == [0, 1, 2, 3][: 2 + instead]
-    append(store, forget(1))
-    assert ids(views.current("c")) == [0, 2, 3][: 1 + instead]
-
-
 def test_a_view_is_answered_from_memory_where_nothing_can_be_written(tmp_path: Path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
@@ -162,18 +139,6 @@ def test_a_view_is_answered_from_memory_where_nothing_can_be_written(tmp_path: P
         with pytest.raises(StoreUnusable):
             views.rebuild("c")
         assert records(store) == []
-
-
-def test_another_process_is_followed(tmp_path: Path):
-    url = f"sqlite:///{tmp_path}/history.db"
-    with open_store(url) as ours, open_store(url) as theirs:
-        views = Views(ours)
-        ours.register(views)
-        append(ours, *said("a"))
-        assert ids(views.current("c")) == [0]
-        append(theirs, *said("b"), forget(0))
-        assert ids(views.current("c")) == [1]
-        assert records(ours) == [3]
 
 
 def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store: Store):

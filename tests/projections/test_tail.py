@@ -12,7 +12,6 @@ from foldlog import CondensationAction, Histories, Message
 from foldlog.eventstore import CorruptEvent, StoreUnusable, open_store
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import View, Views, audit
-from foldlog.projections.stored.loading import StoredPast
 
 LONG = 2_000
 
@@ -181,10 +180,3 @@ def test_a_view_that_was_not_looked_at_is_of_its_moment_and_outlives_the_store(l
     unheard.store.close()
     with pytest.raises(StoreUnusable):
         len(held)
-
-
-def test_a_retraction_is_revised_without_its_view(long: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(StoredPast, "at", lambda *_: pytest.fail("the View was read"))
-    with foldlog.open(long) as opened:
-        opened["c1"].retract(10)
-        assert ids(opened["c1"].view()) == list(range(10))
