@@ -14,8 +14,6 @@ import pytest
 
 from foldlog._cli.application import COMMANDS
 from foldlog.eventstore import ANY_VERSION, CondensationAction, CondensationRequest, Message, open_store
-from foldlog.formats import open_sources
-from foldlog.projections import View
 from tests.foldlog.records import said
 from tests.foldlog.terminals import FOLDLOG
 from tests.how_many import some
@@ -27,22 +25,16 @@ def parsed_lines(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_an_import_is_named_by_its_file_and_listed(foldlog, five_messages):
+def test_an_import_is_listed_viewed_logged_and_exported(foldlog, five_messages, tmp_path):
     assert foldlog("import", five_messages).status == 0
     (row,) = foldlog("list", "--json").document["conversations"]
     assert (row["conversation"], row["version"]) == ("five", 6)
-
-
-def test_view_says_what_the_model_is_shown(foldlog, five_messages):
-    foldlog("import", five_messages)
     document = foldlog("view", "five", "--json").document
-    events = document.pop("events")
-    assert [(event["id"], event["kind"], event["role"]) for event in events] == [
-        (0, "message", "user"),
-        (-7, "condensation_summary", "user"),
-        (4, "message", "user"),
+    assert [(event["id"], event["kind"], event["role"], event["content"]) for event in document.pop("events")] == [
+        (0, "message", "user", "message 0"),
+        (-7, "condensation_summary", "user", "three messages"),
+        (4, "message", "user", "message 4"),
     ]
-    assert [event["content"] for event in events] == ["message 0", "three messages", "message 4"]
     assert document == {
         "conversation": "five",
         "version": 6,
@@ -50,10 +42,33 @@ def test_view_says_what_the_model_is_shown(foldlog, five_messages):
         "unhandled_condensation_request": False,
         "summaries": [{"event": -7, "position": 1, "text": "three messages"}],
     }
+    out = foldlog("view", "five").out
+    for words in ("five at version 6: the model is shown 2 events and 1 summary", "three messages", "message 4"):
+        assert words in out
+    assert "message 2" not in out
+    lines = foldlog("log", "five").out.splitlines()
+    assert (len(lines), "message 2" in lines[2], "3 events (1-3)" in lines[5]) == (6, True, True)
+    assert foldlog("why", "five", "-7", "--json").document["fate"] == "shown"  # a summary's id begins with a minus
+    assert [foldlog("why", "five", *more).status for more in (("--", "-7"), ("-7", "--frob"))] == [0, 2]
+    out = foldlog("why", "five", 1).out
+    assert out.count("three messages") == 1
+    assert "it was summarized as (summary -7), which replaces it still:" in out
+    document = foldlog("export", "five", "--output", "out.jsonl", "--json").document
+    assert document == {"conversation": "five", "format": "openhands-v1", "file": "out.jsonl", "records": 6}
+    assert parsed_lines((tmp_path / "out.jsonl").read_text()) == parsed_lines((tmp_path / five_messages).read_text())
+    assert list(tmp_path.glob("*.partial")) == []
+    again = foldlog("export", "five", "--output", "out.jsonl", "--force")
+    assert (again.out, again.err) == ("6 records of five (openhands-v1) in out.jsonl\n", "")
+    note = "left out: 1 condensation; openai-chat has no record for it; all other events are written"
+    ran = foldlog("export", "five", "--format", "openai-chat")
+    assert (ran.status, len(ran.out.splitlines()), ran.err) == (0, 5, f"foldlog: note: {note}\n")
+    assert foldlog("export", "five", "--format", "openai-chat", "--json").document["notes"] == [note]
 
 
-def test_view_has_whole_events_and_the_role_of_the_message_that_each_goes_into(foldlog):
+def test_export_gives_back_what_was_imported_and_a_view_whole_events_with_their_roles(foldlog):
     foldlog("import", SAMPLE)
+    assert parsed_lines(foldlog("export", "tidewatch").out) == parsed_lines(SAMPLE.read_text())
+    assert foldlog("export", "tidewatch", "--json").document["records"] == parsed_lines(SAMPLE.read_text())
     view, log = foldlog("view", "tidewatch", "--json").document, foldlog("log", "tidewatch", "--json").document
     events = view["events"]
     assert [event["id"] for event in events] == view["ids"]
@@ -62,48 +77,6 @@ def test_view_has_whole_events_and_the_role_of_the_message_that_each_goes_into(f
     assert all(event.pop("recorded_at") for event in log["events"])
     logged = {event["id"]: event for event in log["events"]}
     assert [event for event in events if event["id"] >= 0] == [logged[event] for event in view["ids"] if event >= 0]
-
-
-def test_view_shows_summaries_whole_and_events_in_a_line(foldlog, five_messages):
-    foldlog("import", five_messages)
-    out = foldlog("view", "five").out
-    assert "five at version 6: the model is shown 2 events and 1 summary" in out
-    assert "three messages" in out
-    assert "message 4" in out
-    assert "message 2" not in out
-
-
-def test_log_shows_forgotten_events_too(foldlog, five_messages):
-    foldlog("import", five_messages)
-    lines = foldlog("log", "five").out.splitlines()
-    assert len(lines) == 6
-    assert "message 2" in lines[2]
-    assert "3 events (1-3)" in lines[5]
-
-
-def test_export_gives_back_what_was_imported(foldlog):
-    assert foldlog("import", SAMPLE).status == 0
-    assert parsed_lines(foldlog("export", "tidewatch").out) == parsed_lines(SAMPLE.read_text())
-    assert foldlog("export", "tidewatch", "--json").document["records"] == parsed_lines(SAMPLE.read_text())
-
-
-def test_an_export_says_what_its_format_has_no_record_for(foldlog, five_messages):
-    foldlog("import", five_messages)
-    note = "left out: 1 condensation; openai-chat has no record for it; all other events are written"
-    ran = foldlog("export", "five", "--format", "openai-chat")
-    assert (ran.status, len(ran.out.splitlines()), ran.err) == (0, 5, f"foldlog: note: {note}\n")
-    assert foldlog("export", "five", "--format", "openai-chat", "--json").document["notes"] == [note]
-    assert foldlog("export", "five").err == ""
-
-
-def test_export_to_a_file_leaves_nothing_else_beside_it(foldlog, five_messages, tmp_path):
-    foldlog("import", five_messages)
-    document = foldlog("export", "five", "--output", "out.jsonl", "--json").document
-    assert document == {"conversation": "five", "format": "openhands-v1", "file": "out.jsonl", "records": 6}
-    assert parsed_lines((tmp_path / "out.jsonl").read_text()) == parsed_lines((tmp_path / five_messages).read_text())
-    assert list(tmp_path.glob("*.partial")) == []
-    again = foldlog("export", "five", "--output", "out.jsonl", "--force")
-    assert again.out == "6 records of five (openhands-v1) in out.jsonl\n"
 
 
 def test_a_source_that_says_something_else_is_a_finding_and_the_rest_is_imported(foldlog, write):
@@ -175,13 +148,6 @@ def test_nothing_in_a_history_steers_the_terminal(foldlog, tmp_path):
     assert foldlog("view", f"{hostile}?").err.count("\n") == 1
 
 
-def test_a_summary_is_asked_about_by_its_id_which_begins_with_a_minus(foldlog, five_messages):
-    foldlog("import", five_messages)
-    assert foldlog("why", "five", "-7", "--json").document["fate"] == "shown"
-    assert foldlog("why", "five", "--", "-7").status == 0
-    assert foldlog("why", "five", "-7", "--frob").status == 2
-
-
 @pytest.fixture
 def condensed_thrice(foldlog):
     """Condensed for its size, on request with a reason, and by an import that does not say why."""
@@ -198,48 +164,26 @@ def condensed_thrice(foldlog):
 
 
 ASKED = "asked for (the prompt was too long), too many tokens"
+REASONS = {
+    ("log",): ["1 event (1), too many events, a summary", "1 event (2), asked for, too many tokens"],
+    ("why", 1): ["condensation 6 forgot it at version 7, too many events\n"],
+    ("why", 2): [f"condensation 9 forgot it at version 10, {ASKED}\n"],
+    ("why", -8): ["condensation 10 forgot it at version 11\n"],
+    ("diff", 6, 9): ["condensation 6, too many events, put a summary in the place of 1 event"],
+    ("diff", 6, 11): ["condensation 6, too many events, put"],
+    ("view",): ["replaces what condensation 10 forgot"],
+}
 
 
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (("log", "c1"), ["1 event (1), too many events, a summary", "1 event (2), asked for, too many tokens"]),
-        (("why", "c1", 1), ["condensation 6 forgot it at version 7, too many events\n"]),
-        (("why", "c1", 2), [f"condensation 9 forgot it at version 10, {ASKED}\n"]),
-        (("why", "c1", -8), ["condensation 10 forgot it at version 11\n"]),
-        (("diff", "c1", 6, 9), ["condensation 6, too many events, put a summary in the place of 1 event"]),
-        (("diff", "c1", 6, 11), ["condensation 6, too many events, put"]),
-        (("view", "c1"), ["replaces what condensation 10 forgot"]),
-    ],
-    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
-)
-def test_every_command_has_the_same_words_for_a_condensations_reason(foldlog, condensed_thrice, arguments, words):
-    ran = foldlog(*arguments)
-    assert ran.status == 0
-    assert [word for word in words if word not in ran.out] == [], ran.out
-
-
-def test_why_names_the_requests_that_a_condensation_fulfils(foldlog, condensed_thrice):
+def test_every_command_has_the_same_words_for_a_condensations_reason(foldlog, condensed_thrice):
+    for arguments, words in REASONS.items():
+        ran = foldlog(arguments[0], "c1", *arguments[1:])
+        assert ran.status == 0
+        assert [word for word in words if word not in ran.out] == [], ran.out
     assert foldlog("why", "c1", 2, "--json").document["requests"] == [
         {"event": 7, "reason": "the prompt was too long"},
         {"event": 8, "reason": ""},
     ]
-
-
-@pytest.mark.parametrize("columns", ["60", "140"])
-def test_no_line_of_the_demo_is_longer_than_the_screen(foldlog, monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", columns)
-    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
-    out = foldlog("demo").out
-    assert [line for line in out.splitlines() if len(line) > int(columns)] == []
-    assert ("\n      all conversations\n" in out) is (columns == "60")
-
-
-def test_a_summary_that_stands_for_an_event_still_is_shown_once(foldlog, five_messages):
-    foldlog("import", five_messages)
-    out = foldlog("why", "five", 1).out
-    assert out.count("three messages") == 1
-    assert "it was summarized as (summary -7), which replaces it still:" in out
 
 
 def test_why_shows_the_beginning_of_a_long_summary_and_names_the_command_for_the_rest(foldlog):
@@ -262,8 +206,9 @@ def test_a_declined_condensation_says_why(foldlog):
     assert "nothing, declined: all is recent" in foldlog("log", "c1").out
 
 
-def test_the_demo_shows_before_and_after_one_reason_and_what_to_try_in_forty_lines(foldlog, monkeypatch):
+def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldlog, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     ran = foldlog("demo")
     assert ran.status == 0
     assert len(ran.out.splitlines()) <= 40
@@ -278,32 +223,24 @@ def test_the_demo_shows_before_and_after_one_reason_and_what_to_try_in_forty_lin
         assert words in " ".join(ran.out.split())
     whole, sent = (int(found.replace(",", "")) for found in re.findall(r"sent in \d+ calls with.*?([\d,]+)\n", ran.out))
     assert 2 * sent < whole
-    assert " ".join(foldlog("demo").out.split()) == " ".join(ran.out.split()).replace("imported into", "already in")
-
-
-def test_the_words_of_the_demo_are_true_of_the_sample():
-    (source,) = open_sources([SAMPLE])
-    events = list(source.events())
-    forgets = [event.id for event in events if isinstance(event, CondensationAction)]
-    views = [View.from_events(events[:event_id]) for event_id in forgets]
-    assert (source.findings, [len(view) for view in views]) == ([], [90, 93, 75, 67, 58])
-    assert [view.unhandled_condensation_request for view in views[:4]] == [False, False, False, True]
-
-
-def test_what_the_demo_says_is_true_and_the_commands_that_it_names_work(foldlog):
-    out = foldlog("demo").out
+    for columns in (60, 140):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        again = foldlog("demo").out
+        assert [line for line in again.splitlines() if len(line) > columns] == []
+        assert ("\n      all conversations\n" in again) is (columns == 60)
+    assert " ".join(again.split()) == " ".join(ran.out.split()).replace("imported into", "already in")
     db = ("--db", "foldlog-demo.db")
-    (shown,) = re.findall(r"what the model is shown now +(\d+)", out)
+    (shown,) = re.findall(r"what the model is shown now +(\d+)", ran.out)
     assert len(foldlog("view", "tidewatch-live", "--json", *db).document["ids"]) == int(shown)
-    whole, live = (foldlog("log", name, "--json", *db).document["events"] for name in ("tidewatch", "tidewatch-live"))
+    logs = (foldlog("log", name, "--json", *db).document["events"] for name in ("tidewatch", "tidewatch-live"))
     structural = {"condensation", "condensation_request"}
-    said = [
+    one, other = (
         [event.get("content", event.get("arguments")) for event in log if event["kind"] not in structural]
-        for log in (whole, live)
-    ]
-    assert said[0] == said[1]
+        for log in logs
+    )
+    assert one == other
     assert foldlog("verify", *db).status == 0
-    commands = re.findall(r"^  \S*foldlog (.*?)  ", out.partition("Try next")[2], re.MULTILINE)
+    commands = re.findall(r"^  \S*foldlog (.*?)  ", again.partition("Try next")[2], re.MULTILINE)
     assert (len(commands), commands.pop()) == (8, "serve --db foldlog-demo.db")  # which runs until Ctrl-C
     for command in commands:
         assert foldlog(*shlex.split(command)).status == 0, command
@@ -314,16 +251,12 @@ def test_it_says_its_version(foldlog):
     assert (ran.status, ran.out, ran.err) == (0, f"foldlog {metadata.version('foldlog')}\n", "")
 
 
-@pytest.mark.parametrize("arguments", [(), ("view",), ("why",)], ids=str)
-def test_help_can_be_asked_for_by_one_letter(foldlog, arguments):
-    ran = foldlog(*arguments, "-h")
-    assert (ran.status, ran.out) == (0, foldlog(*arguments, "--help").out)
-    assert " ".join(("Usage: foldlog", *arguments)) in ran.out
-
-
-def test_no_help_names_a_type_of_python(foldlog):
+def test_help_can_be_asked_for_by_one_letter_and_names_no_type_of_python(foldlog):
     for arguments in ((), *((name,) for names in COMMANDS.values() for name in names)):
-        assert re.findall(r"<[a-z ]+[>\[]", foldlog(*arguments, "--help").out) == [], arguments
+        told = foldlog(*arguments, "--help").out
+        assert re.findall(r"<[a-z ]+[>\[]", told) == [], arguments
+        assert " ".join(("Usage: foldlog", *arguments)) in told
+    assert (foldlog("-h").out, foldlog(*arguments, "-h").out) == (foldlog("--help").out, told)
 
 
 def test_a_copy_names_a_conversation_that_is_another_one_once(foldlog):

@@ -70,6 +70,7 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
     assert (rows["digest"]["events_lost"], rows["digest"]["events_summarized"] > 0) == (0, True)
     assert rows["amortized"]["events_lost"] == len(rows["amortized"]["lost"]) > 0
     assert (rows["recent"]["condensations"], rows["recent"]["events_hidden_last"]) == (0, 2 * CALLS - 1 - 9)
+    assert rows["noop"]["view_events_last"] == 2 * CALLS - 1
     calls = rows["digest"]["calls"]
     assert [calls[0]["before"], calls[-1]["before"]] == [1, 2 * CALLS - 1]
     assert sum(call["tokens"] for call in calls) == rows["digest"]["tokens_sent"]
@@ -90,19 +91,6 @@ def test_what_the_recorded_condensations_did_not_show_has_a_column(foldlog, work
     assert "; what its own model cost is not recorded." in " ".join(foldlog("compare", "c1").out.split())
     assert recorded["missing"] == [{"term": "a/path.py", "used": 64, "occurred": [62], "named": False}]
     assert "as recorded did not show a/path.py (1 time; event 64 used it, 62 has it)" in foldlog("compare", "c1").out
-
-
-def test_people_read_a_table(foldlog, work, config):
-    out = foldlog("compare", "c1", "--config", config("amortized", "max_size = 20"), "--config", config("noop")).out
-    assert out.startswith(f"c1: {2 * CALLS + 2} events, {CALLS} calls of the agent's model\n")
-    cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[6:]}
-    assert out.splitlines()[6].split() == ["amortized", "noop"]
-    assert cells["largest View, events"] == ["19", "59"]
-    assert cells["condensations"][1] == "0"
-    assert int(cells["events lost"][0]) > int(cells["events lost"][1]) == 0
-    assert cells["sent in total, tokens"][0] < cells["sent in total, tokens"][1]
-    assert "as gpt-4o counts them" in out
-    assert "what that cost" not in out, "where no model was asked nothing is said of one"
 
 
 @pytest.mark.parametrize("command", [("compare", "c1"), ("condense", "c1", "--dry-run"), ("report", "c1")])
@@ -139,10 +127,11 @@ def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
         file = config("llm", "max_size = 20", *model_at(server.url))
         (_, row) = by_name(foldlog("compare", "c1", "--config", file, "--json")).values()
-        asked = len(server.requests)
+        asked, sent = len(server.requests), sum(request.tokens for request in server.requests)
         out = foldlog("compare", "c1", "--config", file).out
     assert row["condensations"] == asked > 2
-    assert row["condenser_tokens"] > 0
+    assert row["condenser_tokens"] > sent
+    assert row["tokens_peak"] == max(call["tokens"] for call in row["calls"])
     assert row["condenser_cost"] > 0
     assert "for the condenser's own model, tokens" in out
     assert "what that cost" in out
@@ -216,10 +205,11 @@ def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_
     assert foldlog("compare", "c1", "--agent-model", "other", "--prices", "prices.json").status == 2
 
 
-def test_the_verdict_comes_first(foldlog, work, config):
-    small, whole = config("amortized", "max_size = 20"), config("noop")
-    ran = foldlog("compare", "c1", "--config", small, "--config", whole)
-    verdict = ran.out.splitlines()[1:5]
+def test_people_read_a_verdict_and_a_table(foldlog, work, config):
+    files = "--config", config("amortized", "max_size = 20"), "--config", config("noop")
+    out = foldlog("compare", "c1", *files).out
+    title, *verdict = out.splitlines()[:5]
+    assert title == f"c1: {2 * CALLS + 2} events, {CALLS} calls of the agent's model"
     # noop sends more, and repeats nearly all of it
     first = r"noop costs least of the condensers that lose no request: \$.+; amortized: \$.+ \(\d+ % more than noop\)\."
     assert re.fullmatch(first, verdict[0])
@@ -228,8 +218,16 @@ def test_the_verdict_comes_first(foldlog, work, config):
     )
     assert verdict[2].startswith("amortized loses ")
     assert verdict[3].startswith("At the price of a model: $1.00 for a million new tokens, $0.10 for as many repeat")
-    assert foldlog("compare", "c1", "--config", small, "--config", whole, "--json").document["verdict"] == verdict
-    assert foldlog("compare", "c1", "--config", whole).out.splitlines()[1].startswith("noop costs $")
+    assert foldlog("compare", "c1", *files, "--json").document["verdict"] == verdict
+    assert foldlog("compare", "c1", *files[2:]).out.splitlines()[1].startswith("noop costs $")
+    cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[6:]}
+    assert out.splitlines()[6].split() == ["amortized", "noop"]
+    assert cells["largest View, events"] == ["19", "59"]
+    assert cells["condensations"][1] == "0"
+    assert int(cells["events lost"][0]) > int(cells["events lost"][1]) == 0
+    assert cells["sent in total, tokens"][0] < cells["sent in total, tokens"][1]
+    assert "as gpt-4o counts them" in out
+    assert "what that cost" not in out, "where no model was asked nothing is said of one"
 
 
 def test_a_page_holds_verdict_and_figures_and_takes_nothing_for_markup(foldlog, work, config, tmp_path):

@@ -12,8 +12,10 @@ import foldlog
 from foldlog import CondensationAction, InvalidArgument, Message
 from foldlog import open as open_histories
 from foldlog._cli.stores import open_existing
+from foldlog._documents import SavingsDocument
 from foldlog._reports.overview import overviews
 from foldlog._reports.prices import Prices
+from foldlog._reports.savings import Saving, recorded_cost, total_of
 from foldlog._reports.spending import Spendings
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
@@ -102,6 +104,14 @@ def test_a_cost_that_is_told_counts_also_where_no_model_is_named():
     with foldlog.open("memory:") as histories:
         histories["c"].append_reply({"role": "assistant", "content": "yo"}, cost=0.5)
         assert [(one.model, one.cost) for one in histories["c"].stats().models.values()] == [("(not named)", 0.5)]
+
+
+def test_a_cost_that_is_no_number_is_not_known_and_sums_say_how_many_are():
+    for cost in (None, "0.1", True, float("nan"), float("inf")):
+        assert recorded_cost(CondensationAction(forgotten_event_ids=(1,), metadata={"cost": cost})) is None
+    some = [Saving(600, 0.5), Saving(25, None), Saving(None, 0.25), Saving(0, 0.25, declined=True)]
+    assert total_of(some) == SavingsDocument(condensations=3, tokens_saved=625, cost=1.0, costs_recorded=3)
+    assert total_of([Saving(None, None)]) == SavingsDocument(condensations=1)
 
 
 def seen(histories):

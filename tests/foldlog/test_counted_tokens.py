@@ -13,7 +13,7 @@ from foldlog.condensers import LLM, LLMConfig, TokensUnknown, event_tokens
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, open_store
 from foldlog.formats import open_sources
 from foldlog.projections import View, Views
-from tests.page_samples import hostile_history, usual_history
+from tests.page_samples import usual_history
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
 GPT = LLM(LLMConfig(model="gpt-4o"))
@@ -45,11 +45,6 @@ def test_a_call_and_its_result_and_the_tools_are_counted_each():
     assert counted(prompt) > counted(SystemMessage(content="Help.")) + 3
     assert counted(Annotation(name="note", data={"x": 1})) == 0
     assert counted(Message(source="user", content=" \n")) == 0
-
-
-def test_every_hostile_text_is_counted_or_estimated():
-    counted = CountedTokens(GPT)
-    assert all(counted(event) >= 0 for event in hostile_history(1_000))
 
 
 class Stumbles:

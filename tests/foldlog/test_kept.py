@@ -121,18 +121,6 @@ def test_stats_count_only_what_has_changed(url: str, monkeypatch: pytest.MonkeyP
         assert (found.events.total(), counted[3:]) == (4, ["b"])
 
 
-def test_a_reply_that_is_kept_of_several_logs_is_counted_once():
-    used = {"usage": {"input_tokens": 1_000, "output_tokens": 50}, "model": "m"}
-    said = {"role": "assistant", "content": [{"type": "text", "text": "hi"}], "id": "msg_1", **used}
-    with open_store("memory:") as store:
-        for name in ("a", "b"):
-            line = {"uuid": name, "sessionId": name, "type": "assistant", "message": said}
-            store.ingest(name, decode([line], "claude-code"))
-        for _ in range(2):
-            (figures,) = stats.collect_stats(store, ["a", "b"], views=Views(store)).models.values()
-            assert (figures.calls, figures.prompt_tokens) == (1, 1_000)
-
-
 def test_a_store_that_is_open_for_reading_only_keeps_nothing(url: str, read: list[str]):
     with open_store(f"{url}?mode=ro") as store:
         assert listed(store) == listed(store)
