@@ -174,18 +174,21 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread to another one, with their writes. Copying again adds only new ones."""
-        for _, namespace, thread in self._namespaces(source_thread_id):
-            self._checkpoints.copy(thread, self._named(target_thread_id, namespace))
+        self._copied(self.list({"configurable": {"thread_id": source_thread_id}}), target_thread_id)
 
     def copy_from(self, other: base.BaseCheckpointSaver[Any]) -> int:
         """Copy all threads of another open saver, with their writes. Return the number of new checkpoints.
 
         Copying again adds only what is new. Cost: all checkpoints.
         """
+        return self._copied(other.list(None))
+
+    def _copied(self, checkpoints: Iterable[base.CheckpointTuple], target: str | None = None) -> int:
+        """Copy checkpoints with their writes, to another thread if it is named. Return the number of new ones."""
         added = 0
-        for found in sorted(other.list(None), key=lambda each: str(each.checkpoint["id"])):
+        for found in sorted(checkpoints, key=lambda each: str(each.checkpoint["id"])):
             conf, checkpoint_id = found.config["configurable"], found.checkpoint["id"]
-            thread_id, namespace = conf["thread_id"], conf.get("checkpoint_ns", "")
+            thread_id, namespace = target or conf["thread_id"], conf.get("checkpoint_ns", "")
             thread = self._named(thread_id, namespace)
             if self._checkpoints.find(thread, checkpoint_id, hidden=True) is None:
                 parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")

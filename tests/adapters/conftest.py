@@ -34,9 +34,9 @@ def url(request, tmp_path: Path):
 
 
 @pytest.fixture
-def histories(url):
-    """Open histories of a new store, on each recorder."""
-    with foldlog.open(url) as opened:
+def histories():
+    """Open histories of a new store in memory. What depends on where a store is takes its ``url``."""
+    with foldlog.open("memory:") as opened:
         yield opened
 
 

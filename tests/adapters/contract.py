@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -82,10 +82,11 @@ class Keeps:
                 await asyncio.sleep(0.002)
                 assert await self.names(store) == now
 
+    @pytest.mark.parametrize("opens", [20, pytest.param(500, marks=pytest.mark.long)])
     @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-    async def test_a_store_that_is_closed_by_either_face_leaves_no_thread_and_no_connection(self, url):
+    async def test_a_store_that_is_closed_by_either_face_leaves_no_thread_and_no_connection(self, url, opens):
         before = {thread for thread in threading.enumerate() if thread.name.startswith("foldlog")}
-        for number in range(20):
+        for number in range(opens):
             store = self.opened(url)
             if hasattr(store, "__enter__") and number % 2:
                 with store:
@@ -163,6 +164,30 @@ class Lists(Keeps):
             with counted(store.histories.sync) as queries:
                 assert len(await self.listed(store)) == many
             assert len(queries) - counts[1] <= 12, "only what has changed is read"
+
+
+class Refused(Exception):
+    """What a model's server answers to messages that are malformed, or too many."""
+
+
+def problem_of(messages: Iterable[tuple[list[str], list[str]]], messages_max: int | None = None) -> str | None:
+    """Return what a model's server finds wrong with messages, or None. Of each are given the ids of the calls in it,
+    and of those that it answers: calls are answered at once, each of them, and nothing else is.
+    """
+    waiting, count = set[str](), 0
+    for place, (calls, results) in enumerate(messages):
+        count += 1
+        if not waiting.issuperset(results) or len(set(results)) < len(results):
+            return f"message {place} answers {results}, and {sorted(waiting)} are asked"
+        waiting.difference_update(results)
+        if waiting and not results:
+            return f"message {place} comes before the answers to {sorted(waiting)}"
+        if len(set(calls)) < len(calls) or waiting.intersection(calls):
+            return f"message {place} has a call twice"
+        waiting.update(calls)
+    if messages_max is not None and count > messages_max:
+        return f"{count} messages, the context takes {messages_max}"
+    return f"{sorted(waiting)} are not answered" if waiting else None
 
 
 Script = Callable[[int], str | list[tuple[str, str, dict[str, Any]]]]

@@ -206,24 +206,6 @@ def test_what_is_put_after_a_thread_was_erased_begins_it_again():
                 assert told(reader, reader.find(THREAD, f"{number:03}"))[:2] == ([*names], number)
 
 
-def test_a_thread_with_forks_is_copied_again_after_it_was_erased():
-    with foldlog.open("memory:") as histories:
-        checkpoints, copy = opened(histories), "runtime/copy"
-        put(checkpoints, 0, None, "a")
-        put(checkpoints, 1, "000", "ab")
-        put(checkpoints, 2, "000", "ac", "a fork")
-        put(checkpoints, 3, "001", "abd")
-        put(checkpoints, 4, "002", "ace", "a fork")
-        for _ in range(3):
-            checkpoints.copy(THREAD, copy)
-            assert list(map(partial(told, checkpoints), checkpoints.walk(copy))) == list(
-                map(partial(told, checkpoints), checkpoints.walk(THREAD))
-            )
-            assert histories.store.conversation(f"{copy}/@002").parent == copy
-            checkpoints.erase(checkpoints.branches.conversations(copy), "deleted")
-            assert checkpoints.find(copy) is None
-
-
 def test_a_put_that_meets_another_writer_looks_again(monkeypatch):
     """Another process puts a child of the same parent between the look and the append."""
     with foldlog.open("memory:") as histories:

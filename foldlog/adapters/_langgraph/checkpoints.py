@@ -30,8 +30,6 @@ from foldlog.adapters._langgraph.branches import (
 )
 from foldlog.adapters._langgraph.record_lists import RecordList, Span, changes, ranges
 from foldlog.eventstore import (
-    ATTRIBUTES,
-    DELETED,
     Annotation,
     CondensationAction,
     ConversationErased,
@@ -279,28 +277,6 @@ class Checkpoints:
                 history.append((), documents={HIDDEN: hidden}, expected_version=version)
                 return
 
-    def copy(self, thread: str, target: str) -> None:
-        """Copy the checkpoints of a thread, with their notes, to another thread. Cost: the checkpoints.
-
-        Copying again adds only what is new: a checkpoint that the other thread already has stays unchanged.
-        """
-        for each in reversed(list(self.walk(thread))):
-            whole, known = self.whole(thread, each), self.notes(target, each.id)
-            if self.find(target, each.id, hidden=True) is None:
-                self._copy(target, whole)
-            for note in whole.notes:
-                if note not in known:
-                    self.note(target, each.id, "copied", note)
-
-    def _copy(self, target: str, whole: WholeCheckpoint) -> None:
-        checkpoint, value = whole.checkpoint, dict(whole.checkpoint.value or {})
-        keys, record = None, [None].__getitem__
-        if checkpoint.ranges is not None:
-            keys, record = [self._key(one) for one in whole.records], whole.records.__getitem__
-        body = {name: value[name] for name in value if name not in ("before", "removed")}
-        documents = partial(self._replacing, _others(whole.documents))
-        self.put(target, checkpoint.id, checkpoint.parent, body, documents, keys, record)
-
     def erase(self, rows: Iterable[ConversationRow], reason: str) -> None:
         """Erase conversations: forks before the conversations that they were forked from."""
         forks_first = sorted(rows, key=lambda row: (row.created_at, row.id), reverse=True)
@@ -329,10 +305,6 @@ class Checkpoints:
         events, spans = changes(newest.records, keys, decoder, record, before.removed)
         return events, RecordList(spans, keys, ranges(newest.records, spans, joins)), made
 
-    def _replacing(self, documents: Mapping[str, Any], before: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
-        replaced = self.histories[before.branch].documents(before.version) if before.version else {}
-        return {}, {**dict.fromkeys(_others(replaced), DELETED), **documents}
-
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
         """Return a checkpoint with its records: the known ones, or those in the log."""
         history = self.histories[checkpoint.branch]
@@ -341,11 +313,6 @@ class Checkpoints:
         spans, records = query_all(self.histories.store.database, partial(self._records, checkpoint))
         keys = [self._key(record) for record in records]
         return _Newest(checkpoint, history, RecordList(spans, keys, checkpoint.ranges or ()))
-
-
-def _others(documents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return documents of a checkpoint without those that say what it is."""
-    return {name: value for name, value in documents.items() if name not in (CHECKPOINT, HIDDEN, ATTRIBUTES)}
 
 
 def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:

@@ -15,11 +15,10 @@ from agent_framework import (
     UsageDetails,
 )
 
+from tests.adapters import contract
+from tests.adapters.contract import Refused
+
 __all__ = ["Refused", "ScriptedClient", "call", "parts", "problem_of", "replies", "said"]
-
-
-class Refused(Exception):
-    """What the server answers to malformed messages."""
 
 
 def said(text):
@@ -51,19 +50,12 @@ def parts(messages):
 
 def problem_of(messages, messages_max=None):
     """Return what is wrong with messages, or None."""
-    if messages_max is not None and len(messages) > messages_max:
-        return f"{len(messages)} messages, the context takes {messages_max}"
-    waiting = set()
-    for place, message in enumerate(messages):
-        contents = message.contents
-        results = {content.call_id for content in contents if content.type == "function_result"}
-        if results - waiting:
-            return f"message {place} has the result of no call: {results - waiting}"
-        waiting -= results
-        if waiting and not results:
-            return f"message {place} comes before the results of {waiting}"
-        waiting |= {content.call_id for content in contents if content.type == "function_call"}
-    return f"there is no result of {waiting}" if waiting else None
+
+    def ids(message, kind):
+        return [content.call_id for content in message.contents if content.type == kind]
+
+    told = [(ids(message, "function_call"), ids(message, "function_result")) for message in messages]
+    return contract.problem_of(told, messages_max)
 
 
 class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):

@@ -10,6 +10,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 
+from tests.adapters import contract
+
 __all__ = ["AnthropicServer", "problem_of"]
 
 
@@ -19,22 +21,16 @@ def blocks_of(message):
 
 
 def problem_of(prompt):
-    """Return what is wrong with a prompt, or None: calls are answered in the next message, and answers have calls."""
+    """Return what is wrong with a prompt, or None."""
     messages = prompt["messages"]
     if not messages or messages[0]["role"] != "user":
         return "the first message is not a user's"
-    awaited = set()
-    for place, message in enumerate(messages):
-        results = {block["tool_use_id"] for block in blocks_of(message) if block["type"] == "tool_result"}
-        if message["role"] == "user" and results != awaited:
-            return f"message {place} answers {sorted(results)}, and {sorted(awaited)} are asked"
-        uses = [block["id"] for block in blocks_of(message) if block["type"] == "tool_use"]
-        if message["role"] == "assistant" and awaited:
-            return f"message {place} comes before the answers to {sorted(awaited)}"
-        if len(set(uses)) != len(uses):
-            return f"message {place} has a call twice"
-        awaited = set(uses) if message["role"] == "assistant" else set()
-    return f"{sorted(awaited)} are not answered" if awaited else None
+
+    def ids(message, kind, name):
+        return [block[name] for block in blocks_of(message) if block["type"] == kind]
+
+    told = [(ids(each, "tool_use", "id"), ids(each, "tool_result", "tool_use_id")) for each in messages]
+    return contract.problem_of(told)
 
 
 class AnthropicServer:

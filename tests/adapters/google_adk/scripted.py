@@ -11,28 +11,22 @@ from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
+from tests.adapters import contract
+from tests.adapters.contract import Refused
+
 __all__ = ["USAGE", "Refused", "ScriptedModel", "any_event", "any_state", "call", "problem_of", "reply", "said"]
-
-
-class Refused(Exception):
-    """What the server answers to a malformed prompt."""
 
 
 def problem_of(contents):
     """Return what is wrong with a prompt, or None."""
     if not contents or contents[-1].role != "user":
         return "a prompt ends with a turn of the user"
-    waiting: list[str] = []
-    for place, content in enumerate(contents):
-        parts = content.parts or []
-        calls = [part.function_call.id or part.function_call.name for part in parts if part.function_call]
-        results = [part.function_response.id or part.function_response.name for part in parts if part.function_response]
-        if waiting and sorted(results) != sorted(waiting):
-            return f"content {place}: the calls {waiting} have the results {results}"
-        if results and not waiting:
-            return f"content {place}: no call for the results {results}"
-        waiting = calls
-    return None
+
+    def ids(content, kind):
+        asked = [getattr(part, kind) for part in content.parts or ()]
+        return [each.id or each.name for each in asked if each]
+
+    return contract.problem_of([(ids(each, "function_call"), ids(each, "function_response")) for each in contents])
 
 
 def said(text):

@@ -11,11 +11,10 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
+from tests.adapters import contract
+from tests.adapters.contract import Refused
+
 __all__ = ["Refused", "ScriptedModel", "agent", "call", "problem_of", "reply", "steps"]
-
-
-class Refused(Exception):
-    """What the server answers to a malformed prompt."""
 
 
 def call(tool, *call_ids, **arguments):
@@ -45,20 +44,9 @@ def steps(count, tool="measure"):
 
 def problem_of(messages, messages_max=None):
     """Return what is wrong with a prompt, or None."""
-    if messages_max is not None and len(messages) > messages_max:
-        return f"{len(messages)} messages, the context takes {messages_max}"
-    waiting: set[str] = set()
-    for place, message in enumerate(messages):
-        if isinstance(message, ToolMessage):
-            if message.tool_call_id not in waiting:
-                return f"message {place} answers no call"
-            waiting.discard(message.tool_call_id)
-            continue
-        if waiting:
-            return f"no answer to {sorted(waiting)} before message {place}"
-        if isinstance(message, AIMessage):
-            waiting = {each["id"] for each in message.tool_calls}
-    return f"no answer to {sorted(waiting)}" if waiting else None
+    calls = [[each["id"] for each in getattr(message, "tool_calls", ())] for message in messages]
+    results = [[message.tool_call_id] if isinstance(message, ToolMessage) else [] for message in messages]
+    return contract.problem_of(zip(calls, results, strict=True), messages_max)
 
 
 USAGE = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12, "input_token_details": {"cache_read": 4}}

@@ -22,11 +22,10 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 import foldlog
 from foldlog.adapters.langgraph import FoldlogSaver
-from foldlog.eventstore import Action, CondensationAction, Retraction
-from foldlog.formats import encode
+from foldlog.eventstore import CondensationAction, Retraction
 from foldlog.projections import well_formed
 from tests.adapters.contract import Runs, counted, work
-from tests.adapters.langgraph.scripted import Refused, ScriptedModel, agent, call, problem_of, reply, steps
+from tests.adapters.langgraph.scripted import ScriptedModel, agent, call, problem_of, reply, steps
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[3]
@@ -155,18 +154,6 @@ def test_a_serializer_that_encrypts_leaves_no_text_in_the_store(tmp_path):
         assert channels(saver, config) == values
         assert not saver.history(config).view()
     assert b"attack" not in path.read_bytes()
-
-
-def test_messages_are_a_history_that_view_and_why_explain(saver):
-    first = [HumanMessage("go", id="0"), AIMessage("", id="1", tool_calls=[{"name": "f", "args": {}, "id": "c"}])]
-    one = put(saver, {"messages": first})
-    two = put(saver, {"messages": [*first, ToolMessage("done", tool_call_id="c", id="2")]}, one)
-    history = saver.history(two)
-    assert [message["role"] for message in history.view().to_messages()] == ["user", "assistant", "tool"]
-    assert history.view().events[2].cause == history.view().events[1].id
-    assert history.stats().tools["f"].calls == 1
-    assert history.why(history.view().events[1].id).fate == "shown"
-    assert [record["data"]["id"] for record in encode(history.events(), "langchain")] == ["0", "1", "2"]
 
 
 def test_what_the_graph_removes_is_forgotten_and_what_it_takes_back_is_retracted(saver):
@@ -468,70 +455,6 @@ class TestKeeps(Runs):
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "url, durability",
-    [("memory", "sync"), ("sqlite", "sync"), ("postgres", "sync"), ("sqlite", "async"), ("sqlite", "exit")],
-    indirect=["url"],
-)
-async def test_a_run_goes_on_in_the_next_one(url, durability):
-    async with FoldlogSaver(url) as saver:
-        model = ScriptedModel(script=steps(4), prompts=[])
-        graph = agent(model, [measure], saver)
-        ended = await graph.ainvoke(said("how far?"), THREAD, durability=durability)
-        assert ended["messages"][-1].content == "finished"
-        model = ScriptedModel(script=steps(0), prompts=[])
-        await agent(model, [measure], saver).ainvoke(said("and back?"), THREAD, durability=durability)
-        assert model.prompts[0][:-1] == ended["messages"]
-        assert [message["role"] for message in saver.history(THREAD).view().to_messages()][-2:] == ["user", "assistant"]
-        verdicts = saver.histories.sync.maintenance.verify()
-        assert not [finding for verdict in verdicts for finding in verdict.findings]
-
-
-def test_time_travel_and_update_state_begin_forks(saver, histories):
-    model = ScriptedModel(script=steps(2), prompts=[])
-    graph = agent(model, [measure], saver)
-    ended = graph.invoke(said("go"), THREAD, durability="sync")
-    past = list(graph.get_state_history(THREAD))
-    early = next(state for state in past if state.next == ("tools",) and len(state.values["messages"]) == 2)
-    again = ScriptedModel(script=steps(0), prompts=[])
-    other = agent(again, [measure], saver).invoke(None, early.config, durability="sync")
-    assert problem_of(again.prompts[0]) is None
-    assert len(other["messages"]) == 4
-    assert graph.get_state(past[0].config).values["messages"] == ended["messages"], "the first branch is as it was"
-    changed = graph.update_state(early.config, {"messages": [HumanMessage("changed", id="changed")]}, as_node="tools")
-    assert graph.get_state(changed).values["messages"][-1].content == "changed"
-    assert graph.get_state(THREAD).config["configurable"] == changed["configurable"] | {"checkpoint_ns": ""}
-    forks = [row for row in histories.store.iter_conversations() if row.parent]
-    assert {row.parent for row in forks} == {"langgraph/t"}
-    assert len(forks) == 2
-    assert len(list(graph.get_state_history(THREAD))) == len(
-        {each.config["configurable"]["checkpoint_id"] for each in graph.get_state_history(THREAD)}
-    )
-
-
-@pytest.mark.parametrize("condense", [False, True])
-def test_a_run_of_100_model_calls_fits_a_small_context_where_it_condenses(url, condense):
-    with foldlog.open(url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}) as histories:
-        saver = FoldlogSaver(histories, condense=condense)
-        model = ScriptedModel(script=steps(100), messages_max=40, prompts=[])
-        graph = agent(model, [measure], saver, saver.pre_model_hook)
-        run = {**THREAD, "recursion_limit": 500}
-        if not condense:
-            with pytest.raises(Refused, match="the context takes 40"):
-                graph.invoke(said("go on"), run, durability="sync")
-            return
-        ended = graph.invoke(said("go on"), run, durability="sync")
-        assert len(model.prompts) == 101
-        assert max(map(len, model.prompts)) <= 40
-        assert len(ended["messages"]) == 1 + 50 * 2 + 50 * 3 + 1, "the state keeps every message"
-        assert channels(saver, THREAD)["messages"] == ended["messages"]
-        history = saver.history(THREAD)
-        assert sum(isinstance(event, CondensationAction) for event in history.events()) >= 5
-        assert len(history.view()) < 40
-        first = next(event for event in history.events() if isinstance(event, Action))
-        assert history.why(first.id).fate == "forgotten"
-
-
 def told(messages):
     """What messages say, part by part: calls and answers by their ids."""
     for message in messages:
@@ -552,7 +475,7 @@ def shown(view):
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_the_view_is_what_the_model_was_sent_over_random_steps(url):
     """With parallel calls, time travel, messages that the graph removes, and condensations."""
-    choice, compared, forks, removed = random.Random(url), [], 0, 0
+    choice, compared, forks, removed = random.Random(5), [], 0, 0
     with foldlog.open(url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}) as histories:
         saver = FoldlogSaver(histories, condense=True)
 
@@ -562,7 +485,7 @@ def test_the_view_is_what_the_model_was_sent_over_random_steps(url):
                 return AIMessage(f"answer {number}")
             return call("measure", *(f"c{number}-{n}" for n in range(choice.choice([1, 1, 2]))))
 
-        graph = agent(ScriptedModel(script=script, prompts=[]), [measure], saver, saver.pre_model_hook)
+        graph = agent(ScriptedModel(script=script, messages_max=40, prompts=[]), [measure], saver, saver.pre_model_hook)
         run = {**THREAD, "recursion_limit": 500}
         while len(compared) < 200:
             config, how = run, choice.random()
@@ -580,6 +503,7 @@ def test_the_view_is_what_the_model_was_sent_over_random_steps(url):
         for view, messages in compared:
             assert view == messages
         assert min(forks, removed) > 5
+        assert len(channels(saver, THREAD)["messages"]) > 40, "the state keeps what the model is not sent"
         made = [event for row in histories.store.iter_conversations() for event in histories[row.id].events()]
         assert sum(isinstance(event, CondensationAction) and bool(event.summary) for event in made) > 5
         assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]

@@ -9,6 +9,8 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.adapters import contract
+
 __all__ = ["ChatServer", "call", "problem_of", "reply", "said", "told"]
 
 
@@ -53,26 +55,12 @@ def told(messages):
 
 
 def problem_of(messages, messages_max=None):
-    """Return what is wrong with a prompt, or None: calls are answered right after they are made, and only then."""
-    if messages_max is not None and len(messages) > messages_max:
-        return f"{len(messages)} messages, the context takes {messages_max}"
-    if not messages or messages[0]["role"] != "system":
-        return "the first message is not the system's"
-    waiting: set[str] = set()
-    for place, message in enumerate(messages):
-        if message["role"] == "tool":
-            if message["tool_call_id"] not in waiting:
-                return f"message {place} answers {message['tool_call_id']}, which no message calls"
-            waiting.discard(message["tool_call_id"])
-        elif waiting:
-            return f"message {place} comes before the answers to {sorted(waiting)}"
-        elif place and message["role"] == "system":
-            return f"message {place} is another system prompt"
-        for each in message.get("tool_calls") or ():
-            if each["id"] in waiting:
-                return f"message {place} has a call twice"
-            waiting.add(each["id"])
-    return f"{sorted(waiting)} are not answered" if waiting else None
+    """Return what is wrong with a prompt, or None."""
+    if [message["role"] == "system" for message in messages] != [True] + [False] * (len(messages) - 1):
+        return "the first message is not the system's, or another one is"
+    calls = [[each["id"] for each in message.get("tool_calls") or ()] for message in messages]
+    results = [[message["tool_call_id"]] if message["role"] == "tool" else [] for message in messages]
+    return contract.problem_of(zip(calls, results, strict=True), messages_max)
 
 
 class ChatServer:

@@ -19,32 +19,21 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import RequestUsage
 
+from tests.adapters import contract
+from tests.adapters.contract import Refused
+
 __all__ = ["Refused", "any_message", "problem_of", "reply", "said", "scripted", "told"]
-
-
-class Refused(Exception):
-    """What the server answers to a malformed prompt."""
 
 
 def problem_of(messages):
     """Return what is wrong with a prompt, or None."""
     if not messages or messages[-1].kind != "request":
         return "a prompt ends with a request"
-    waiting: list[str] = []
-    for place, message in enumerate(messages):
-        if message.kind == "response":
-            if waiting:
-                return f"message {place}: no result for call {waiting[0]}"
-            waiting = [part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart)]
-            continue
-        for part in message.parts:
-            if isinstance(part, ToolReturnPart):
-                if part.tool_call_id not in waiting:
-                    return f"message {place}: no call for result {part.tool_call_id}"
-                waiting.remove(part.tool_call_id)
-        if waiting:
-            return f"message {place}: no result for call {waiting[0]}"
-    return None
+
+    def ids(message, kind):
+        return [part.tool_call_id for part in message.parts if isinstance(part, kind)]
+
+    return contract.problem_of([(ids(each, ToolCallPart), ids(each, ToolReturnPart)) for each in messages])
 
 
 USAGE = RequestUsage(audio_seconds=0.0, input_tokens=10, output_tokens=2, cache_read_tokens=4)

@@ -19,7 +19,6 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse, UserPromptPart
 from pydantic_ai.usage import RunUsage
 
-import foldlog
 from foldlog.adapters._linked import Moves
 from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
 from tests.adapters.contract import Lists, Runs
@@ -239,17 +238,6 @@ async def test_a_fork_that_was_killed_before_it_had_its_record_is_not_there(stor
     histories[store.conversation("c")].fork(at=3, id=store.conversation("e"))
     await store.fork("c", at=2, new_conversation_id="e")
     assert texts_of(histories[store.conversation("e")].view()) == ["one", "re one"]
-
-
-async def test_condensing_changes_the_view_and_not_what_the_store_gives(store, histories):
-    await talk(store, "c", *range(4))
-    histories[store.conversation("c")].append(
-        foldlog.CondensationAction(forgotten_event_ids=[0, 1, 2, 3], summary="before", summary_offset=0)
-    )
-    assert len((await store.load("c")).messages) == 8
-    await talk(store, "c", "more")
-    assert texts_of(histories[store.conversation("c")].view())[0] == "before"
-    assert len((await store.load("c")).messages) == 10
 
 
 async def test_a_copy_of_another_store_has_its_branches_and_forks(store, histories):

@@ -8,11 +8,10 @@ import json
 from strands.models.model import Model
 from strands.types.exceptions import ContextWindowOverflowException
 
+from tests.adapters import contract
+from tests.adapters.contract import Refused
+
 __all__ = ["Refused", "ScriptedModel", "call", "parts", "problem_of", "replies", "said"]
-
-
-class Refused(Exception):
-    """What the server answers to malformed messages."""
 
 
 def said(text):
@@ -35,14 +34,11 @@ def parts(messages):
 
 def problem_of(messages):
     """Return what is wrong with messages, or None."""
-    waiting = set()
-    for place, message in enumerate(messages):
-        contents = message["content"]
-        results = {content["toolResult"]["toolUseId"] for content in contents if "toolResult" in content}
-        if results != waiting:
-            return f"message {place} has the results of {results}, and {waiting} wait"
-        waiting = {content["toolUse"]["toolUseId"] for content in contents if "toolUse" in content}
-    return f"there is no result of {waiting}" if waiting else None
+
+    def ids(message, kind):
+        return [content[kind]["toolUseId"] for content in message["content"] if kind in content]
+
+    return contract.problem_of([(ids(message, "toolUse"), ids(message, "toolResult")) for message in messages])
 
 
 class ScriptedModel(Model):
