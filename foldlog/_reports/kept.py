@@ -55,15 +55,20 @@ class KeptBeside:
             and (of_any_version or then.version == row.version)
         }
 
-    def below(self, start: str) -> Iterator[tuple[str, Any]]:
+    def below(self, start: str) -> Iterator[tuple[str, Any, bool]]:
         """Yield the ids that begin with ``start``, in any order, without those of erased conversations, each with the
-        value of its present version, or None where none is kept. Cost: these conversations, in one statement.
+        newest value that is kept, None where there is none, and whether it is that of the present version.
+
+        Cost: these conversations, in one statement.
         """
         after = start[:-1] + chr(ord(start[-1]) + 1)
         for name, (version, record) in self._store.records(self._projection, start, after).items():
-            if name.startswith(start):
-                is_kept = record is not None and (record.code, record.version) == (self._code, version)
-                yield name, _value_of(record.body) if record is not None and is_kept else None
+            if not name.startswith(start):
+                continue
+            if record is None or record.code != self._code:
+                yield name, None, False
+            else:
+                yield name, _value_of(record.body), record.version == version
 
     def keep(self, row: ConversationRow, value: Any) -> None:
         """Keep a value that was made of a conversation as it is in this row, some time before ``flush`` returns."""

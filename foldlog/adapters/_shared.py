@@ -179,21 +179,21 @@ def kept(
     histories: Histories,
     name: str,
     start: str,
-    make: Callable[[ConversationRow], Any],
+    make: Callable[[ConversationRow, Any], Any],
     is_wanted: Callable[[str], bool] = bool,
 ) -> Iterator[tuple[str, Any]]:
     """Yield the ids of the conversations that begin with ``start``, each with what ``make`` tells of it: JSON, kept
     beside it under a name until it changes. Erased ones are left out, those whose ids are not wanted, and those of
     which it tells None.
 
-    ``make`` reads the newest state of a conversation. Cost: a statement for all that are kept, and ``make`` for each
-    other one.
+    ``make`` is given what was kept of an earlier version, or None, and reads the newest state of a conversation. Cost:
+    a statement for all that are kept, and ``make`` for each other one.
     """
     with KeptBeside(histories.store, name, _KEPT_CODE) as beside:
-        for conversation, value in beside.below(start):
-            if value is None and is_wanted(conversation):
+        for conversation, value, is_present in beside.below(start):
+            if not is_present and is_wanted(conversation):
                 row = histories.store.conversation(conversation)
-                value = None if row.erased_at else make(row)
+                value = None if row.erased_at else make(row, value)
                 if value is not None:
                     beside.keep(row, value)
             if value is not None:

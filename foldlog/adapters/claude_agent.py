@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,15 +34,11 @@ from foldlog.eventstore import (
     ConversationNotFound,
     ConversationRow,
     Event,
-    VersionConflict,
 )
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"
-"""The document with the SDK's summary of a session: ``data``, folded up to ``version``."""
-_NO_SUMMARY: dict[str, Any] = {"version": 0, "data": {}}
-_SUMMARY_EVERY = 64
-"""The number of entries after which it is stored again."""
+"""Under which the SDK's summary of a session is kept beside it."""
 _TOGETHER = 1_000
 """The number of lines that are imported in one transaction."""
 _SESSION = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -71,8 +66,6 @@ class FoldlogSessionStore(OpenHistories):
         self._prefix = prefix
         self._written: dict[str, History] = {}
         """The conversations to which this store wrote, as it found them."""
-        self._ahead: dict[str, int] = {}
-        """The number of entries since the summary of a session was stored, for sessions to which this store wrote."""
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Append entries, all or none. Entries whose ``uuid`` the session already has are left out.
@@ -105,13 +98,16 @@ class FoldlogSessionStore(OpenHistories):
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """Return the SDK's summary of each session of a project.
 
-        Cost: the sessions, and the last entries of sessions that have grown since the last call, up to 64 and a batch.
+        Cost: the sessions, and the entries since the last call.
         """
         start, summarize = self._below(project_key), partial(self._summarized, project_key)
 
         def tell() -> list[SessionSummaryEntry]:
             told = kept(self.histories.sync, _SUMMARY, start, summarize, self._is_main)
-            return [{"session_id": self._session(conversation), **summary} for conversation, summary in told]
+            return [
+                {"session_id": self._session(conversation), "mtime": summary["mtime"], "data": summary["data"]}
+                for conversation, summary in told
+            ]
 
         return await self.histories.pool.run(tell, finish=False)
 
@@ -151,36 +147,29 @@ class FoldlogSessionStore(OpenHistories):
     def _append(self, key: SessionKey, entries: list[Any]) -> None:
         conversation = self.conversation(key)
 
-        def append(history: History) -> int:
-            return len(history.append_records(entries, format=_FORMAT, dedupe="origin"))
+        def append(history: History) -> None:
+            history.append_records(entries, format=_FORMAT, dedupe="origin")
 
         history = self._written.get(conversation, self.histories.sync[conversation])
-        self._written[conversation], added = append_or_begin(self.histories.sync, history, append)
-        if "subpath" not in key and added:
-            self._note(key, self._written[conversation], added)
+        self._written[conversation], _ = append_or_begin(self.histories.sync, history, append)
 
-    def _note(self, key: SessionKey, history: History, added: int) -> None:
-        """Store the summary of a session if it has many new entries."""
-        ahead = self._ahead.get(history.id)
-        ahead = (
-            history.version() - history.document(_SUMMARY, _NO_SUMMARY)["version"] if ahead is None else ahead + added
-        )
-        if ahead >= _SUMMARY_EVERY:
-            version, summary = _folded(history, key)
-            if summary is not None:
-                stored = {_SUMMARY: {"version": version, "data": summary["data"]}}
-                with suppress(
-                    VersionConflict
-                ):  # the session has newer entries: the summary is stored with a later append
-                    history.append((), documents=stored, expected_version=version)
-                    ahead = 0
-        self._ahead[history.id] = ahead
-
-    def _summarized(self, project_key: str, row: ConversationRow) -> Any:
-        """Return the time and the data of a summary; None for a session without entries."""
+    def _summarized(self, project_key: str, row: ConversationRow, before: Any) -> Any:
+        """Return the time and the data of a summary, and the version up to which it was folded, from an earlier one and
+        the entries since; None for a session without entries.
+        """
         key: SessionKey = {"project_key": project_key, "session_id": self._session(row.id)}
-        _, summary = _folded(self.histories.sync[row.id], key)
-        return None if summary is None else {"mtime": _mtime(row), "data": summary["data"]}
+        history = self.histories.sync[row.id]
+        try:
+            version = history.version()
+            entries = list(_decoded(history.events(before["version"] if before else 0, version)))
+        except ConversationErased:
+            return None
+        summary: SessionSummaryEntry | None = None
+        if before is not None:
+            summary = {"session_id": key["session_id"], "mtime": 0, "data": before["data"]}
+        if entries:
+            summary = fold_session_summary(summary, key, entries)
+        return summary and {"version": version, "mtime": _mtime(row), "data": summary["data"]}
 
     def _import(self, folder: Path) -> ImportedSessions:
         findings: list[str] = []
@@ -201,7 +190,6 @@ class FoldlogSessionStore(OpenHistories):
     def _erase(self, conversations: list[str]) -> None:
         for conversation in conversations:
             self._written.pop(conversation, None)
-            self._ahead.pop(conversation, None)
             last = conversation == conversations[-1]
             try:
                 self.histories.sync.erase(conversation, reason="the session was deleted", complete=last)
@@ -232,20 +220,6 @@ def _uuid(entry: Any) -> str | None:
 
 def _mtime(row: ConversationRow) -> int:
     return int(row.updated_at.timestamp() * 1000)
-
-
-def _folded(history: History, key: SessionKey) -> tuple[int, SessionSummaryEntry | None]:
-    """Return the version of a session and its summary: the stored one, with the entries since."""
-    try:
-        version = history.version()
-        stored = history.document(_SUMMARY, _NO_SUMMARY, version=version) if version else _NO_SUMMARY
-        entries = list(_decoded(history.events(stored["version"], version)))
-    except ConversationErased:
-        return 0, None
-    before: SessionSummaryEntry | None = None
-    if stored is not _NO_SUMMARY:
-        before = {"session_id": key["session_id"], "mtime": 0, "data": stored["data"]}
-    return version, fold_session_summary(before, key, entries) if entries else before
 
 
 def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:

@@ -309,7 +309,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         ]
         return sorted(found, key=lambda each: (each.last_update_time, each.user_id, each.id))
 
-    def _told(self, app_name: str, start: int, row: ConversationRow) -> _Values | None:
+    def _told(self, app_name: str, start: int, row: ConversationRow, before: object) -> _Values | None:
         """Return what lists tell of a session, or the state of a user."""
         user, *session = map(unquoted, row.id[start:].split("/"))
         if row.id.endswith(_STATE):

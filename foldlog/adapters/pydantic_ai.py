@@ -178,7 +178,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         ]
         return [record for *_, record in sorted(found, key=operator.itemgetter(0, 1), reverse=True)]
 
-    def _told(self, row: ConversationRow) -> Any:
+    def _told(self, row: ConversationRow, before: object) -> Any:
         """Return what lists tell of a conversation: its record as it is stored, and when it was active last."""
         value = self._kept_of(row.id)
         return value and {"record": value, "active": row.updated_at.timestamp()}

@@ -75,16 +75,3 @@ def test_the_order_of_channels_is_that_of_the_checkpoint():
     thread = Thread()
     values = {"z": "x" * 100, "b": 1, "a": "y" * 100, "c": None}
     assert list(thread.put(values, z=1, b=1, a=1, c=1)) == list(values)
-
-
-def test_checkpoints_of_which_every_channel_is_a_document_are_read_and_continued():
-    """Earlier versions kept small values in documents too."""
-    thread = Thread()
-    thread.documents = {
-        "checkpoint": {"channels": ["a", "b"], "rest": thread.kept.packed({"channel_versions": {"a": 1, "b": 1}})},
-        "channel:a": {"json": None},
-        "channel:b": {"json": 2},
-    }
-    assert thread.kept.channels(thread.documents) == {"a": None, "b": 2}
-    assert thread.put({"a": None, "b": 3}, a=1, b=2) == {"a": None, "b": 3}
-    assert thread.changed == {"channel:b": DELETED}

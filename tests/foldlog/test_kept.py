@@ -220,11 +220,13 @@ def test_what_is_kept_below_an_id_is_that_of_each_present_version():
         histories["a/kept"].fork(id="a/fork")
         histories.erase("a/erased", reason="asked for")
         kept_whole = ["a/", "a/kept", "a/\U0010ffff\U0010ffff"]
-        assert dict(KeptBeside(histories.store, "test", 1).below("a/")) == {
-            **{name: {"id": name} for name in kept_whole},
-            **dict.fromkeys(["a/grown", "a/fork", "a/other code"]),
+        found = {name: kept for name, *kept in KeptBeside(histories.store, "test", 1).below("a/")}
+        assert found == {
+            **{name: [{"id": name}, True] for name in kept_whole},
+            **{name: [None, False] for name in ("a/fork", "a/other code")},
+            "a/grown": [{"id": "a/grown"}, False],
         }
         fork = histories.store.conversation("a/fork")
         with KeptBeside(histories.store, "test", 1) as kept:
             kept.keep(fork, "its own")
-        assert dict(KeptBeside(histories.store, "test", 1).below("a/"))["a/fork"] == "its own"
+        assert list(KeptBeside(histories.store, "test", 1).below("a/fork")) == [("a/fork", "its own", True)]

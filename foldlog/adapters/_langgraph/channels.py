@@ -52,7 +52,7 @@ class ChannelValues:
     def channels(self, documents: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of the channels of a checkpoint, which are in these documents."""
         value = documents["checkpoint"]
-        small = value.get("small", {})
+        small = value["small"]
         return {
             name: small[name] if name in small else self.unpacked(documents[_CHANNEL + name])
             for name in value["channels"]
@@ -66,9 +66,9 @@ class ChannelValues:
 
         A channel with the same version there, which is not ``new``, has the same value.
         """
-        old = before.value or {"channels": ()}
+        old = before.value or {"channels": (), "small": {}}
         older = self.unpacked(old["rest"])["channel_versions"] if before.value else {}
-        old_small = old.get("small", {})
+        old_small = old["small"]
         small, changed = dict[str, Any](), dict[str, Any]()
         for name, value in values.items():
             is_same = name in old["channels"] and name not in new and name in older

@@ -351,7 +351,7 @@ def _notes_at_end(reading: ReadTransaction, checkpoint_id: str) -> Sequence[Even
 def _number(event: Event, checkpoint_id: str) -> int:
     """Return how many notes on this checkpoint came before this one; -1 for any other event."""
     data = event.data if isinstance(event, Annotation) else {}
-    return int(data["number"]) if "number" in data and data["checkpoint"] == checkpoint_id else -1
+    return int(data["number"]) if data.get("checkpoint") == checkpoint_id else -1
 
 
 def _is_hidden(thread: str, branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:

@@ -43,8 +43,21 @@ def exact(value):
     return repr(value)
 
 
+def both(method):
+    """Return a method that is called of two stores."""
+
+    async def call(self, *args, **kwargs):
+        return await self.both(method, *args, **kwargs)
+
+    return call
+
+
 class Twin(ConversationStore):
     """Does everything in two stores, and compares what each of them says."""
+
+    read_record, read_records, read_entry, read_history, write_record, delete_record = map(
+        both, ("read_record", "read_records", "read_entry", "read_history", "write_record", "delete_record")
+    )
 
     def __init__(self, ours, theirs):
         self.ours, self.theirs = ours, theirs
@@ -64,24 +77,6 @@ class Twin(ConversationStore):
             raise one
         assert exact(one) == exact(other), method
         return one
-
-    async def read_record(self, conversation_id):
-        return await self.both("read_record", conversation_id)
-
-    async def read_records(self, *, scope=None, limit=None):
-        return await self.both("read_records", scope=scope, limit=limit)
-
-    async def write_record(self, record, *, new_entries=(), expected_revision):
-        return await self.both("write_record", record, new_entries=new_entries, expected_revision=expected_revision)
-
-    async def delete_record(self, conversation_id, *, expected_revision):
-        return await self.both("delete_record", conversation_id, expected_revision=expected_revision)
-
-    async def read_entry(self, entry_id):
-        return await self.both("read_entry", entry_id)
-
-    async def read_history(self, head_id, *, limit=None):
-        return await self.both("read_history", head_id, limit=limit)
 
 
 async def random_operation(store, choice):
