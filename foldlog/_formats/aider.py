@@ -28,7 +28,7 @@ from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.format import Contained, EachAlone, FileReader, Format, Options
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
 from foldlog._formats.packing import json_of
-from foldlog._formats.record import Located, NotAnEvent, described, joined_text, usage_told
+from foldlog._formats.record import Located, joined_text, refused, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import (
     Action,
@@ -224,8 +224,7 @@ class _Decoder(FollowingDecoder):
 
     def check(self, record: Any) -> None:
         if not _accepts(record):
-            found = "another object" if type(record) is dict else described(record)
-            raise NotAnEvent(f"expected a block of a chat, {{'aider': 'user', 'text': '…'}}, found {found}")
+            raise refused("a block of a chat, {'aider': 'user', 'text': '…'}", record)
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         return RecordEvents(

@@ -28,10 +28,10 @@ from typing import Any
 
 from foldlog._formats.format import LOOK_AT, EachAlone, Format, Options
 from foldlog._formats.record import (
-    NotAnEvent,
-    described,
     dicts_in,
     joined_text,
+    member,
+    refused,
     text_or_empty,
     usage_told,
 )
@@ -92,10 +92,7 @@ class CopilotDecoder(FollowingDecoder):
 
     def check(self, record: Any) -> None:
         if not _accepts(record):
-            found = "an object without them" if type(record) is dict else described(record)
-            raise NotAnEvent(
-                f"an event of Copilot CLI has a text under 'type' and an object under 'data', found {found}"
-            )
+            raise refused("an event of Copilot CLI, with a text under 'type' and an object under 'data'", record)
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         kind, data = record["type"], record["data"]
@@ -255,5 +252,5 @@ FORMAT = Format(
     conversation=_conversation,
     rewritten=True,
     kept_in=("$COPILOT_HOME/session-state", "~/.copilot/session-state"),
-    source_id=lambda record: record.get("id") if type(record) is dict else None,
+    source_id=member("id"),
 )

@@ -35,6 +35,7 @@ from foldlog._formats.claude_code.live import ClaudeCodeLiveDecoder, reads_on
 from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
 from foldlog._formats.claude_code.writing import NAME, ClaudeCodeEncoder
 from foldlog._formats.format import LOOK_AT, Format, Options
+from foldlog._formats.record import member
 
 __all__ = ["FORMAT"]
 
@@ -82,5 +83,5 @@ FORMAT = Format(
     live=True,
     reads_on=reads_on,
     kept_in=("$CLAUDE_CONFIG_DIR/projects", "~/.claude/projects", "~/.config/claude/projects"),
-    source_id=lambda record: record.get("uuid") if type(record) is dict else None,
+    source_id=member("uuid"),
 )

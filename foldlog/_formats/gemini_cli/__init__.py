@@ -28,6 +28,7 @@ from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
 from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format
 from foldlog._formats.gemini_cli.reading import GeminiDecoder, accepts, session_in
 from foldlog._formats.gemini_cli.writing import NAME, GeminiEncoder
+from foldlog._formats.record import member
 
 __all__ = ["FORMAT"]
 
@@ -70,5 +71,5 @@ FORMAT = Format(
     files=_Documents(),
     rewritten=True,
     kept_in=("~/.gemini/tmp",),
-    source_id=lambda record: record.get("id") if type(record) is dict else None,
+    source_id=member("id"),
 )

@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 from foldlog._formats.format import Options
 from foldlog._formats.gemini_cli.parts import content_of, parts_of, result_of, shown_parts, thought_of, usage_of
 from foldlog._formats.gemini_cli.writing import NAME
-from foldlog._formats.record import NotAnEvent, described, dicts_in, joined_text, read_time, text_or_empty
+from foldlog._formats.record import dicts_in, joined_text, read_time, refused, text_or_empty
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation, Origin, Retraction
 
@@ -61,10 +61,7 @@ class GeminiDecoder(FollowingDecoder):
 
     def check(self, record: Any) -> None:
         if not accepts(record):
-            found = "an object without them" if type(record) is dict else described(record)
-            raise NotAnEvent(
-                f"a record of Gemini CLI has an id and a type, a sessionId, $set or $rewindTo, found {found}"
-            )
+            raise refused("a record of Gemini CLI, with an id and a type, a sessionId, $set or $rewindTo", record)
 
     def begun(self, record: _Part) -> RecordEvents:
         return RecordEvents(self, Origin(format=NAME, id=record.get("id")), self._time)

@@ -26,6 +26,7 @@ from typing import Any
 from foldlog._formats.format import LOOK_AT, Format
 from foldlog._formats.pi.reading import PiDecoder
 from foldlog._formats.pi.writing import NAME, PiEncoder
+from foldlog._formats.record import member
 
 __all__ = ["FORMAT"]
 
@@ -66,5 +67,5 @@ FORMAT = Format(
     conversation=_conversation,
     rewritten=True,
     kept_in=("~/.pi/agent/sessions", "~/.openclaw/agents"),
-    source_id=lambda record: record.get("id") if type(record) is dict else None,
+    source_id=member("id"),
 )

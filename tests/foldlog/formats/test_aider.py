@@ -172,13 +172,7 @@ def test_text_that_is_not_utf8_is_a_finding_with_its_line(tmp_path):
     assert str(finding) == f"{path}:{CHAT.count(chr(10)) + 1}: not UTF-8"
 
 
-@pytest.mark.parametrize(
-    "text, what",
-    [
-        ("# aider chat started at night\n\n#### go  \n", "is not JSON"),
-        ("# Notes\n\n# aider chat started at 2026-03-01 10:00:00\n\n#### go  \n", "is not JSON"),
-    ],
-)
-def test_what_only_looks_like_it_is_refused(tmp_path, text, what):
-    with pytest.raises(NotAHistory, match=what):
-        opened(tmp_path, text, "a.md")
+def test_what_only_looks_like_it_is_refused(tmp_path):
+    for begin in ("# aider chat started at night\n", "# Notes\n\n# aider chat started at 2026-03-01 10:00:00\n"):
+        with pytest.raises(NotAHistory, match="holds neither a JSON object nor an array"):
+            opened(tmp_path, f"{begin}\n#### go  \n", "a.md")

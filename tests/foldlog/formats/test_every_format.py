@@ -109,7 +109,7 @@ def test_a_history_is_recognized_and_grows_and_each_version_of_it_can_be_sent(fo
         ("codex", {"type": 5}, "the object has no text under 'type', which every record of Codex has"),
         ("pi", None, "expected an entry object, found null"),
         ("pi", {"type": 5}, "the object has no text under 'type', which every entry has"),
-        ("copilot-cli", {"type": "x"}, "under 'type' and an object under 'data', found an object without them"),
+        ("copilot-cli", {"type": "x"}, "under 'type' and an object under 'data', found another object"),
         ("gemini-cli", "x", "an id and a type, a sessionId, $set or $rewindTo, found a string"),
         ("openhands-v0", 5, "expected an event object, found a number"),
         ("openhands-v0", [], "expected an event object or an array of them, found an empty array"),
