@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from foldlog._formats.anthropic_messages.reading import AnthropicDecoder
+from foldlog._formats.anthropic_messages import AnthropicDecoder
 from foldlog._formats.blocks import blocks_of, kind_of
 from foldlog._formats.exports.trees import Kind, Record, export, in_order
 from foldlog._formats.record import dicts_in, read_time, text_or_empty, text_or_none, time_text

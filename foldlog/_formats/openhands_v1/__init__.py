@@ -12,8 +12,8 @@ The records, and the events that they become:
     CondensationRequest                                    CondensationRequest
     every other kind, known or not                         Annotation
 
-``reading.py`` and ``writing.py`` are the two directions, ``blocks.py`` converts contents, ``observed.py`` has the words
-for a result, ``branches.py`` follows the tree. ``event_files.py`` is a growing conversation as the files of OpenHands.
+``reading.py`` and ``writing.py`` are the two directions, ``contents.py`` converts contents and has the words for a
+result, ``branches.py`` follows the tree. ``event_files.py`` is a growing conversation as the files of OpenHands.
 
 Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another branch, and at the
 end where the leaf is not the last step. Where records come one by one, all of them are on the active branch, and

@@ -10,9 +10,8 @@ from typing import Any
 from foldlog._formats.calls import REJECTED, OpenCalls
 from foldlog._formats.format import Options, Past, RecordDecoder
 from foldlog._formats.members import Members
-from foldlog._formats.openhands_v1.blocks import content_of
 from foldlog._formats.openhands_v1.branches import Branches, Place, ShownEvent
-from foldlog._formats.openhands_v1.observed import observed
+from foldlog._formats.openhands_v1.contents import content_of, observed
 from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY
 from foldlog._formats.recent import Recent
 from foldlog._formats.record import NotAnEvent, described, dict_or_empty, read_time, text_or_empty, text_or_none

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from foldlog._formats.format import RecordEncoder
-from foldlog._formats.openhands_v1.blocks import blocks_of
+from foldlog._formats.openhands_v1.contents import blocks_of
 from foldlog._formats.record import time_text
 from foldlog.eventstore import (
     Action,

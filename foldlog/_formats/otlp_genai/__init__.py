@@ -16,19 +16,238 @@ says something else, a retraction takes back what stood there. Then come the mes
 Messages are read where these conventions have them: ``gen_ai.input.messages`` and ``gen_ai.output.messages`` of a span
 or of its event, ``gen_ai.prompt.0.…`` of OpenLLMetry, ``llm.input_messages.0.…`` of OpenInference (Phoenix).
 
-``spans.py`` finds the spans of a history and their messages, ``reading.py`` and ``writing.py`` are the two directions.
+``spans.py`` finds the spans of a history and their messages.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from hashlib import blake2b
 from typing import Any
 
-from foldlog._formats.format import Format
-from foldlog._formats.otlp_genai.reading import SpanDecoder
-from foldlog._formats.otlp_genai.spans import NAME, SpanFiles, attributes_of, is_ours, span_of
-from foldlog._formats.otlp_genai.writing import SpanEncoder
+from foldlog._formats.blocks import said
+from foldlog._formats.format import Format, Options, RecordEncoder
+from foldlog._formats.openai_chat import OpenAIChatEncoder
+from foldlog._formats.otlp_genai.spans import (
+    AGENT,
+    NAME,
+    SpanFiles,
+    attributes_of,
+    is_ours,
+    messages_in,
+    nanoseconds,
+    operation_of,
+    span_of,
+)
+from foldlog._formats.packing import json_of
+from foldlog._formats.record import NotAnEvent, dicts_in, joined_text, text_or_empty, time_at, usage_told
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.eventstore import Annotation, Event, Message, Origin, Retraction, Source, SystemMessage
 
 __all__ = ["FORMAT"]
+
+_USAGE = {
+    "prompt_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+    "completion_tokens": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
+    "cached_tokens": ("gen_ai.usage.cache_read.input_tokens", "llm.token_count.prompt_details.cache_read"),
+    "cache_write_tokens": ("gen_ai.usage.cache_creation.input_tokens", "llm.token_count.prompt_details.cache_write"),
+    "reasoning_tokens": ("gen_ai.usage.reasoning.output_tokens", "llm.token_count.completion_details.reasoning"),
+}
+_NAMED = {
+    "model": ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
+    "reply": ("gen_ai.response.id",),
+}
+_SOURCES: dict[str, Source] = {"user": "user", "assistant": "agent", "model": "agent"}
+
+
+# -- spans to events ---------------------------------------------------------------------------------------------------
+
+
+class _Decoder(FollowingDecoder):
+    """Spans of one history to events."""
+
+    format = NAME
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._said: list[tuple[bytes, int]] = []
+        """What was said on the branch that is shown: the gist of each message, and the version after it."""
+
+    def check(self, record: Any) -> None:
+        if span_of(record) is None:
+            raise NotAnEvent("a record of OpenTelemetry is an object with one span: {'resourceSpans': […]}")
+
+    def begun(self, record: dict[str, Any]) -> RecordEvents:
+        span = span_of(record) or {}
+        return RecordEvents(self, Origin(format=NAME, id=span.get("spanId")), _time(span, "startTimeUnixNano"))
+
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        span = span_of(record) or {}
+        attributes, began = attributes_of(span), read.timestamp
+        is_agent = operation_of(attributes) == AGENT  # it tells what its spans told, once more
+        found = {} if is_agent else messages_in(span, attributes)
+        told = [*found.get("system", ()), *found.get("input", ())]
+        same = self._same(told)
+        if told and same < len(self._said):
+            version = self._said[same - 1][1] if same else 0
+            read.add(Retraction, version=version, timestamp=None)
+            self._said = self._said[:same]
+        for message in told[same:]:
+            self._read_message(read, message)
+        sent = len(read.events)
+        read.meta = {} if is_agent else _told(attributes)
+        read.timestamp = _time(span, "endTimeUnixNano")
+        for message in found.get("output", ()):
+            self._read_message(read, message)
+        if len(read.events) == sent:
+            read.add(Annotation, name="span", data=text_or_empty(span.get("name")), timestamp=began)
+
+    def _same(self, told: list[Any]) -> int:
+        """Return the number of first messages that were said before."""
+        for place, (message, (gist, _)) in enumerate(zip(told, self._said, strict=False)):
+            if _gist(message) != gist:
+                return place
+        return min(len(told), len(self._said))
+
+    def _read_message(self, read: RecordEvents, message: dict[str, Any]) -> None:
+        """Add the events of a message: none if it tells nothing."""
+        role, parts = message.get("role"), _parts(message)
+        read.response = f"message-{read.version}"
+        read.parts = [part for each in parts if (part := _content(each)) is not None]
+        for part in parts:
+            if part.get("type") == "tool_call":
+                read.call(part.get("name"), part.get("arguments"), part.get("id"))
+            elif part.get("type") == "tool_call_response":
+                answer = part.get("response", part.get("result"))
+                text = answer if type(answer) is str else "" if answer is None else json_of(answer).decode()
+                read.answer(part.get("id"), text)
+        if read.parts:
+            is_system = role in ("system", "developer")
+            source = {} if is_system else {"source": _SOURCES.get(str(role), "environment")}
+            read.add(SystemMessage if is_system else Message, content=said(read.parts), **source)
+            read.parts = []
+        self._said.append((_gist(message), read.version))
+
+
+def _time(span: dict[str, Any], key: str) -> datetime | None:
+    return time_at(nanoseconds(span.get(key)) / 1e9)
+
+
+def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
+    parts = message.get("parts")
+    if type(parts) is not list:
+        return [{"type": "text", "content": text_or_empty(message.get("content"))}]
+    return dicts_in(parts)
+
+
+def _content(part: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a text or an image; a text for another file; None for what is neither."""
+    kind, is_image = part.get("type"), part.get("modality") == "image"
+    text = part.get("content", part.get("text"))
+    match kind:
+        case "text":
+            return {"type": "text", "text": text} if type(text) is str and text else None
+        case "blob" if is_image:
+            url = f"data:{text_or_empty(part.get('mime_type'))};base64,{text_or_empty(text)}"
+            return {"type": "image_url", "image_url": {"url": url}}
+        case "uri" if is_image:
+            return {"type": "image_url", "image_url": {"url": text_or_empty(part.get("uri"))}}
+        case "blob" | "uri" | "file":
+            place = text_or_empty(part.get("uri", part.get("file_id")))
+            return {"type": "text", "text": f"[{text_or_empty(part.get('modality')) or 'file'} {place}]"}
+    return None
+
+
+def _gist(message: dict[str, Any]) -> bytes:
+    """Return what two messages have in common that say the same. Reasoning is not sent again."""
+    keys = ("type", "content", "text", "id", "name", "arguments", "response", "result", "uri", "file_id")
+    parts = [[part.get(key) for key in keys] for part in _parts(message) if part.get("type") != "reasoning"]
+    return blake2b(json_of([message.get("role"), parts]), digest_size=16).digest()
+
+
+def _told(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the model and the tokens of a reply as events have them."""
+
+    def first(keys: tuple[str, ...], kind: type) -> Any:
+        return next((attributes[key] for key in keys if type(attributes.get(key)) is kind), None)
+
+    told = {name: first(keys, str) for name, keys in _NAMED.items()}
+    used = usage_told({name: first(keys, int) for name, keys in _USAGE.items()})
+    return {name: value for name, value in {**told, **used}.items() if value is not None}
+
+
+# -- events to spans ---------------------------------------------------------------------------------------------------
+
+
+class _Encoder(RecordEncoder):
+    """Events of one history to spans: one for each reply of a model, with all that it was sent, as a chat has it."""
+
+    def __init__(self) -> None:
+        self._chat = OpenAIChatEncoder()
+        self._sent: list[Any] = []
+        self._is_new = False
+        self._trace, self._event_id, self._time = f"{1:032x}", 0, "0"
+
+    def records(self, event: Event) -> Sequence[Any] | None:
+        messages = self._chat.records(event)
+        if messages is None:
+            return None
+        written = self._spans(messages)
+        self._event_id = event.id
+        self._time = "0" if event.timestamp is None else str(int(event.timestamp.timestamp() * 1e9))
+        return written
+
+    def end(self) -> Sequence[Any]:
+        spans = self._spans(self._chat.end())
+        if self._is_new:
+            spans.append(self._span(None))
+        return spans
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        span = span_of(record) or {}
+        if found := messages_in(span, attributes_of(span)):
+            self._sent = [message for name in ("system", "input", "output") for message in found.get(name, ())]
+        self._trace = str(span.get("traceId", self._trace))
+
+    def _spans(self, messages: Sequence[Any]) -> list[Any]:
+        """Return a span for each message of the model; the others are part of the next one."""
+        spans: list[Any] = []
+        for each in messages:
+            message = _message(each)
+            if message["role"] == "assistant":
+                spans.append(self._span(message))
+            self._sent.append(message)
+            self._is_new = message["role"] != "assistant"
+        return spans
+
+    def _span(self, reply: Any) -> dict[str, Any]:
+        self._is_new = False
+        told = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(self._sent)}
+        told |= {"gen_ai.output.messages": json.dumps([reply])} if reply else {}
+        span = {
+            **{"traceId": self._trace, "spanId": f"{self._event_id + 1:016x}", "name": "chat", "kind": 3},
+            **{"startTimeUnixNano": self._time, "endTimeUnixNano": self._time},
+            "attributes": [{"key": key, "value": {"stringValue": text}} for key, text in told.items()],
+        }
+        return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [span]}]}]}
+
+
+def _message(chat: dict[str, Any]) -> dict[str, Any]:
+    """Return a chat message as the conventions have it."""
+    content = chat["content"]
+    said = joined_text(tuple(content) if type(content) is list else content or "")
+    if chat["role"] == "tool":
+        parts = [{"type": "tool_call_response", "id": chat.get("tool_call_id"), "response": said}]
+    else:
+        parts = [{"type": "text", "content": said}] if said else []
+        for call in chat.get("tool_calls", ()):
+            parts.append({"type": "tool_call", "id": call.get("id"), **call["function"]})
+    return {"role": chat["role"], "parts": parts}
+
+
+# -- the format --------------------------------------------------------------------------------------------------------
 
 
 def _matches(record: Any) -> bool:
@@ -40,8 +259,8 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=lambda record: span_of(record) is not None,
-    decoder=lambda records, options: SpanDecoder(options),
-    encoder=SpanEncoder,
+    decoder=lambda records, options: _Decoder(options),
+    encoder=_Encoder,
     files=SpanFiles(),
     rewritten=True,
     source_id=lambda record: (span_of(record) or {}).get("spanId"),

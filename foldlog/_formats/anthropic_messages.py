@@ -1,0 +1,280 @@
+"""Messages of Anthropic's API, as Cline and Roo Code keep them: ``{"role", "content": [blocks], …}``.
+
+    api_conversation_history.json   of Cline and Roo Code, in a folder with the name of the task
+    <session>.messages.json         of Cline since version 4
+    any list of such messages       as a program sends them
+
+The messages, and the events that they become:
+
+    user: text, image, file         Message; from the environment where it is only what the tool adds
+    user: tool_result               Observation, one a result
+    assistant: text, thinking       Message
+    assistant: tool_use             Action, one a use; text and thinking before it belong to it
+    isSummary (Roo Code)            CondensationAction: its model is sent the summary and what comes later
+    isTruncationMarker (Roo Code)   CondensationAction that forgets the messages with its ``truncationParent``
+    a mark of Cline's deletions     CondensationAction
+    a message without any           Annotation
+
+Beside a task's messages lies ``ui_messages.json``, what its user sees: Cline marks each with the messages that it no
+longer sends. Where such a mark differs from the one before it, it is a record: after the messages that it deletes, with
+its time and the number of the message of that time, as they stand there. All else in that file repeats the messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from foldlog._formats.blocks import THINKING, blocks_of, given, kind_of, part_of
+from foldlog._formats.claude_code.reading import usage_in
+from foldlog._formats.claude_code.writing import result_of, use_of
+from foldlog._formats.files.readers import Array
+from foldlog._formats.format import Contained, FileReader, Format, Options
+from foldlog._formats.openai_chat import OpenAIChatEncoder
+from foldlog._formats.record import Located, NotAnEvent, described, dict_or_empty, member, text_or_empty, time_at
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    Source,
+    SystemMessage,
+)
+
+NAME = "anthropic-messages"
+
+_DELETED = "conversationHistoryDeletedRange"
+"""Where Cline says which messages it no longer sends: the number of the first and of the last one."""
+
+_ALWAYS_SENT = 2
+"""The number of the first messages that Cline never deletes."""
+_ADDED = "<environment_details>"
+"""The beginning of what Cline and Roo Code add to what the user says."""
+_MESSAGES = ("api_conversation_history.json", "claude_messages.json")
+_MARK = ("ts", "conversationHistoryIndex", _DELETED)
+_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
+_OF_OTHERS = ("tool_calls", "messageId")
+"""Fields of a chat in OpenAI's form, and of Amp, which have such blocks too."""
+_MILLISECONDS = 10**11
+"""Times above it are in milliseconds."""
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+class _Tasks(FileReader):
+    """Reads the folders of tasks."""
+
+    def holds(self, path: Path, begin: bytes) -> bool:
+        return path.name in _MESSAGES if begin else any((path / name).is_file() for name in _MESSAGES)
+
+    def histories(self, path: Path) -> Iterator[Contained]:
+        if path.is_dir():
+            path = next(path / name for name in _MESSAGES if (path / name).is_file())
+        yield Contained(path.absolute().parent.name, _Task(path))
+
+
+class _Task(Array):
+    """The messages of a task, with the marks."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._marked = path.with_name("ui_messages.json")
+
+    def __iter__(self) -> Iterator[Located]:
+        marks = self._marks()
+        for number, located in enumerate(super().__iter__()):
+            yield located
+            yield from (Located(located.line, 0, mark) for mark in marks.get(number, ()))
+
+    def _marks(self) -> dict[int, list[Any]]:
+        """Return the marks by the number of the message after which they come."""
+        marks: dict[int, list[Any]] = {}
+        before: Any = None
+        for located in Array(self._marked) if self._marked.is_file() else ():
+            match located.value:
+                case {"conversationHistoryDeletedRange": [int(), int(last)] as deleted, **told} if deleted != before:
+                    index, before = told.get("conversationHistoryIndex"), deleted
+                    mark = {key: located.value[key] for key in _MARK if key in located.value}
+                    marks.setdefault(max(last, index) if type(index) is int else last, []).append(mark)
+        return marks
+
+
+# -- messages to events ------------------------------------------------------------------------------------------------
+
+
+def _accepts(record: Any) -> bool:
+    """Return whether ``record`` has the role of a user or an assistant, and content."""
+    return type(record) is dict and record.get("role") in ("user", "assistant") and "content" in record
+
+
+class AnthropicDecoder(FollowingDecoder):
+    """Messages of one history, and marks of deletions, to events.
+
+    Of what is shown it knows the number of the message, and the truncation that hides it.
+    """
+
+    format = NAME
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._count = 0
+
+    def check(self, record: Any) -> None:
+        if type(record) is not dict:
+            raise NotAnEvent(f"expected a message object, found {described(record)}")
+        if not _accepts(record) and _DELETED not in record:
+            raise NotAnEvent("the object has no content, or no 'role' of a user or an assistant")
+
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        read.known = (self._count, record.get("truncationParent"))
+        if not self._condense(read, record):
+            self._read_blocks(read, record)
+        self._count += _DELETED not in record
+
+    def begun(self, record: dict[str, Any]) -> RecordEvents:
+        milliseconds = record.get("ts")
+        time = time_at(milliseconds / 1000) if type(milliseconds) is int else None
+        read = RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
+        _tell(read, record)
+        return read
+
+    def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
+        """Add the condensation that a record tells of, if it does: a summary, a truncation or a deletion."""
+        members, summary = self.shown.all(), _text(record)
+        match record:
+            case {"isSummary": True} if summary:
+                first = 0 if record["role"] == "user" else 1  # in 2025 an assistant's summary stood behind the task
+                gone = [event_id for event_id, (place, _) in members if place >= first]
+            case {"isTruncationMarker": True, "truncationId": str(marker)} if summary:
+                gone = [event_id for event_id, (_, hidden_by) in members if hidden_by == marker]
+            case {"conversationHistoryDeletedRange": [int(), int(last)]}:
+                gone = [event_id for event_id, (place, _) in members if _ALWAYS_SENT <= place <= last]
+            case _:
+                return False
+        if gone or summary:
+            offset = len(members) - len(gone) if summary else None
+            read.add(
+                CondensationAction, forgotten_event_ids=tuple(gone), summary=summary or None, summary_offset=offset
+            )
+        return bool(read.events)
+
+    def _read_blocks(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        is_agent = record.get("role") == "assistant"
+        for block in _blocks(record.get("content")):
+            kind, part = kind_of(block), _part(block)
+            if part is not None:
+                read.parts.append(part)
+            elif kind in THINKING:
+                read.thinking.append(block)
+            elif kind == "tool_use":
+                read.call(block.get("name"), block.get("input"), block.get("id"))
+            elif kind == "tool_result":
+                read.say(_speaker(read.parts, is_agent))
+                content = block.get("content")
+                told = _parts(content) if type(content) is list else text_or_empty(content)
+                read.answer(block.get("tool_use_id"), told, is_error=block.get("is_error") is True)
+        read.say(_speaker(read.parts, is_agent), as_text=is_agent or type(record.get("content")) is str)
+        read.close("message", record.get("content", record.get(_DELETED)))
+
+
+def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
+    read.meta = usage_in(record)
+    model, metrics = dict_or_empty(record.get("modelInfo")), dict_or_empty(record.get("metrics"))
+    cost, tokens = metrics.get("cost"), metrics.get("tokens")
+    if tokens is not None:
+        names = {"cached_tokens": "cached", "completion_tokens": "completion"}
+        read.tell(model.get("modelId"), cost, tokens, prompt_tokens=("prompt", "cached"), **names)
+    elif metrics or model:  # Cline 4: the tokens of the cache are part of the prompt
+        named = model.get("modelId", model.get("id"))
+        names = {"prompt_tokens": "inputTokens", "cached_tokens": "cacheReadTokens"}
+        names |= {"cache_write_tokens": "cacheWriteTokens", "completion_tokens": "outputTokens"}
+        read.tell(named, cost, metrics, **names)
+
+
+def _speaker(parts: list[dict[str, Any]], is_agent: bool) -> Source:
+    if is_agent:
+        return "agent"
+    is_added = all(text_or_empty(part.get("text")).lstrip().startswith(_ADDED) for part in parts)
+    return "environment" if is_added else "user"
+
+
+def _blocks(content: Any) -> list[Any]:
+    return content if type(content) is list else [{"type": "text", "text": content}] if content else []
+
+
+def _part(block: Any) -> dict[str, Any] | None:
+    """Return a text, an image or a file as a part; Cline 4 has the last two in forms of its own."""
+    match block:
+        case {"type": "image", "data": str(data), "mediaType": str(media_type)}:
+            return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{data}"}}
+        case {"type": "file", "content": str(text), "path": str(path)}:
+            return {"type": "text", "text": f'<file_content path="{path}">\n{text}\n</file_content>'}
+    return part_of(block)
+
+
+def _parts(blocks: list[Any]) -> tuple[dict[str, Any], ...]:
+    return tuple(part for block in blocks if (part := _part(block)) is not None)
+
+
+def _text(record: dict[str, Any]) -> str:
+    return "\n".join(part["text"] for part in _parts(_blocks(record.get("content"))) if "text" in part)
+
+
+# -- events to messages ------------------------------------------------------------------------------------------------
+
+
+class _Encoder(OpenAIChatEncoder):
+    """Writes messages of events that have none: of the same events as a chat."""
+
+    def _written(self, events: list[Event]) -> list[Any]:
+        match events[0]:
+            case Action():
+                calls = [event for event in events if isinstance(event, Action)]
+                said = [[*call.thinking, *blocks_of(call.thought), use_of(call)] for call in calls]
+                return [{"role": "assistant", "content": [block for blocks in said for block in blocks]}]
+            case Observation() as result:
+                return [{"role": "user", "content": [result_of(result)]}]
+            case Message(source="agent", thinking=thinking, content=content):
+                return [{"role": "assistant", "content": [*thinking, *blocks_of(content)]}]
+            case Message() | SystemMessage() | CondensationSummary() as said:  # there is no role of a system
+                return [{"role": "user", "content": given(said.content)}]
+        return []
+
+
+# -- the format --------------------------------------------------------------------------------------------------------
+
+
+def _matches(record: Any) -> bool:
+    """Return whether ``record`` has blocks that only Anthropic's messages have, or fields of Cline or Roo Code."""
+    if not _accepts(record) or type(record["content"]) is not list or any(key in record for key in _OF_OTHERS):
+        return False
+    kinds = {kind_of(block) for block in record["content"]}
+    time = record.get("ts")
+    is_kept = type(record.get("modelInfo")) is dict or (type(time) is int and time > _MILLISECONDS)
+    return (is_kept and None not in kinds) or not _BLOCKS.isdisjoint(kinds)
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=_accepts,
+    decoder=lambda records, options: AnthropicDecoder(options),
+    encoder=_Encoder,
+    files=_Tasks(),
+    rewritten=True,
+    kept_in=(
+        "~/.cline/data/tasks",
+        "~/.config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks",
+        "~/.config/Code/User/globalStorage/rooveterinaryinc.roo-cline/tasks",
+        "~/Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks",
+        "~/Library/Application Support/Code/User/globalStorage/rooveterinaryinc.roo-cline/tasks",
+    ),
+    document=lambda records: [record for record in records if _accepts(record)],  # without marks
+    source_id=member("id"),
+)
