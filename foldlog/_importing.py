@@ -158,9 +158,11 @@ def _marked(store: Store, source: Source, imported: Imported) -> Imported:
     mark = f"{counted(len(before), 'record')} of its source could not be read, {first}" if before else None
     if mark is not None:
         mark += f"after event {before[0] - 1}" if before[0] else "before event 0"
+    if not imported.version or (mark is None and imported.added == imported.version):
+        return imported
     documents = Documents(store)
-    attributes = documents.get(imported.conversation, ATTRIBUTES, {}) if imported.version else {}
-    if not imported.version or attributes.get(INCOMPLETE) == mark:
+    attributes = documents.get(imported.conversation, ATTRIBUTES, {})
+    if attributes.get(INCOMPLETE) == mark:
         return imported
     attributes = {name: value for name, value in {**attributes, INCOMPLETE: mark}.items() if value is not None}
     documents.append(imported.conversation, (), {ATTRIBUTES: attributes})

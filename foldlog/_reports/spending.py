@@ -24,6 +24,9 @@ SPENDING, SPENT = ("spending", 1), ("spent", 1)
 """Where calls are kept, and their sums; with the version of what is counted: see ``KeptBeside``."""
 NO_DAY = "(no time)"
 
+_DIGITS = 12
+"""Digits of a cost after the point: those beyond come of adding binary fractions."""
+
 _Key = tuple[str, str]
 """A day and a model."""
 
@@ -136,7 +139,9 @@ def sum_up(figures: dict[Any, Any], more: Mapping[Any, Any]) -> None:
             figures[key] = other
             continue
         numbers = {name: value for name, value in asdict(other).items() if isinstance(value, int | float)}
-        figures[key] = replace(one, **{name: (getattr(one, name) or 0) + value for name, value in numbers.items()})
+        figures[key] = replace(
+            one, **{name: round((getattr(one, name) or 0) + value, _DIGITS) for name, value in numbers.items()}
+        )
 
 
 def spent(models: Iterable[ModelDocument | SpentDocument]) -> SpentDocument:

@@ -57,6 +57,7 @@ REFUSED = {
     "log nobody": "'nobody'",
     "view nobody": "'nobody'",
     "export nobody": "'nobody'",
+    "compare five --prices prices.json": "--agent-model MODEL",
     "view nobody --json": "'nobody'",
     "condense nobody --dry-run": "'nobody'",
     "compare nobody --json": "'nobody'",

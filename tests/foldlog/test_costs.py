@@ -213,6 +213,13 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
             served.close()
 
 
+def test_a_sum_of_costs_has_no_digits_of_binary_fractions(foldlog):
+    with open_histories("foldlog.db") as histories:
+        for _ in range(3):
+            say(histories, "c", cost=0.1, model="m")
+    assert foldlog("stats", "c", "--json").document["spent"]["cost"] == 0.3
+
+
 def test_a_sum_counts_the_past_that_forks_share_once(foldlog):
     with open_histories("foldlog.db") as histories:
         for _ in range(3):

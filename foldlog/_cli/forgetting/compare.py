@@ -66,6 +66,8 @@ def run(
 
     Example: foldlog compare tidewatch --config small.toml --html compared.html
     """
+    if prices is not None and agent is None:
+        raise Refused("--prices has the prices of many models; name that of the agent with --agent-model MODEL")
     price, priced = _price(agent, prices)
     model = None if prices is not None and priced == agent and find_spec("litellm") is None else agent_model(agent)
     condensers = _condensers(configs or [], agent, model)

@@ -205,7 +205,7 @@ def _import_all(
                 passed, unread = seen.unread_bytes - unread, seen.unread_bytes
                 several = count(len(imported) + len(seen.unchanged), "history", "histories")
                 progress.update(task, advance=passed / 1e6, unit=f"MB, {several}")
-                if source.ahead is not None and one.added == one.version > 0:
+                if source.ahead is not None and one.added == one.version > 0 and not one.findings_count:
                     lists.keep(one.conversation, one.version, source.ahead)
             seen.close_file()
         except EventStoreError as error:  # of the store, not of one history
