@@ -42,6 +42,7 @@ from foldlog.eventstore.log.importing import ids_moved
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.formats import Source, UnknownFormat, encode, open_sources
 
+_UNREAD = "of its source could not be read, "
 _SHARED_MIN = 3
 """This number of equal first events (or all events, if there are fewer) makes a conversation with a former name the
 beginning of a history: two histories of one task begin with the same prompt.
@@ -130,7 +131,7 @@ def import_source(
         store.append(source.name, events, expected_version=version)
         return Imported(source.name, len(events), version + len(events), alone=True)
     imported = _found_and_imported(store, source, conversation, watch, seen)
-    return _marked(store, source, imported) if marks else imported
+    return _marked(store, source, imported, marks=marks)
 
 
 def _found_and_imported(
@@ -149,20 +150,21 @@ def _found_and_imported(
     return into(store, source, name, watch, seen.elsewhere)
 
 
-def _marked(store: Store, source: Source, imported: Imported) -> Imported:
+def _marked(store: Store, source: Source, imported: Imported, *, marks: bool) -> Imported:
     """Say in an attribute of the conversation which records of its source are missing, and no longer once all are
-    there.
+    there. Without ``marks``, only the latter.
     """
     before = [finding.before for finding in source.findings if finding.before is not None]
-    first = "the first " if len(before) > 1 else ""
-    mark = f"{counted(len(before), 'record')} of its source could not be read, {first}" if before else None
-    if mark is not None:
-        mark += f"after event {before[0] - 1}" if before[0] else "before event 0"
-    if not imported.version or (mark is None and imported.added == imported.version):
+    if not imported.version or (before and not marks) or (not before and imported.added == imported.version):
         return imported
+    mark = None
+    if before:
+        where = f"after event {before[0] - 1}" if before[0] else "before event 0"
+        mark = f"{counted(len(before), 'record')} {_UNREAD}{'the first ' if len(before) > 1 else ''}{where}"
     documents = Documents(store)
     attributes = documents.get(imported.conversation, ATTRIBUTES, {})
-    if attributes.get(INCOMPLETE) == mark:
+    known = attributes.get(INCOMPLETE)
+    if known == mark or (mark is None and _UNREAD not in str(known)):  # such an attribute of the user stays
         return imported
     attributes = {name: value for name, value in {**attributes, INCOMPLETE: mark}.items() if value is not None}
     documents.append(imported.conversation, (), {ATTRIBUTES: attributes})

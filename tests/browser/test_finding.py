@@ -125,6 +125,19 @@ def test_no_key_is_a_shortcut_where_something_is_written(page, serve, stored, fi
     assert page.ask(f'document.querySelector("{box}").value') == keys
 
 
+def test_another_run_is_named_by_the_beginning_of_its_id(page, serve, stored):
+    stored("another", usual_history())
+    page.open(f"{serve(stored('usual', usual_history()))}&id=usual")
+    page.wait("document.querySelector(\"input[aria-label='Compare with']\")")
+    page.click("input[aria-label='Compare with']")
+    page.wait("document.querySelectorAll('#conversations option').length === 2")
+    page.type("ano")
+    page.press("Enter")
+    page.wait("document.querySelector('.runs table')")
+    assert "say the same." in page.text(".runs")
+    assert "another" in page.text(".runs thead")
+
+
 def test_a_comparison_goes_from_the_earlier_to_the_later_version(page, report):
     page.open(report(sample()) + "#v=281&from=240")
     told = page.text(".comparing")

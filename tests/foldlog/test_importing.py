@@ -354,9 +354,9 @@ def test_an_import_goes_on_after_attributes_were_set(foldlog, tmp_path):
     path = tmp_path / "c.jsonl"
     path.write_text("\n".join(chat_lines("a", "b")))
     foldlog("import", "c.jsonl")
-    foldlog("attributes", "c", "--set", "project=tides")
+    foldlog("attributes", "c", "--set", "incomplete=tides")  # of the user
     path.write_text("\n".join(chat_lines("a", "b", "c")))
     assert "1 new event" in foldlog("import", "c.jsonl").out
     assert [row["attributes"] for row in foldlog("list", "-l", "--json").document["conversations"]] == [
-        {"project": "tides"}
+        {"incomplete": "tides"}
     ]

@@ -311,8 +311,9 @@ export class Detail {
     const compare = async (event) => {
       event.preventDefault();
       try {
-        refill(told, ...this.runs(await this.app.source.ask("runs", { other: box.value })));
-        told.scrollIntoView({ block: "nearest" });
+        const meant = [...ids.children].map((each) => /** @type {HTMLOptionElement} */ (each).value).filter((id) => id.startsWith(box.value));
+        refill(told, ...this.runs(await this.app.source.ask("runs", { other: meant.length === 1 ? meant[0] : box.value })));
+        told.scrollIntoView({ block: "center" });
       } catch (error) {
         refill(told, el("p", { class: "problem", role: "alert" }, error.message));
       }

@@ -162,7 +162,7 @@ export class Overview {
       soFar("tokens sent now", `${this.about}${short(fleet.view_tokens)}`, "Tokens that the newest Views of all conversations send to a model"),
       soFar(condensations === 1 ? "condensation" : "condensations", short(condensations)),
       soFar("tokens saved", this.saved(fleet), `Tokens saved: ${means}`),
-      soFar("cost of all calls", costWords(fleet.spent), "What all calls of models cost: ≈ at the prices of a table, + where some are not known"),
+      soFar("cost of all calls", costWords(fleet.spent), "What all calls of models cost, each once, also if conversations share it (forks, replies of one id): ≈ at the prices of a table (foldlog serve --prices FILE), + where some are not known"),
       soFar("cost of condensing", !condensations ? "–" : fleet.cost === null ? unpriced : `${money(fleet.cost)}${priced < condensations ? "+" : ""}`, `What the models of condensations cost: ${short(priced)} of ${short(condensations)} recorded it`),
     );
     refill(
