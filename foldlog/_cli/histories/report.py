@@ -27,7 +27,7 @@ def run(
 ) -> None:
     """Write a conversation as a page: what the model was shown at each version, what was forgotten, and why.
 
-    The file needs no network and no other file. It holds all texts of the conversation.
+    It needs no network and holds all texts. For a table of all conversations: foldlog list --long
 
     Example: foldlog report tidewatch --output tidewatch.html
     """
