@@ -511,18 +511,27 @@ class CondensedDocument(Document, frozen=True, kw_only=True):
     metadata: dict[str, Any] | UnsetType = UNSET
 
 
-class CallDocument(Document, frozen=True, kw_only=True):
-    """The View at a call of the agent's model, ``before`` this event."""
+class CallDocument(Document, frozen=True):
+    """The View at a call of the agent's model, ``before`` this event.
 
-    before: int
+    ``hidden`` counts events of the View that the condenser left out this time. ``repeated`` counts the tokens with
+    which the prompt before began as well, so that a provider may have cached them. Tokens are None if they could not
+    be counted.
+    """
+
+    event_id: int = msgspec.field(name="before")
     events: int
     hidden: int
     tokens: int | None
     repeated: int | None
 
 
-class MissingDocument(Document, frozen=True, kw_only=True):
-    """A term in the agent's reply with event ``used`` that its prompt did not show, and the last events that had it."""
+class MissingDocument(Document, frozen=True):
+    """A term in the agent's reply with event ``used`` that its prompt did not show.
+
+    ``occurred`` has the last events in which the term stood before, the newest first, at most three. ``named`` says
+    whether a line of a digest in the prompt ends with the id of an event that has it, so that it could be recalled.
+    """
 
     term: str
     used: int

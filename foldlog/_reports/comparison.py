@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from foldlog._documents import CallDocument, MissingDocument, StrategyFiguresDocument
+from foldlog._documents import StrategyFiguresDocument
 from foldlog._words.gist import cost_words, count
 
 if TYPE_CHECKING:
@@ -56,9 +56,8 @@ def comparison(
             lost=tuple(replay.lost),
             condensations_per_100_calls=100 * len(replay.condensations) / max(1, len(replay.turns)),
             needed_again=len(replay.needed),
-            missing=tuple(MissingDocument.of(each) for each in replay.missing),
             condensed_before=tuple(made.event_id for made in replay.condensations),
-            calls=tuple(CallDocument.of(turn, before=turn.event_id) for turn in replay.turns),
+            calls=tuple(replay.turns),
             **condensers.get(name, {}),
         )
         for name, replay in replays.items()

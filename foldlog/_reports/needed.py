@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
+from foldlog._documents import MissingDocument
 from foldlog.condensers import is_masked
 from foldlog.eventstore import Action, Annotation, CondensationSummary, Event
 from foldlog.projections import View, begins_reply
@@ -18,19 +19,6 @@ _ID_OF_A_LINE = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 _LENGTH_LEAST = 6
 _EDGES = "./-"
 _OCCURRENCES_NAMED = 3
-
-
-class Missing(NamedTuple):
-    """A term that the agent used in the reply with event ``used``, and that its prompt did not show.
-
-    ``occurred`` has the last events in which the term stood before, the newest first, at most three. ``named`` says
-    whether a line of a digest in the prompt ends with the id of an event that has it, so that it could be recalled.
-    """
-
-    term: str
-    used: int
-    occurred: tuple[int, ...]
-    named: bool
 
 
 def terms_of(text: str) -> set[str]:
@@ -80,7 +68,7 @@ class Needs:
     """
 
     def __init__(self) -> None:
-        self.missing: list[Missing] = []
+        self.missing: list[MissingDocument] = []
         self.used: list[str] = []
         """Each use of a term that had occurred before, once for a reply."""
         self._occurred: dict[str, list[int]] = {}
@@ -105,7 +93,7 @@ class Needs:
                     if not self._shown.has(term, before):
                         occurred = tuple(ids[event_id] for event_id in before[: -_OCCURRENCES_NAMED - 1 : -1])
                         named = self._shown.names(before)
-                        self.missing.append(Missing(term, ids[event.id], occurred, named))
+                        self.missing.append(MissingDocument(term, ids[event.id], occurred, named))
             self._in_reply |= terms
         for term in terms:
             self._occurred.setdefault(term, []).append(event.id)

@@ -11,11 +11,12 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from foldlog._reports.needed import Missing, Needs
+from foldlog._documents import CallDocument, MissingDocument
+from foldlog._reports.needed import Needs
 from foldlog._reports.prices import Price
 from foldlog._reports.savings import recorded_cost
 from foldlog.condensers import (
@@ -45,21 +46,6 @@ CACHED_LEAST = 1_024
 """Providers cache prompts of at least this many tokens."""
 
 
-class Turn(NamedTuple):
-    """One call of the agent's model: its first event, and the size of the View that it was shown.
-
-    ``hidden`` counts events of the View that the condenser left out this time. ``repeated`` counts the tokens with
-    which the prompt before began as well, so that a provider may have cached them. Tokens are None if they could not
-    be counted.
-    """
-
-    event_id: int
-    events: int
-    hidden: int
-    tokens: int | None
-    repeated: int | None
-
-
 @dataclass(frozen=True, slots=True)
 class Made:
     """One condensation: the id of the next event, the sizes of the View before and after it, and whether it has a
@@ -87,7 +73,7 @@ class Replay:
     ``missing``     those of them that its prompt did not show: see ``docs/RECALL.md``
     """
 
-    turns: Sequence[Turn]
+    turns: Sequence[CallDocument]
     condensations: tuple[Made, ...]
     declined: int
     final: View
@@ -97,7 +83,7 @@ class Replay:
     reports: tuple[Report, ...]
     condenser_cost: float | None
     needed: Sequence[str]
-    missing: Sequence[Missing]
+    missing: Sequence[MissingDocument]
 
     @property
     def acted(self) -> bool:
@@ -208,7 +194,7 @@ class Replaying:
         """The ids in the history of the events for which each summary stands."""
         self._lost: set[int] = set()
         self._masked: set[int] = set()
-        self._turns: list[Turn] = []
+        self._turns: list[CallDocument] = []
         self._made: list[Made] = []
         self._declined = 0
         self._reports: list[Report] = []
@@ -276,7 +262,7 @@ class Replaying:
         sums = token_sums_of(shown, self._agent_llm)
         tokens, repeated = (None, None) if sums is None else (sums[-1], sums[same] if self._turns else 0)
         self._sent = shown.events
-        self._turns.append(Turn(event_id, len(shown), len(self._view) - len(shown), tokens, repeated))
+        self._turns.append(CallDocument(event_id, len(shown), len(self._view) - len(shown), tokens, repeated))
 
     def _report(self, reports: Iterable[Report]) -> None:
         for report in reports:

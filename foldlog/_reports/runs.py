@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
 from hashlib import blake2b
-from itertools import chain, takewhile
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -39,10 +39,8 @@ class _Step(NamedTuple):
     """A step: what it says, as a hash; its event; and the version at which it was asked, or the model was called."""
 
     key: bytes
-    event: int
+    line: LineDocument
     version: int
-    kind: str
-    gist: str
     is_redacted: bool
 
 
@@ -58,7 +56,7 @@ def compared_runs(store: Store, one: str, other: str, prices: Prices) -> RunsDoc
     same = _same_first(keys, other_keys)
     first, knew = None, None
     if same < max(len(steps), len(other_steps)):
-        one_first, other_first = (_line(each[same]) if same < len(each) else None for each in (steps, other_steps))
+        one_first, other_first = (each[same].line if same < len(each) else None for each in (steps, other_steps))
         first = one_first, other_first
         if one_first is not None and other_first is not None:
             first = _where_they_differ(store, (one, one_first), (other, other_first))
@@ -104,7 +102,7 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
 
 
 def _step(event: Event, version: int) -> _Step:
-    return _Step(_key(event), event.id, version, label(event), gist(event, GIST), event.redacted is not None)
+    return _Step(_key(event), _line(event), version, event.redacted is not None)
 
 
 def _known(steps: Iterable[_Step]) -> Counter[bytes]:
@@ -158,12 +156,12 @@ def _knew(view: View, other: View) -> KnewDocument:
         events=len(sent),
         summaries=sum(isinstance(event, CondensationSummary) for event in sent),
         tokens=view_tokens(view),
-        alone=tuple(LineDocument(event=event.id, kind=label(event), gist=gist(event, GIST)) for event in alone),
+        alone=tuple(map(_line, alone)),
     )
 
 
-def _line(step: _Step) -> LineDocument:
-    return LineDocument(event=step.event, kind=step.kind, gist=step.gist)
+def _line(event: Event) -> LineDocument:
+    return LineDocument(event=event.id, kind=label(event), gist=gist(event, GIST))
 
 
 def _aligned(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDocument]:
@@ -172,17 +170,9 @@ def _aligned(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDo
         None, [step.key for step in steps], [step.key for step in others], autojunk=len(others) > _MANY
     )
     for tag, start, stop, other_start, other_stop in matcher.get_opcodes():
-        mine, theirs = steps[start:stop], others[other_start:other_stop]
+        mine, theirs = ([step.line for step in each] for each in (steps[start:stop], others[other_start:other_stop]))
         if tag == "equal":
-            pairs: Iterable[tuple[_Step | None, _Step | None]] = zip(mine, theirs, strict=True)
+            yield from (StepDocument.of(one, other_event=two.event) for one, two in zip(mine, theirs, strict=True))
         else:
-            pairs = chain(((step, None) for step in mine), ((None, step) for step in theirs))
-        for one, two in pairs:
-            said = one or two
-            assert said is not None
-            yield StepDocument(
-                event=None if one is None else one.event,
-                other_event=None if two is None else two.event,
-                kind=said.kind,
-                gist=said.gist,
-            )
+            yield from (StepDocument.of(one, other_event=None) for one in mine)
+            yield from (StepDocument.of(two, event=None, other_event=two.event) for two in theirs)

@@ -5,8 +5,10 @@ import os
 import re
 import shlex
 import signal
+import sqlite3
 import subprocess
 import time
+from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 
@@ -140,10 +142,16 @@ def test_the_store_can_be_named_in_the_environment(foldlog, five_messages, monke
 def test_nothing_in_a_history_steers_the_terminal(foldlog, tmp_path):
     hostile = "\x1b[2J\x1b]0;title\x07\x9b31m\u202eback\r\n\u2066"
     with open_store("sqlite:///foldlog.db") as store:
-        store.append(hostile, Message(source="user", content=hostile), expected_version=0)
-    for arguments in (["list"], ["log", hostile], ["view", hostile], ["export", hostile], ["log", hostile, "--json"]):
+        store.append(hostile, [Message(source="user", content=hostile)] * 2, expected_version=0)
+    looks = (["list"], ["log", hostile], ["view", hostile], ["export", hostile], ["log", hostile, "--json"])
+    copies = (["verify", "--print-heads"], ["copy", "foldlog.db", "other.db"], ["rekey"])
+    with_findings = (["verify"], ["salvage", "foldlog.db", "new.db"], ["erase", hostile, "--yes", "--reason", hostile])
+    for arguments in (*looks, *copies, *with_findings, ["verify"]):
+        if arguments == ["verify"]:
+            with closing(sqlite3.connect("foldlog.db")) as connection, connection:
+                connection.execute("UPDATE events SET shown = 0 WHERE id = 1")
         ran = foldlog(*arguments)
-        assert ran.status == 0
+        assert ran.status in (0, 1), (arguments, ran)
         assert not set(ran.out + ran.err) & set("\x1b\x07\x9b\r\u202e\u2066"), arguments
     assert foldlog("view", f"{hostile}?").err.count("\n") == 1
 

@@ -63,7 +63,20 @@ def stored_bytes(tmp_path):
 
 
 def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_they_did(foldlog, work, config):
-    ran = foldlog("condense", "c1", "--config", config('[condenser]\ntype = "digest"\n'), "--json")
+    digest = config('[condenser]\ntype = "digest"\n')
+    shown = foldlog("condense", "c1", "--config", digest, "--dry-run")
+    for words in (
+        "c1: a condensation that was not appended, by the condenser digest",
+        "why      asked for (foldlog condense)",
+        "29 events (1-29)",
+        "42 events → 14",
+        "as gpt-4o counts them",
+        "nothing: no model was asked",
+        "summary -45, at index 1 of the View:",
+        "- mend the parser",
+    ):
+        assert words in shown.out, shown.out
+    ran = foldlog("condense", "c1", "--config", digest, "--json")
     assert ran.status == 0
     assert ran.err == ""
     *_, request, condensation = events_of()
@@ -86,22 +99,6 @@ def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_the
     }
 
 
-def test_people_read_why_what_how_much_and_what_stands_instead(foldlog, work, config):
-    ran = foldlog("condense", "c1", "--config", config('[condenser]\ntype = "digest"\n'))
-    assert ran.status == 0
-    for words in (
-        "c1: condensation 43, by the condenser digest",
-        "why      asked for (foldlog condense)",
-        "29 events (1-29)",
-        "42 events → 14",
-        "as gpt-4o counts them",
-        "nothing: no model was asked",
-        "summary -45, at index 1 of the View:",
-        "- mend the parser",
-    ):
-        assert words in ran.out, ran.out
-
-
 def test_its_help_says_how_to_forget_without_a_summary_and_that_is_how(foldlog, work, config, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     told = " ".join(foldlog("condense", "--help").out.split())
@@ -116,11 +113,11 @@ def test_a_dry_run_says_what_would_be_done_and_appends_nothing(foldlog, work, co
     digest = config('[condenser]\ntype = "digest"\n')
     before = stored_bytes(tmp_path)
     tried = foldlog("condense", "c1", "--config", digest, "--dry-run", "--json").document
-    assert "a condensation that was not appended" in foldlog("condense", "c1", "--config", digest, "--dry-run").out
     assert stored_bytes(tmp_path) == before
     assert len(events_of()) == 42
     done = foldlog("condense", "c1", "--config", digest, "--json").document
     assert tried == {**done, "dry_run": True}
+    assert "c1: condensation 45, by the condenser" in foldlog("condense", "c1").out
 
 
 def test_a_dry_run_needs_no_leave_to_write(foldlog, work):

@@ -96,17 +96,6 @@ def test_every_text_about_an_extra_follows_one_rule():
     assert [path for path in (*told, *sources) if "install 'foldlog[" in path.read_text()] == []
 
 
-@pytest.mark.parametrize("size", [4096, 20_000, -4096])
-def test_a_file_that_was_cut_off_is_to_be_salvaged(size, foldlog, store, tmp_path, run_hint):
-    path = tmp_path / store
-    path.write_bytes(path.read_bytes()[:size])
-    for refused in [foldlog(command, "--db", store).err for command in ("verify", "list")]:
-        assert "foldlog verify" not in refused
-        assert """'foldlog salvage "my store.db" NEW.db'""" in refused
-    run_hint(refused)
-    assert (foldlog("list", "--db", "NEW.db").status == 0) is (size < 0)  # of the first pages nothing is left
-
-
 def test_a_backup_that_is_not_sound_is_to_be_salvaged_and_not_the_store(foldlog, store, tmp_path, run_hint):
     with closing(sqlite3.connect(tmp_path / store)) as connection, connection:
         connection.execute("UPDATE events SET body = '{}' WHERE id = 1")

@@ -11,8 +11,9 @@ from hypothesis import given
 from msgspec.structs import replace
 
 import foldlog
+from foldlog._documents import CallDocument as Turn
 from foldlog._reports.prices import Price
-from foldlog._reports.replays import Turn, replay
+from foldlog._reports.replays import replay
 from foldlog.condensers.base import Condensation, Condenser, ReportingCondenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 import foldlog as package
+from foldlog._page.document import PageFold
+from foldlog._page.report import new_fold
 from foldlog._reports.sizes import CountedTokens, view_tokens
 from foldlog._web.app import application
-from foldlog.condensers import LLM, LLMConfig
-from foldlog.eventstore import Annotation, Observation, open_store
+from foldlog.condensers import LLM, LLMConfig, TokensUnknown, event_tokens
+from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, open_store
 from foldlog.formats import open_sources
 from foldlog.projections import Views
 from tests.page_samples import hostile_history, usual_history
@@ -99,3 +101,58 @@ def test_a_server_with_a_model_counts_with_it_in_the_list_too(url):
     assert expected["sample"] < estimated
     saved = sum(derived[at] - derived[at + 1] for at in (93, 152, 198, 240, 280))
     assert next(one["tokens_saved"] for one in rows if one["conversation"] == "sample") == saved
+
+
+def test_the_sum_over_a_view_is_near_the_count_of_its_prompt(url):
+    model = LLM(LLMConfig(model="gpt-4o"))
+    counted = CountedTokens(model)
+    with open_store(url) as store:
+        for name, version in (("sample", 2), ("sample", 95), ("sample", 286), ("usual", 3), ("usual", 30)):
+            view = Views(store).at(name, version)
+            exact = model.token_sums(view)[-1]
+            assert abs(view_tokens(view, counted) - exact) <= 3 + 4 * len(view) // 10
+    assert counted.estimated == set()
+
+
+def test_a_call_and_its_result_and_the_tools_are_counted_each():
+    call = Action(tool="terminal", arguments={"command": "make"}, call_id="c1", source="agent")
+    result = Observation(tool="terminal", content="done " * 50, call_id="c1")
+    prompt = SystemMessage(content="Help.", tools=({"type": "function", "function": {"name": "terminal"}},))
+    counted = CountedTokens(LLM(LLMConfig(model="gpt-4o")))
+    assert 5 < counted(call) < 40
+    assert 50 <= counted(result) <= 65
+    assert counted(prompt) > counted(SystemMessage(content="Help.")) + 3
+    assert counted(Annotation(name="note", data={"x": 1})) == 0
+    assert counted(Message(source="user", content=" \n")) == 0
+
+
+class Stumbles:
+    """A model whose tokenizer fails on one word."""
+
+    model = "example"
+
+    def count_tokens(self, messages, tools=()) -> int:
+        if "odd" in str(messages):
+            raise TokensUnknown("an odd text")
+        return 3 + len(messages)
+
+
+def test_an_event_that_cannot_be_counted_is_estimated_and_told(tmp_path):
+    events = [Message(source="user", content="plain"), Message(source="user", content="odd " * 10)]
+    with open_store("memory:") as store:
+        store.ingest("c", iter(events))
+        fold = new_fold(store, "c", model=Stumbles())
+        fold.take(store.log("c"))
+        document = fold.document()
+        assert (document.tokens_are, document.counted_as) == ("counted", "example")
+        assert document.tokens_estimated == (1,)
+        assert document.events.tokens == [1, event_tokens(events[1])]
+        plain = PageFold("c")
+        plain.take(store.log("c"))
+        assert plain.document().tokens_are == "estimated"
+        assert [event.id for event in Views(store).current("c")] == [0, 1]
+
+
+def test_a_tokenizer_that_is_not_there_is_said_at_once():
+    with pytest.raises(TokensUnknown, match="would have to be downloaded"):
+        CountedTokens(LLM(LLMConfig(model="huggingface/meta-llama/Llama-3-8b")))
