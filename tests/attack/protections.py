@@ -15,8 +15,6 @@ _WINDOW = "tests/condensers/test_window.py"
 _ATTENTION = "tests/condensers/test_attention.py"
 _SUMMARIZING = "tests/condensers/test_summarizing.py"
 _PLANS = "tests/condensers/test_plans.py"
-_SUMMARIES = "condensers/strategies/summarizing.py"
-
 PROTECTIONS = {
     "whole-units": Protection(
         "what a rule keeps is never lost by the extension to whole units",

@@ -154,7 +154,7 @@ execute("BEGIN IMMEDIATE")""",
         "each transaction looks whether the schema is still its own",
         "eventstore:check_unchanged",
         Never("user_version"),
-        "tests/crash/test_processes.py -k older_than_the_file",
+        "tests/eventstore/test_sqlite.py -k errors_of_a_group",
     ),
     "staging": Protection(
         "a long import is staged, and seen when it is whole",

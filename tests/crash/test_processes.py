@@ -1,4 +1,4 @@
-"""What processes do to one another: forks, holders of the queue that are killed, Ctrl-C, two versions on one file."""
+"""What processes do to one another: forks, holders of the queue that are killed, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-import pytest
-
-from foldlog.eventstore import Message, StoreUnusable, open_store
-from tests.crash.ledger import Acknowledged, Ledger, batch_of, inspect, open_at
+from foldlog.eventstore import Message, open_store
+from tests.crash.ledger import Ledger, batch_of, inspect, open_at
 
 PRELUDE = """
 import os, signal, sys, threading, time
@@ -303,25 +301,7 @@ os._exit(0)
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 
 
-# -- two versions -----------------------------------------------------------------------------------------------------
-
-
-def test_a_version_that_is_older_than_the_file_stops_at_once_also_while_it_has_it_open(tmp_path: Path):
-    path = tmp_path / "store.db"
-    with open_at(path) as store:
-        store.append("c1", Message(source="user", content="hi"), expected_version=0)
-        with closing(sqlite3.connect(path)) as newer:  # a newer foldlog brings the file up to its schema
-            newer.execute("CREATE TABLE of_the_future (x)")
-            newer.execute("PRAGMA user_version = 99")
-            newer.commit()
-        with pytest.raises(StoreUnusable, match=r"has schema 99, this version .* knows schemas up to .*; upgrade"):
-            store.append("c1", Message(source="user", content="of the past"), expected_version=1)
-        with pytest.raises(StoreUnusable, match="has schema 99"):
-            store.version("c1")
-        with pytest.raises(StoreUnusable, match="has schema 99"):
-            open_at(path)
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT count(*) FROM events").fetchone() == (1,)
+# -- new files --------------------------------------------------------------------------------------------------------
 
 
 def test_many_processes_can_open_a_new_file_at_once(tmp_path: Path):
@@ -334,18 +314,3 @@ def test_many_processes_can_open_a_new_file_at_once(tmp_path: Path):
     acknowledged = Ledger.read(tmp_path)
     assert sorted(a.first_id for a in acknowledged) == list(range(4))
     assert inspect(tmp_path / "store.db", acknowledged) == []
-
-
-def test_the_clock_may_go_backwards_between_two_processes(tmp_path: Path):
-    path = tmp_path / "store.db"
-    with open_at(path) as store:
-        (first,) = store.append("c1", Message(source="user", content="hi", meta=_of("a")), expected_version=0)
-    earlier = first.recorded_at.replace(year=2001)
-    with open_store(f"sqlite:///{path}", clock=lambda: earlier) as store:
-        (second,) = store.append("c1", Message(source="user", content="hi", meta=_of("b")), expected_version=1)
-    assert second.recorded_at == first.recorded_at
-    assert inspect(path, [Acknowledged("c1", 0, 1, "a"), Acknowledged("c1", 1, 1, "b")]) == []
-
-
-def _of(batch: str) -> dict[str, object]:
-    return {"batch": batch, "place": 0, "size": 1}

@@ -133,6 +133,24 @@ def a_held_transaction(queue: CommitQueue) -> Iterator[threading.Thread]:
     finish([leader])
 
 
+@contextmanager
+def released_when(queue: CommitQueue, waited: Callable[[], object]) -> Iterator[None]:
+    """A transaction is held until a job of the main thread waits, and ``waited`` has been done then."""
+
+    def release() -> None:
+        with a_held_transaction(queue):
+            held.set()
+            until(lambda: queue._waiting)
+            waited()
+
+    held = threading.Event()
+    holding = threading.Thread(target=release)
+    holding.start()
+    assert held.wait(PATIENCE_S)
+    yield
+    finish([holding])
+
+
 def jobs_inside(queue: CommitQueue) -> int:
     """Return how many jobs wait, and the one that leads."""
     return len(queue._waiting) + (queue._leader is not None and queue._leader not in queue._waiting)
@@ -166,6 +184,19 @@ class Callers:
         return self.outcomes
 
 
+@pytest.fixture
+def together(queue: CommitQueue) -> Callable[..., list[Any]]:
+    """Run jobs that came, in this order, while a transaction was held. Return what each caller got."""
+
+    def run(*works: Callable[[Any], Any], any_thread: bool = True) -> list[Any]:
+        callers = Callers(queue)
+        with a_held_transaction(queue):
+            callers.add(*works, any_thread=any_thread)
+        return callers.finish()
+
+    return run
+
+
 # -- groups -----------------------------------------------------------------------------------------------------------
 
 
@@ -175,11 +206,10 @@ def test_a_lone_job_runs_by_itself_and_gives_its_result(queue: CommitQueue, grou
     assert groups.committed == [["one"], ["two"]]
 
 
-def test_jobs_that_come_while_a_group_runs_share_the_next_one_in_their_order(queue: CommitQueue, groups: Groups):
-    callers = Callers(queue)
-    with a_held_transaction(queue):
-        callers.add(*[writes(n) for n in range(5)])
-    assert callers.finish() == [0, 1, 2, 3, 4]
+def test_jobs_that_come_while_a_group_runs_share_the_next_one_in_their_order(
+    together: Callable[..., list[Any]], groups: Groups
+):
+    assert together(*[writes(n) for n in range(5)]) == [0, 1, 2, 3, 4]
     assert groups.committed == [["first"], [0, 1, 2, 3, 4]]
 
 
@@ -235,22 +265,12 @@ def test_the_main_thread_leads_alone(queue: CommitQueue, groups: Groups):
         groups.write(len(ran_in))
         ran_in.append(threading.current_thread())
 
-    def add_others() -> None:
-        until(lambda: queue._waiting)
-        callers.add(where, where)
-        go_on.set()
-
-    callers, begun, go_on = Callers(queue), threading.Event(), threading.Event()
-    holder = threading.Thread(target=queue.run, args=(lambda _: (begun.set(), go_on.wait(PATIENCE_S)),))
-    holder.start()
-    begun.wait(PATIENCE_S)
-    adding = threading.Thread(target=add_others)
-    adding.start()
-    queue.run(where, any_thread=True)
-    finish([holder, adding])
+    callers = Callers(queue)
+    with released_when(queue, lambda: callers.add(where, where)):
+        queue.run(where, any_thread=True)
     callers.finish()
     assert ran_in == [threading.main_thread(), callers.threads[0], callers.threads[0]]
-    assert groups.committed == [[], [0], [1, 2]]
+    assert groups.committed == [["first"], [0], [1, 2]]
 
 
 def in_thread(call: Callable[[], Any]) -> Any:
@@ -319,20 +339,16 @@ def test_a_leader_that_does_not_get_the_write_lock_fails_alone(queue: CommitQueu
 
 @pytest.mark.parametrize("any_thread", [False, True])
 @pytest.mark.parametrize("wrote", [False, True])
-@pytest.mark.parametrize("kind", [LookupError, TimeoutError, OSError])
 def test_an_error_of_a_job_goes_to_its_caller_alone_and_takes_nothing_of_the_others_with_it(
-    queue: CommitQueue, groups: Groups, any_thread: bool, wrote: bool, kind: type[BaseException]
+    together: Callable[..., list[Any]], queue: CommitQueue, groups: Groups, any_thread: bool, wrote: bool
 ):
     def fails(groups: Groups) -> None:
         if wrote:
             groups.write("never")
-        raise kind("mine")
+        raise OSError("mine")
 
-    callers = Callers(queue)
-    with a_held_transaction(queue):
-        callers.add(writes(1), fails, writes(2), any_thread=any_thread)
-    one, failed, two = callers.finish()
-    assert (one, type(failed), two) == (1, kind, 2)
+    one, failed, two = together(writes(1), fails, writes(2), any_thread=any_thread)
+    assert (one, type(failed), two) == (1, OSError, 2)
     assert [written for group in groups.committed for written in group] == ["first", 1, 2]
     assert queue.run(writes(3)) == 3
 
@@ -351,7 +367,9 @@ def test_an_error_of_one_of_several_jobs_is_its_own(queue: CommitQueue, groups: 
     assert queue.run(writes(3)) == 3
 
 
-def test_a_job_that_was_refused_is_run_again_where_the_transaction_is(queue: CommitQueue, groups: Groups):
+def test_a_job_that_was_refused_is_run_again_where_the_transaction_is(
+    together: Callable[..., list[Any]], groups: Groups
+):
     """What refused it may have been rolled back."""
 
     def fails(groups: Groups) -> None:
@@ -363,10 +381,7 @@ def test_a_job_that_was_refused_is_run_again_where_the_transaction_is(queue: Com
             raise LookupError("it is taken")
         return groups.write("taken")
 
-    callers = Callers(queue)
-    with a_held_transaction(queue):
-        callers.add(lambda groups: fails(groups), refused_behind)
-    failed, taken = callers.finish()
+    failed, taken = together(lambda groups: fails(groups), refused_behind)
     assert (type(failed), taken) == (LookupError, "taken")
     assert groups.committed == [["first"], ["taken"]]
 
@@ -449,21 +464,13 @@ def test_a_signal_handler_that_writes_while_its_thread_waits_in_the_queue_is_ref
             refused.append(error)
 
     def press() -> None:
-        until(lambda: len(queue._waiting) == 1)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
         until(lambda: refused)
-        go_on.set()
 
-    begun, go_on = threading.Event(), threading.Event()
     before = signal.signal(signal.SIGUSR1, handle)
     try:
-        holder = threading.Thread(target=queue.run, args=(lambda _: (begun.set(), go_on.wait(PATIENCE_S)),))
-        holder.start()
-        begun.wait(PATIENCE_S)
-        pressing = threading.Thread(target=press)
-        pressing.start()
-        assert queue.run(writes("main")) == "main"
-        finish([holder, pressing])
+        with released_when(queue, press):
+            assert queue.run(writes("main")) == "main"
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert len(refused) == 1
@@ -519,7 +526,7 @@ def test_a_job_that_a_leader_has_taken_waits_for_its_outcome_however_long(queue:
     "step, committed", [("run", ["b", "c"]), ("commit", ["b", "c"]), ("release", ["leader", "b", "c"])]
 )
 def test_an_interrupted_leader_loses_nothing_of_the_others(
-    queue: CommitQueue, groups: Groups, step: str, committed: list[str]
+    together: Callable[..., list[Any]], groups: Groups, step: str, committed: list[str]
 ):
     goes_on = getattr(groups, step)
 
@@ -531,17 +538,16 @@ def test_an_interrupted_leader_loses_nothing_of_the_others(
         setattr(groups, step, interrupted_once)
         return groups.write("leader")
 
-    callers = Callers(queue)
-    with a_held_transaction(queue):
-        callers.add(leads, writes("b"), writes("c"))
-    leader, *others = callers.finish()
+    leader, *others = together(leads, writes("b"), writes("c"))
     assert others == ["b", "c"]
     assert isinstance(leader, KeyboardInterrupt)
     assert hasattr(leader, "__notes__") == ("leader" in committed)
     assert groups.committed == [["first"], committed]
 
 
-def test_what_interrupts_a_leader_in_the_job_of_another_reaches_the_leader(queue: CommitQueue, groups: Groups):
+def test_what_interrupts_a_leader_in_the_job_of_another_reaches_the_leader(
+    together: Callable[..., list[Any]], groups: Groups
+):
     interruptions = [KeyboardInterrupt()]
 
     def interrupted_once(groups: Groups) -> Any:
@@ -550,10 +556,7 @@ def test_what_interrupts_a_leader_in_the_job_of_another_reaches_the_leader(queue
             raise interruptions.pop()
         return 2
 
-    callers = Callers(queue)
-    with a_held_transaction(queue):
-        callers.add(writes(1), interrupted_once, writes(3))
-    leader, other, last = callers.finish()
+    leader, other, last = together(writes(1), interrupted_once, writes(3))
     assert (other, last) == (2, 3)
     assert isinstance(leader, KeyboardInterrupt)
     assert not hasattr(leader, "__notes__")

@@ -249,16 +249,6 @@ def test_a_newer_file_is_refused_and_left_as_it_is(path: str):
 # -- connections ------------------------------------------------------------------------------------------------------
 
 
-def test_an_error_of_a_caller_leaves_no_transaction_open(recorder: SQLiteRecorder):
-    for _ in range(3):
-        with pytest.raises(ZeroDivisionError), recorder.read() as reader:
-            _ = int(reader.value("last_position")) / 0
-    begin(recorder)
-    with recorder.read() as reader:
-        assert reader.conversation("c1") is not None
-    assert len(recorder._readers._idle) == 1
-
-
 def test_a_reader_sees_one_moment(recorder: SQLiteRecorder):
     with recorder.read() as reader:
         assert reader.conversation("c1") is None
@@ -589,6 +579,8 @@ def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):
     errors = together(recorder, [lambda transaction: transaction.value("last_position")] * 3, held=False)
     assert [isinstance(error, DatabaseError) and "has schema 99" in str(error) for error in errors] == [True] * 3
     assert len(set(map(id, errors))) == 3
+    with pytest.raises(DatabaseError, match="has schema 99"), recorder.read():
+        pass
 
 
 @pytest.mark.parametrize("mode", ["rw", "ro"])

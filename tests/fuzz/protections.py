@@ -20,8 +20,6 @@ _SALVAGE = "tests/eventstore/test_salvage.py"
 _TRUST = "tests/foldlog/test_trust.py"
 _PRIVATE = "tests/foldlog/test_private_files.py"
 _DAMAGE = "tests/fuzz/test_damage.py"
-_SQL = "eventstore/recorders/sql/sqlite/queries.sql"
-
 PROTECTIONS = {
     "bytes-compared": Protection(
         "bytes beside an event are those that its body names",

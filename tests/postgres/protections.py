@@ -11,17 +11,10 @@ import sys
 
 from tests.protections import Always, Gone, Instead, Never, Part, Protection, main
 
-_POSTGRES = "eventstore/recorders/postgres"
-_SQL = "eventstore/recorders/sql/postgresql/queries.sql"
-_REKEY = "eventstore/maintenance/rekey.py"
 _KEYS = "tests/postgres/test_keys.py"
 _FOLLOWERS = "tests/postgres/test_followers.py"
 _POSITIONS = "tests/postgres/test_positions.py"
-_EPOCHS = "eventstore/recorders/sql/postgresql/0001_first.sql"
-_SESSIONS = f"{_POSTGRES}/reading.py"
 _INTERRUPTIONS = "tests/postgres/test_interruptions.py"
-_RECORDERS = "tests/conformance/test_recorders.py"
-
 PROTECTIONS = {
     "broken-reads": Protection(
         "verify, copy, rekey and audit go on when their connection breaks",
