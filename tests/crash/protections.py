@@ -460,7 +460,7 @@ if self._is_staged:
         "an erasure that was cut short leaves a mark, and vacuum completes it",
         "eventstore.maintenance.backup:_finish",
         Gone("finish"),
-        "tests/eventstore/test_erased_bytes.py -k vacuum_completes",
+        "tests/eventstore/test_erasure.py -k vacuum_completes",
     ),
     "search-erased-bytes": Protection(
         "erased texts leave the terms and the free pages of the search index",

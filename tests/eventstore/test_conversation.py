@@ -1,16 +1,17 @@
-"""The aggregate, by given, when and then: no store, no clock."""
+"""The state of a conversation, and what a condensation forgets: the list of ids, however it is given and stored."""
 
 from __future__ import annotations
 
+import json
+import pickle
+
+import msgspec
 import pytest
 
-from foldlog.eventstore import (
-    CondensationAction,
-    InvalidEvent,
-    Message,
-    summary_id,
-)
+from foldlog.eventstore import CondensationAction, InvalidEvent, Message, open_store, summary_id
+from foldlog.eventstore.codec import encode
 from foldlog.eventstore.conversation import Append, State, decide, evolve, summaries_named
+from foldlog.eventstore.events import EventIds
 
 
 def said(text: str) -> Message:
@@ -58,7 +59,7 @@ def test_a_malformed_condensation_cannot_be_built(fields: dict[str, object], mes
 def test_a_declined_condensation_forgets_nothing_and_says_why():
     reason = {"outcome": "declined", "reason": "nothing can be forgotten"}
     declined = CondensationAction(forgotten_event_ids=[], metadata=reason)
-    assert declined.forgotten == ((), ())
+    assert (declined.forgotten, declined.forgotten_event_ids) == (((), ()), [])
     assert decide(State("c1", 1), Append([declined], 1))
 
 
@@ -66,3 +67,47 @@ def test_what_is_forgotten_comes_as_intervals_and_summaries():
     action = CondensationAction(forgotten_event_ids=[9, 2, 3, 3, -7, 4, -1, -2], summary="s", summary_offset=0)
     assert action.forgotten == (((2, 4), (9, 9)), (-2, -7))
     assert CondensationAction(forgotten_events_start_id=3, forgotten_events_end_id=8).forgotten == (((3, 8),), ())
+
+
+HUGE = 10**30
+
+
+def test_a_range_reads_as_its_ids():
+    with open_store("memory:") as store:
+        store.append("c1", [Message(source="user", content=str(n)) for n in range(6)], expected_version=0)
+        range_form = CondensationAction(forgotten_events_start_id=2, forgotten_events_end_id=4)
+        list_form = CondensationAction(forgotten_event_ids=[1, 0])
+        store.append("c1", [range_form, list_form], expected_version=6)
+        for one, ids in zip(store.events("c1", 6), ([2, 3, 4], [1, 0]), strict=True):
+            assert isinstance(one, CondensationAction)
+            assert one.forgotten_event_ids == ids
+            assert ids == one.forgotten_event_ids
+            assert one.forgotten_event_ids == tuple(ids)
+            assert json.loads(json.dumps(one.forgotten_event_ids)) == ids
+        stored = encode(range_form).body
+        assert b'"forgotten_event_ids"' not in stored or b'"forgotten_event_ids":null' in stored
+
+
+def test_the_forms_stay_two():
+    range_form = CondensationAction(forgotten_events_start_id=2, forgotten_events_end_id=3)
+    list_form = CondensationAction(forgotten_event_ids=[2, 3])
+    assert range_form.forgotten_event_ids == list_form.forgotten_event_ids
+    assert range_form != list_form, "they are stored differently"
+    assert (range_form.given_ids, list_form.given_ids) == (None, (2, 3))
+    assert msgspec.structs.replace(range_form, id=7).forgotten_event_ids == [2, 3]
+    assert pickle.loads(pickle.dumps(range_form)) == range_form
+    assert list_form.forgotten == range_form.forgotten
+
+
+def test_a_huge_range_is_not_written_out():
+    action = CondensationAction(forgotten_events_start_id=5, forgotten_events_end_id=HUGE)
+    assert action.forgotten_event_ids == range(5, HUGE + 1)
+
+
+def test_ids_as_a_tuple_are_equal_to_the_list():
+    ids = EventIds([3, 1])
+    assert ids == [3, 1]
+    assert ids != [1, 3]
+    assert ids == (3, 1)
+    assert hash(ids) == hash((3, 1))
+    assert ids != "31"

@@ -86,8 +86,14 @@ def test_a_store_with_an_import_that_runs_is_not_removed(tmp_path: Path):
 
 
 def test_a_store_is_restored_and_its_file_is_kept(path: Path, backup: str):
-    before = Path(backup).read_bytes()
-    done = restore_store(f"sqlite:///{path}", backup)
+    """Through a link, which stays; with the rights of the file that is replaced, and the backup where it is."""
+    before, link = Path(backup).read_bytes(), path.with_name("link.db")
+    link.symlink_to(path)
+    path.chmod(0o640)
+    os.chmod(backup, 0o600)
+    done = restore_store(f"sqlite:///{link}", backup)
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
     assert (done.path, done.conversations, done.events, done.erased_since) == (str(path), 1, 1, ())
     assert contents(path) == ["in the backup"]
     assert done.kept is not None
@@ -159,21 +165,6 @@ def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(path
     assert contents(path) == ["in the backup"]
     agent.end()
     assert contents(path) == ["in the backup"]
-
-
-def test_a_store_is_restored_through_a_link_and_the_link_stays(path: Path, backup: str, tmp_path: Path):
-    link = tmp_path / "link.db"
-    link.symlink_to(path)
-    assert restore_store(f"sqlite:///{link}", backup).path == str(path)
-    assert link.is_symlink()
-    assert contents(link) == ["in the backup"]
-
-
-def test_the_restored_file_has_the_rights_of_the_one_it_replaces(path: Path, backup: str):
-    path.chmod(0o640)
-    os.chmod(backup, 0o600)
-    restore_store(f"sqlite:///{path}", backup)
-    assert path.stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to other users")

@@ -8,6 +8,8 @@ import json
 import re
 import sqlite3
 import struct
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +19,8 @@ from typing import Any, NamedTuple
 import pytest
 import zstandard
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from foldlog.eventstore import (
@@ -31,6 +35,7 @@ from foldlog.eventstore import (
     UnknownEvent,
     open_store,
 )
+from foldlog.eventstore.log.row import crc32
 from foldlog.projections import Views
 
 PAGE = (Path(__file__).parents[2] / "docs" / "STORED_BYTES.md").read_text("utf-8")
@@ -329,3 +334,24 @@ def test_every_kind_and_field_is_on_the_page():
     for kind, known in KINDS.items():
         fields = set(known.__struct_encode_fields__) - common
         assert {field for field in fields if f"`{field}`" not in table[kind][1]} == set()
+
+
+@given(st.binary(max_size=3_000), st.integers(0, 2**32 - 1))
+def test_the_checksum_is_that_of_zlib(data: bytes, start: int):
+    assert crc32(data, start) == zlib.crc32(data, start)
+
+
+def test_a_store_is_read_without_the_package(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/store.db"
+    with open_store(url) as store:
+        store.append("c1", Message(source="user", content="hello"), expected_version=0)
+    program = (
+        "import sys; sys.modules['isal'] = sys.modules['isal.isal_zlib'] = None\n"
+        "import zlib\n"
+        "from foldlog.eventstore import open_store\n"
+        "from foldlog.eventstore.log.row import crc32\n"
+        "assert crc32 is zlib.crc32\n"
+        "with open_store(sys.argv[1]) as store: print([event.content for event in store.events('c1')])"
+    )
+    said = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "['hello']"

@@ -254,18 +254,3 @@ def test_a_store_is_opened_as_soon_as_its_server_is_back(primary: Server):
     primary.start()
     opening.join()
     assert opened == [1]
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (("/postgres?", "/nothing?"), 'database "nothing" does not exist'),
-        (("postgres@", "nobody_here@"), 'role "nobody_here" does not exist'),
-    ],
-)
-def test_what_a_wait_cannot_help_is_said_at_once(
-    postgres_url: Callable[[], str], change: tuple[str, str], message: str
-):
-    with pytest.raises(StoreUnavailable, match=message) as refused:
-        open_store(postgres_url().replace(*change, 1))
-    assert "tried for" not in str(refused.value)

@@ -50,13 +50,12 @@ def schema_of(url: str) -> str:
     return url.partition("schema=")[2].partition("&")[0]
 
 
-@pytest.mark.parametrize("setting", ["synchronous_commit"])
-def test_durable_mode_refuses_a_role_that_does_not_wait_for_the_disk(url: str, postgres_server: Server, setting: str):
+def test_durable_mode_refuses_a_role_that_does_not_wait_for_the_disk(url: str, postgres_server: Server):
     open_store(url).close()
-    postgres_server.sql(f"CREATE ROLE hasty SUPERUSER LOGIN; ALTER ROLE hasty SET {setting} = off")
+    postgres_server.sql("CREATE ROLE hasty SUPERUSER LOGIN; ALTER ROLE hasty SET synchronous_commit = off")
     hasty = url.replace("postgres@", "hasty@")
     try:
-        with pytest.raises(StoreUnavailable, match=f"{setting} is off on this server.*durability=relaxed"):
+        with pytest.raises(StoreUnavailable, match=r"synchronous_commit is off on this server.*durability=relaxed"):
             open_store(hasty)
         with open_store(hasty + "&durability=relaxed") as store:
             store.append("c1", said("0"), expected_version=0)
@@ -442,14 +441,15 @@ def test_a_role_that_may_not_make_a_store_is_told_so(url: str, postgres_server: 
         (("?", "?patience_s=soon&"), "sets patience_s to 'soon'; use a whole number from 1 to 999999"),
         (("127.0.0.1:", "127.0.0.1:1"), "invalid port number|onnection"),
         (("/postgres?", "/nothing?"), 'database "nothing" does not exist'),
+        (("postgres:", "nobody_here:"), 'role "nobody_here" does not exist'),
     ],
 )
 def test_a_wrong_url_is_refused_in_one_line_without_its_password(url: str, change: tuple[str, str], message: str):
-    wrong = url.replace("postgres@", "postgres:secret@").replace(*change, 1)
+    scheme, _, rest = url.replace("postgres@", "postgres:secret@").partition("//")
+    wrong = f"{scheme}//{rest.replace(*change, 1)}"
     with pytest.raises((InvalidOption, StoreUnavailable), match=message) as refused:
         open_store(wrong)
-    assert "secret" not in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert not any(part in str(refused.value) for part in ("secret", "\n", "tried for"))
 
 
 def test_connections_are_bounded_and_waited_for(url: str, postgres_server: Server):
