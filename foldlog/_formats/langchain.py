@@ -52,7 +52,7 @@ def _matches(record: Any) -> bool:
 class _Decoder(FollowingDecoder):
     """Messages to events, one message after the other."""
 
-    format = NAME
+    format, keeps_shown = NAME, False
 
     def check(self, record: Any) -> None:
         if not _accepts(record):

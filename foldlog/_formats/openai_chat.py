@@ -88,6 +88,8 @@ def _is_odd(content: Any) -> bool:
 class OpenAIChatDecoder(FollowingDecoder):
     """Messages of one history to events: one, or one for each call that a message makes or answers."""
 
+    keeps_shown = False
+
     def __init__(self, dialect: OpenAI, options: Options) -> None:
         super().__init__(options)
         self._dialect = dialect

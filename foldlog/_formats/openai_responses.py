@@ -86,7 +86,7 @@ def accepts(record: Any) -> bool:
 class ResponsesDecoder(FollowingDecoder):
     """Items to events, one item after the other."""
 
-    format = NAME
+    format, keeps_shown = NAME, False
 
     def check(self, record: Any) -> None:
         if not accepts(record):
@@ -98,7 +98,7 @@ class ResponsesDecoder(FollowingDecoder):
         return read
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        kind = text_or_none(record.get("type")) or "item"
+        kind = record["type"] if type(record.get("type")) is str else "item"
         call_id = record.get(_ANSWERED.get(kind, "call_id"))
         if _is_message(record):
             is_system, content = record["role"] in ("system", "developer"), content_of(record.get("content"))

@@ -23,6 +23,8 @@ class FollowingDecoder(RecordDecoder):
     """
 
     format: ClassVar[str]
+    keeps_shown: ClassVar[bool] = True
+    """Whether ``shown`` is kept: where no record asks for it, a decoder of a long history needs no memory for it."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -108,7 +110,8 @@ class RecordEvents:
         self.events.append(event)
         if kind is Action:
             self._decoder.calls.open(event)
-        self._decoder.shown.follow(event, self._decoder.known(event, self))
+        if self._decoder.keeps_shown:
+            self._decoder.shown.follow(event, self._decoder.known(event, self))
         return event
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:

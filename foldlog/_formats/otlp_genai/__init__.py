@@ -68,7 +68,7 @@ _SOURCES: dict[str, Source] = {"user": "user", "assistant": "agent", "model": "a
 class _Decoder(FollowingDecoder):
     """Spans of one history to events."""
 
-    format = NAME
+    format, keeps_shown = NAME, False
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
