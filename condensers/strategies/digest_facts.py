@@ -94,7 +94,7 @@ _ANSWER_MAX = 30
 
 def facts(events: Sequence[Event], said: str = "") -> Iterator[Fact]:
     """Yield the facts of ``events``, in order. ``said`` are the agent's last words before. Cost: the events, once."""
-    deeds: dict[object, Fact] = {}
+    deeds: dict[object, Fact | None] = {}
     done: set[Fact] = set()
     for event in _with_calls(events):
         for fact in (*_facts_of(event, deeds, done), *_names_of(event)):
@@ -125,7 +125,7 @@ def _is_answer(event: Event | None) -> bool:
     return isinstance(event, Message) and event.source == "environment"
 
 
-def _facts_of(event: Event, deeds: dict[object, Fact], done: set[Fact]) -> Iterator[Fact]:
+def _facts_of(event: Event, deeds: dict[object, Fact | None], done: set[Fact]) -> Iterator[Fact]:
     """Yield the facts of one event. ``deeds`` holds the calls so far, ``done`` those of them that succeeded once."""
     match event:
         case Message(source="user" | "environment"):
@@ -148,12 +148,11 @@ def _facts_of(event: Event, deeds: dict[object, Fact], done: set[Fact]) -> Itera
             arguments = _arguments(event)
             yield from _words(arguments)
             yield from _tasks(arguments)
-            deed = _deed(event.tool, arguments)
+            deed = deeds[event.id] = deeds[event.call_id or event.id] = _deed(event.tool, arguments)
             if deed is not None:
-                deeds[event.id] = deeds[event.call_id or event.id] = deed
                 yield deed
         case Observation():
-            deed = deeds.get(event.call_id) or deeds.get(event.cause)
+            deed = deeds[event.cause] if event.cause in deeds else deeds.get(event.call_id)
             outcome = tuple(_outcome(event, deed))
             yield from outcome
             if event.is_error:

@@ -17,6 +17,7 @@ from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.selection import ends, unkept
 from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import View
+from foldlog.projections.units import units
 
 
 class NoOpCondenser(ReportingCondenser):
@@ -108,8 +109,9 @@ class BrowserOutputCondenser(ReportingCondenser):
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         outputs = [(index, event) for index, event in enumerate(view.events) if is_browser_output(event)]
         older = outputs[: max(0, len(outputs) - self.attention_window)]
-        urls = _called_urls(view) if older else {}
-        masks = {index: ("content", f"{_where(event, urls)}\nContent omitted") for index, event in older}
+        answers = units(view.events, view.left_behind).answers if older else {}
+        calls = {answer: view[call] for call, answer in answers.items()}
+        masks = {index: ("content", f"{_where(event, calls.get(index))}\nContent omitted") for index, event in older}
         return masked(view, masks, self.type, {"attention_window": self.attention_window})
 
 
@@ -117,21 +119,11 @@ def is_browser_output(event: Event) -> TypeGuard[Observation]:
     return isinstance(event, Observation) and event.tool.partition("_")[0] in _BROWSER_TOOLS
 
 
-def _where(output: Observation, urls: Mapping[object, object]) -> str:
+def _where(output: Observation, call: Event | None) -> str:
     """Return a line about an output: the address that it or its call names, else the tool."""
-    url = output.extras.get("url") or urls.get(output.cause) or urls.get(output.call_id)
+    arguments = call.arguments if isinstance(call, Action) and isinstance(call.arguments, dict) else {}
+    url = output.extras.get("url") or arguments.get("url")
     return f"Visited URL {url}" if url else f"Output of {output.tool}"
-
-
-def _called_urls(view: View) -> dict[object, object]:
-    """Return the addresses that calls name, by the id of the call and of its event."""
-    urls: dict[object, object] = {}
-    for event in view.events:
-        if isinstance(event, Action) and isinstance(event.arguments, dict) and event.arguments.get("url"):
-            urls[event.id] = event.arguments["url"]
-            if event.call_id is not None:
-                urls.setdefault(event.call_id, event.arguments["url"])
-    return urls
 
 
 def _check_window(attention_window: int) -> None:

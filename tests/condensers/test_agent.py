@@ -5,18 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foldlog.condensers.errors import ModelCallFailed
-from foldlog.condensers.models.agents_model import REQUEST_CONDENSATION_TOOL, request_condensation_tool
-from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.failures import is_context_window_error
-from tests.condensers.openai_server import Failure, OpenAIServer, ToolCall, context_length_exceeded
-
-
-def test_the_tool_can_be_offered_to_a_model_and_called():
-    with OpenAIServer(ToolCall(REQUEST_CONDENSATION_TOOL, '{"anything": "is ignored"}')) as server:
-        llm = LLM(LLMConfig(model="openai/gpt-4o-mini", base_url=server.url, api_key="key"))
-        reply = llm.complete([{"role": "user", "content": "go on"}], tools=[request_condensation_tool()])
-        assert [call.name for call in reply.tool_calls] == ["request_condensation"]
-        assert server.requests[0].body["tools"][0]["function"]["parameters"]["properties"] == {}
 
 
 @pytest.mark.parametrize(
@@ -51,12 +40,3 @@ def test_litellms_own_error_is_recognized_and_so_is_ours():
     openais_error = type("BadRequestError", (Exception,), {"code": "context_length_exceeded"})
     assert is_context_window_error(openais_error("?"))
     assert not is_context_window_error(ModelCallFailed("m", "rejected", "maximum context length"))
-
-
-@pytest.mark.parametrize("answer, too_long", [(context_length_exceeded(10, 20), True), (Failure(400, "no"), False)])
-def test_a_real_servers_refusal_is_recognized_through_litellm(answer, too_long):
-    with OpenAIServer(answer) as server:
-        llm = LLM(LLMConfig(model="openai/gpt-4o-mini", base_url=server.url, api_key="key"))
-        with pytest.raises(ModelCallFailed) as caught:
-            llm.complete([{"role": "user", "content": "go on"}])
-        assert is_context_window_error(caught.value) is too_long

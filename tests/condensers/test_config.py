@@ -187,57 +187,6 @@ def _needed(canonical: str, values: dict[str, Any]) -> dict[str, Any]:
     return {each.name: values[each.name] for each in strategy.parameters if each.required}
 
 
-def test_v1s_key_kind_is_understood_for_type():
-    assert parse_config({"kind": "NoOpCondenser"}) == NoOpCondenser.config_type()
-
-
-@pytest.mark.parametrize(
-    "type, defaults",
-    [
-        ("observation_masking", {"attention_window": 5}),
-        ("browser_output_masking", {"attention_window": 1}),
-        ("recent", {"keep_first": 1, "max_events": 100}),
-        ("amortized", {"max_size": 100, "keep_first": 1}),
-        ("digest", {"max_size": None, "keep_first": 1}),
-        ("llm", {"max_size": None, "keep_first": 1, "max_event_length": 10_000, "minimum_progress": 0.1}),
-        ("structured", {"max_size": None, "keep_first": 1, "max_event_length": 10_000}),
-        ("llm_attention", {"max_size": 100, "keep_first": 1}),
-    ],
-)
-def test_defaults_are_the_configurations(type, defaults):
-    needs_model = "llm" in type or type == "structured"
-    config = parse_config({"type": type} | ({"llm_config": {"model": "m"}} if needs_model else {}))
-    assert {name: getattr(config, name) for name in defaults} == defaults
-
-
-def test_every_strategy_is_built_from_its_configuration_with_every_parameter():
-    model = {"model": "gpt-4o-mini", "function_calling": True, "response_schema": True}
-    built = set()
-    for config_type, condenser_type in list(CONDENSER_REGISTRY.items()):
-        table = {"type": config_type.model_fields["type"].default}
-        table |= {"llm_config": model} if "llm_config" in config_type.model_fields else {}
-        table |= {"condensers": [{"type": "noop"}]} if "condensers" in config_type.model_fields else {}
-        condenser = condenser_from_config(table)
-        assert type(condenser) is condenser_type
-        assert condenser.type == table["type"]
-        built.add(condenser.type)
-    assert len(built) >= 11
-
-
-def test_a_configuration_survives_being_written_and_read():
-    config = read(A_PIPELINE_WITHOUT_A_NAME)
-    assert parse_config(config.model_dump(mode="json")) == config
-    assert parse_config(json.loads(config.model_dump_json())) == config
-
-
-def test_pipelines_nest():
-    config = PipelineCondenser.config_type(
-        condensers=[{"type": "pipeline", "condensers": [{"type": "recent_events", "max_events": 7}]}]
-    )
-    assert config.condensers[0].condensers == (parse_config({"type": "recent", "max_events": 7}),)
-    assert condenser_from_config(config).condensers[0].condensers[0].max_events == 7
-
-
 @pytest.mark.parametrize("text", ["", "# nothing", "[condenser]", "[core]\nworkspace = 'here'"])
 def test_a_file_without_a_condenser_is_refused(toml, text):
     with pytest.raises(InvalidCondenser, match=r"config.toml: condenser.type: is missing, as there is no table"):

@@ -141,6 +141,15 @@ def test_a_file_that_could_not_be_changed_was_not():
     assert section(again, "Files changed") == ["/w/kite.py"], "what an earlier digest says was done stays done"
 
 
+def test_a_result_belongs_to_the_call_that_is_its_cause_where_calls_have_one_id():
+    made = [Action(id=n, tool="run", arguments={"command": f"make {n}"}, call_id="run") for n in (1, 2)]
+    results = [
+        Observation(id=2 + n, tool="run", content=f"error {n}", call_id="run", cause=n, is_error=True) for n in (2, 1)
+    ]
+    text = Digest.of([*made, *results]).text(6_000)
+    assert sorted(section(text, "Errors still open")) == ["`make 1` → error 1", "`make 2` → error 2"]
+
+
 def test_a_document_within_a_command_is_counted_and_not_quoted():
     text = digest(ran(1, "cd /w\ncat > kite.py <<'EOF'\nimport wind\nfly()\nEOF", 0))
     assert section(text, "Commands run") == ["`cd /w cat > kite.py <<'EOF' … (3 lines)` → exit 0"]

@@ -25,11 +25,13 @@ from foldlog.projections import View, Views
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair
 from tests.condensers.scripted import Characters, Scripted, failed, said
 
+on_disk_too = pytest.mark.parametrize("store", ["memory:", "sqlite"], indirect=True)
 
-@pytest.fixture(params=["memory:", "sqlite"])
+
+@pytest.fixture
 def store(request, tmp_path):
-    url = request.param if request.param == "memory:" else f"sqlite:///{tmp_path}/histories.db"
-    with open_store(url) as opened:
+    on_disk = getattr(request, "param", None) == "sqlite"
+    with open_store(f"sqlite:///{tmp_path}/histories.db" if on_disk else "memory:") as opened:
         yield opened
 
 
@@ -68,6 +70,7 @@ def stored(store, kind):
 # --- what it appends ---
 
 
+@on_disk_too
 def test_a_condensation_is_appended_and_the_next_step_goes_on(store, views):
     begin(store, messages(11))
     handler = CondenseHandler(store, views, llm())
@@ -260,6 +263,7 @@ def test_a_condensation_that_forgets_nothing_that_is_shown_is_not_made_for_ever(
 # --- what cannot be met ---
 
 
+@on_disk_too
 def test_a_request_that_cannot_be_met_is_declined_and_told_once(store, views):
     begin(store, message(), REQUEST)
     handler = CondenseHandler(store, views, ConversationWindowCondenser())
@@ -305,6 +309,7 @@ def test_a_request_that_another_condensation_answered_is_not_declined(store, vie
 # --- what others do meanwhile ---
 
 
+@on_disk_too
 def test_a_plan_that_still_holds_is_appended_and_not_paid_for_twice(store, views):
     begin(store, messages(11))
     condenser = llm(once=meanwhile(store, *pair(1), message("more")))
@@ -403,6 +408,7 @@ class Busy:
         return self.store.events(*args, **kwargs)
 
 
+@on_disk_too
 def test_two_handlers_at_once_never_condense_twice(store, views):
     begin(store, messages(11))
     both_asked = threading.Barrier(2)
@@ -425,6 +431,7 @@ def test_two_handlers_at_once_never_condense_twice(store, views):
 # --- nobody waits ---
 
 
+@on_disk_too
 def test_an_agent_appends_while_a_model_condenses(store, views):
     begin(store, messages(11))
     asked, answered = threading.Event(), threading.Event()

@@ -63,10 +63,12 @@ def test_only_browser_outputs_are_counted_and_only_older_ones_masked():
 
 
 def test_the_address_is_the_outputs_own_or_its_calls_or_else_the_tool_is_named():
-    view = viewed(browsed(1, extras={"url": "http://own"}), pair(2, tool="browser_click", index=3))
+    again = browsed(1, url="http://again")
+    view = viewed(browsed(1, extras={"url": "http://own"}), pair(2, tool="browser_click", index=3), browsed(1), again)
     result = shown(BrowserOutputCondenser(0).condense(view))
-    assert result[1].content.startswith("Visited URL http://own")
-    assert result[3].content.startswith("Output of browser_click")
+    told = [event.content.partition("\n")[0] for event in result[1::2]]
+    visited = [f"Visited URL http://{address}" for address in ("own", "h/1", "again")]
+    assert told == [visited[0], "Output of browser_click", *visited[1:]]
 
 
 def test_what_is_masked_is_reported_and_nothing_is_where_nothing_is():

@@ -21,7 +21,7 @@ from foldlog.condensers import (
     load_condenser,
     load_condenser_config,
 )
-from foldlog.condensers.config.registry import parse_config
+from foldlog.condensers.config.registry import CONDENSER_REGISTRY, parse_config
 from foldlog.condensers.models.client import LLM
 from foldlog.condensers.models.replies import request_for
 from foldlog.eventstore import Message
@@ -55,7 +55,10 @@ TABLES = (
     {"type": "structured", "llm_config": {"model": "m", "function_calling": True, "api_key": "sk-secret"}},
     {"type": "llm_attention", "llm_config": {"model": "m", "response_schema": True, "api_key": "sk-secret"}},
     {"type": "llm"},
+    {"type": "clear_tool_uses", "keep": 2},
+    {"type": "clear_thinking"},
     {"type": "pipeline", "condensers": [{"type": "noop"}, {"kind": "llm", "llm_config": {"model": "m"}}]},
+    {"type": "pipeline", "condensers": [{"type": "pipeline", "condensers": [{"type": "recent_events"}]}]},
 )
 
 
@@ -68,7 +71,7 @@ def test_a_condenser_is_made_again_from_its_configuration(table):
     assert hash(again) == hash(condenser)
     assert again.config == condenser.config
     assert again is not condenser
-    assert condenser.type == table["type"]
+    assert (type(condenser), condenser.type) == (CONDENSER_REGISTRY[type(condenser.config)], table["type"])
     assert "sk-secret" not in repr(dumped) + condenser.config.model_dump_json() + repr(condenser.config)
     with_kind = {"kind" if key == "type" else key: value for key, value in dumped.items()}
     assert condenser_from_config(with_kind) == condenser
