@@ -14,9 +14,9 @@ source.py reading_ahead.py  one history; read by processes of their own, on all 
 rewritten.py   sources that their program writes again; pairs.py: records of a call with its result
 tips.py        where a fork of a branch begins; samples/: what packing begins with
 
-claude_code/ codex/ gemini_cli/ opencode/ openhands_v0/ openhands_v1/ otlp_genai/ pi/
-one format each, as are aider.py anthropic_messages.py atif.py copilot_cli.py inspect_eval.py langchain.py
-openai_chat.py openai_responses.py swe_agent.py
+claude_code/ codex/ opencode/ openhands_v0/ openhands_v1/ otlp_genai/
+one format each, as are aider.py anthropic_messages.py atif.py copilot_cli.py gemini_cli.py inspect_eval.py langchain.py
+openai_chat.py openai_responses.py pi.py swe_agent.py
 in_parts/      formats whose records are made of parts: agent-framework, google-adk, pydantic-ai, strands
 exports/       exports of the chats of web sites: chatgpt, claude-ai
 """

@@ -20,7 +20,7 @@ of sub-agents are kept and not shown, unless the log has no main chain.
 ``reading.py`` and ``writing.py`` are the two directions. ``attachments.py``, ``compaction.py`` and
 ``titles.py`` are parts of lines, ``branches.py`` the tree.
 
-Line by line (``live.py``), the whole history is read once for a line that does not follow one of the last lines, and
+Line by line, the whole history is read once for a line that does not follow one of the last lines, and
 for a line with a title.
 """
 
@@ -31,10 +31,9 @@ from itertools import islice
 from typing import Any
 
 from foldlog._formats.claude_code.branches import shown_chain
-from foldlog._formats.claude_code.live import ClaudeCodeLiveDecoder, reads_on
-from foldlog._formats.claude_code.reading import ClaudeCodeDecoder
+from foldlog._formats.claude_code.reading import ClaudeCodeDecoder, reads_on
 from foldlog._formats.claude_code.writing import NAME, ClaudeCodeEncoder
-from foldlog._formats.format import LOOK_AT, Format, Options
+from foldlog._formats.format import LOOK_AT, Format
 from foldlog._formats.record import member
 
 __all__ = ["FORMAT"]
@@ -66,17 +65,11 @@ def _conversation(records: Iterable[Any]) -> str | None:
     return None
 
 
-def _decoder(records: Iterable[Any], options: Options) -> ClaudeCodeDecoder:
-    if options.past is not None:
-        return ClaudeCodeLiveDecoder(options, options.past)
-    return ClaudeCodeDecoder(options, shown_chain(records))
-
-
 FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=_accepts,
-    decoder=_decoder,
+    decoder=lambda records, options: ClaudeCodeDecoder(options, shown_chain(records) if options.past is None else None),
     encoder=ClaudeCodeEncoder,
     conversation=_conversation,
     looks_ahead=True,

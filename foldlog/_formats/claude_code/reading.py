@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of
 from foldlog._formats.claude_code.attachments import prompt_of, words_of
-from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, is_side
+from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, is_side, parent_of
 from foldlog._formats.claude_code.compaction import Kept, cleared_by, is_boundary, is_summary, metadata_of, parted
 from foldlog._formats.claude_code.titles import Titles
 from foldlog._formats.claude_code.writing import ENVELOPE, NAME
-from foldlog._formats.format import Options
+from foldlog._formats.format import Options, Past
 from foldlog._formats.recent import Recent
 from foldlog._formats.record import NotAnEvent, described, read_time, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
@@ -30,6 +31,9 @@ _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 """The fields of a line that its Annotation does not repeat."""
 
 
+_LINES_OF_A_RESPONSE = 100
+_LAST_EVENTS = 256
+"""The number of last events that are searched for the line before the first one."""
 _NAMED_MAX = 5
 _CLEARED = (
     "a microcompaction cleared {} results for the model ({}), and the View shows them: no event can clear a result"
@@ -37,12 +41,20 @@ _CLEARED = (
 
 
 class ClaudeCodeDecoder(FollowingDecoder):
-    """Lines of one history to events, of which those of one chain are shown. Of what is shown it knows the line."""
+    """Lines of one history to events, of which those of one chain are shown. Of what is shown it knows the line.
+
+    Without a ``chain`` it begins at any line, and finds out; then the earlier history is read once, when a line follows
+    an unknown line or brings a title.
+    """
 
     format = NAME
 
-    def __init__(self, options: Options, chain: ShownChain) -> None:
+    def __init__(self, options: Options, chain: ShownChain | None) -> None:
         super().__init__(options)
+        self._is_begun = chain is not None
+        self._is_whole = self.past is None
+        self._has_response = self.past is None
+        chain = chain or ShownChain()
         self._side = chain.side
         self._titles = Titles()
         self._thinking: Recent[str, tuple[dict[str, Any], ...]] = Recent(_RESPONSES_MAX)
@@ -67,7 +79,12 @@ class ClaudeCodeDecoder(FollowingDecoder):
         return RecordEvents(self, Origin(format=NAME, id=record.get("uuid"), time=time), timestamp)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        kind, message, left = record["type"], record.get("message"), self._switches.before(record)
+        kind, message = record["type"], record.get("message")
+        if not self._is_begun and (kind in SAID or self.past is not None):
+            self._begin(record)
+        if self.past is not None and not self._is_whole and self._needs_all(record):
+            self._read_all(self.past)
+        left = self._switches.before(record)
         if left is not None:
             read.add(Retraction, version=left)
             self._boundary = {}
@@ -100,9 +117,49 @@ class ClaudeCodeDecoder(FollowingDecoder):
             )
         self._session = session
 
+    def _begin(self, record: dict[str, Any]) -> None:
+        """Find out to which agent the session belongs, at the first line that tells."""
+        self._is_begun = True
+        last = None if self.past is None else _last_shown(self.past)
+        self._side = is_side(last or record)
+        self._switches = Switches(ShownChain(self._side))
+        if self.past is not None:
+            earlier = islice(self.past.newest_first(), _LAST_EVENTS)
+            ours = (event.origin for event in earlier if event.origin is not None and event.origin.format == NAME)
+            self._switches.begin(self.next_id, next((origin.id for origin in ours if origin.id), None))
+
+    def _needs_all(self, record: dict[str, Any]) -> bool:
+        return self._switches.lacks(record) or self._titles.is_title(record)
+
+    def _read_all(self, past: Past) -> None:
+        """Read the lines before the first one: their parents, and their titles."""
+        switches, titles = Switches(ShownChain(self._side)), Titles()
+        for record, events in past.records():
+            left = switches.before(record)
+            switches.after(record, events[-1].id + 1, left)
+            titles.of(record)
+        self._switches.complete(switches)
+        self._titles.complete(titles)
+        self._is_whole = True
+
     def _earlier_thinking(self, response_id: str) -> tuple[dict[str, Any], ...]:
-        """Return the thinking before the first line that the next action of a response takes."""
-        return ()
+        """Read the lines before the first one, where the first response may have begun there."""
+        thinking: list[dict[str, Any]] = []
+        past, self._has_response = None if self._has_response else self.past, True
+        records = () if past is None else islice(past.newest_records(), _LINES_OF_A_RESPONSE)
+        for record, _ in records:
+            if record.get("type") != "assistant":
+                continue
+            message = record.get("message")
+            if type(message) is not dict or message.get("id") != response_id:
+                break
+            content = message.get("content")
+            for block in reversed(content) if type(content) is list else ():
+                if kind_of(block) == "tool_use":
+                    return tuple(reversed(thinking))
+                if kind_of(block) in THINKING:
+                    thinking.append(block)
+        return tuple(reversed(thinking))
 
     def _read_attachment(self, read: RecordEvents, record: dict[str, Any]) -> None:
         """Read further context of the model: words in a message, or a new system prompt."""
@@ -174,6 +231,19 @@ class ClaudeCodeDecoder(FollowingDecoder):
             CondensationAction, forgotten_event_ids=forgotten, summary=summary,
             summary_offset=staying if comes_last else 0, metadata=metadata_of(boundary),
         )  # fmt: skip
+
+
+def reads_on(past: Past) -> bool:
+    """Return whether later lines change nothing of the earlier ones: a main chain is shown, whose lines have parents.
+    Cost: the last lines.
+    """
+    last = _last_shown(past)
+    return last is not None and not is_side(last) and type(parent_of(last)) is str
+
+
+def _last_shown(past: Past) -> dict[str, Any] | None:
+    shown = (one for one, events in past.newest_records() if any(event.shown for event in events))
+    return next((one for one in shown if one.get("type") in SAID), None)
 
 
 def usage_in(message: Any, request: Any = None) -> dict[str, Any]:

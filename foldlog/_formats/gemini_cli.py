@@ -1,27 +1,155 @@
-"""Gemini CLI's records to events."""
+"""Gemini CLI: the lines of a session in ``chats/session-….jsonl``, or the document that it was before 2026.
+
+    {"sessionId", …}                    the session; of a document all but its messages, with what changes at the end
+    {"id", "type": "user", "content"}   Message; from the environment where Gemini CLI wrote it; an Observation for each
+                                        result in it. A command (``/``, ``?``) is kept and not shown
+    {"id", "type": "gemini", …}         a Message, or an Action for each call with its Observation; with its thinking
+    {"id", "type": …}                   info, warning, error: an Annotation
+    {"$rewindTo": id}                   takes the messages from this one on back
+    {"$set": {…}}                       new values of the session; its title is ``summary``. ``messages`` replace all;
+                                        if they begin with a snapshot of the state, that is a compaction
+
+An id that comes again replaces the message: a Retraction takes it back with all after it, and these follow again. So at
+every version the View is what Gemini CLI would send. What the record repeats is in it only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import takewhile
+from functools import partial
+from itertools import islice, takewhile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import force_setattr
 
-from foldlog._formats.format import Options
-from foldlog._formats.gemini_cli.parts import content_of, parts_of, result_of, shown_parts, thought_of, usage_of
-from foldlog._formats.gemini_cli.writing import NAME
-from foldlog._formats.record import dicts_in, joined_text, read_time, refused, text_or_empty
+from foldlog._formats.blocks import said
+from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
+from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options
+from foldlog._formats.pairs import PairsEncoder, arguments_of
+from foldlog._formats.record import (
+    count_in,
+    dicts_in,
+    joined_text,
+    member,
+    read_time,
+    refused,
+    text_or_empty,
+    usage_told,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation, Origin, Retraction
+from foldlog._formats.told import call_id_of, parts_as, role_of, time_of
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    CondensationSummary,
+    Content,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    Retraction,
+    SystemMessage,
+)
+
+NAME = "gemini-cli"
+
+_Part = dict[str, Any]
+
+_TYPES = ("user", "gemini", "info", "error", "warning")
+_STABLE = ("sessionId", "projectHash", "startTime", "kind")
+"""Fields of a session that never change."""
+
+
+class _Documents(FileReader):
+    def holds(self, path: Path, begin: bytes) -> bool:
+        begins = re.match(rb'\s*\{\s*"(sessionId|projectHash)"', begin) is not None
+        return begins and path.suffix == ".json" and all(b'"%b"' % key.encode() in begin for key in _STABLE[:3])
+
+    def histories(self, path: Path) -> Iterator[Contained]:
+        yield Contained(session_in(around(path, "messages")), Placed(path.stat().st_size, partial(_records, path)))
+
+
+def _records(path: Path) -> Iterator[PlacedRecord]:
+    session = around(path, "messages")
+    yield str(path), {key: session.pop(key) for key in _STABLE if key in session}, None
+    messages = Array(path, key="messages")
+    yield from ((messages.place(each), each.value, each.problem) for each in messages)
+    yield str(path), {"$set": session}, None
+
+
+def _matches(record: Any) -> bool:
+    """Return whether a record is a session, a change of it, or a message of its types with time and content."""
+    if not accepts(record) or "id" not in record:
+        return accepts(record)
+    return record["type"] in _TYPES and type(record.get("timestamp")) is str and "content" in record
+
+
+def parts_of(content: Any) -> list[_Part]:
+    """Return content as parts: it may be a text, a part, or texts and parts."""
+    several = content if type(content) is list else [content]
+    return dicts_in([{"text": each} if type(each) is str else each for each in several])
+
+
+def content_of(content: Any) -> Content:
+    return said(shown_parts(parts_of(content)))
+
+
+def shown_parts(parts: list[_Part]) -> list[_Part]:
+    return [shown for part in parts if (shown := _shown(part)) is not None]
+
+
+def _shown(part: _Part) -> _Part | None:
+    if type(part.get("text")) is str and part["text"]:
+        return {"type": "text", "text": part["text"]}
+    held: Any = next((part[key] for key in ("inlineData", "fileData") if type(part.get(key)) is dict), {})
+    kind = text_or_empty(held.get("mimeType"))
+    if type(held.get("data")) is str:
+        url, name = f"data:{kind};base64,{held['data']}", "file_data"
+    elif type(held.get("fileUri")) is str:
+        url, name = held["fileUri"], "file_url"
+    else:
+        return None
+    if kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": "", name: url}}
+
+
+def thought_of(thought: _Part) -> str:
+    subject, description = (text_or_empty(thought.get(key)) for key in ("subject", "description"))
+    return f"**{subject}** {description}" if subject else description
+
+
+def result_of(result: Any) -> tuple[Content, bool]:
+    """Return what a model is told of a result, and whether that is an error."""
+    told: list[Any] = []
+    failed = False
+    for part in parts_of(result):
+        response = part.get("functionResponse")
+        if type(response) is not dict:
+            told.append(part)
+            continue
+        given = response.get("response")
+        fields = given if type(given) is dict else {"output": given}
+        failed = failed or "error" in fields
+        one = next(iter(fields.values())) if len(fields) == 1 and next(iter(fields)) in ("output", "error") else fields
+        told += [one if type(one) is str else json.dumps(one, ensure_ascii=False), *dicts_in(response.get("parts"))]
+    return content_of(told), failed
+
+
+_USAGE = {
+    "prompt_tokens": ("input", "tool"), "cached_tokens": ("cached",),
+    "completion_tokens": ("output", "thoughts"), "reasoning_tokens": ("thoughts",),
+}  # fmt: skip
+
 
 _SNAPSHOT = "<state_snapshot>"
 _CONTEXTS = ("<session_context>", "<hook_context>", _SNAPSHOT)
 """The beginnings of what Gemini CLI says as the user."""
 _FAILED = ("error", "cancelled")
-
-_Part = dict[str, Any]
 
 
 def session_in(record: Any) -> str | None:
@@ -145,7 +273,8 @@ class GeminiDecoder(FollowingDecoder):
                 source = "environment" if text.startswith(_CONTEXTS) else "user"
                 read.add(Message, content=content, source=source, shown=not text.startswith(("/", "?")))
         elif record.get("type") == "gemini":
-            read.meta = usage_of(record)
+            counts = {ours: count_in(record.get("tokens"), *theirs) for ours, theirs in _USAGE.items()}
+            read.meta = usage_told(counts, model=record.get("model"), reply=record.get("id"))
             self._read_response(read, record, parts)
             read.meta = {}
 
@@ -181,3 +310,48 @@ class GeminiDecoder(FollowingDecoder):
             call_id=named, cause=None if call is None else call.id,
             is_error=is_error or has_failed, shown=call is not None and call is newest,
         )  # fmt: skip
+
+
+class GeminiEncoder(PairsEncoder):
+    """Events of one history to lines of a session, which begin with the session."""
+
+    def head(self, event: Event) -> Sequence[Any]:
+        return [{"sessionId": "foldlog", "projectHash": "foldlog", "startTime": time_of(event), "kind": "main"}]
+
+    def said(self, event: Message | SystemMessage | CondensationSummary) -> _Part:
+        return self._record("gemini" if role_of(event) == "assistant" else "user", event, event.content)
+
+    def called(self, call: Action, result: Observation | None) -> _Part:
+        call_id = call_id_of(call)
+        told: _Part = {"id": call_id, "name": call.tool, "args": arguments_of(call), "timestamp": time_of(call)}
+        if result is not None:
+            outcome = {"error" if result.is_error else "output": joined_text(result.content)}
+            response = {"id": call_id, "name": call.tool, "response": outcome}
+            told["result"] = [{"functionResponse": response}]
+        told["status"] = "cancelled" if result is None else "error" if result.is_error else "success"
+        return {**self._record("gemini", call, call.thought), "toolCalls": [told]}
+
+    def _record(self, kind: str, event: Event, content: Content) -> _Part:
+        parts = parts_as(content, lambda text: {"text": text}, _image)
+        return {"id": f"foldlog-{event.id}", "timestamp": time_of(event), "type": kind, "content": parts}
+
+
+def _image(url: str) -> _Part:
+    head, comma, data = url.partition(";base64,")
+    if not comma:
+        return {"fileData": {"mimeType": "image/png", "fileUri": url}}
+    return {"inlineData": {"mimeType": head.removeprefix("data:"), "data": data}}
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=accepts,
+    decoder=lambda records, options: GeminiDecoder(options),
+    encoder=GeminiEncoder,
+    conversation=lambda records: next(filter(None, map(session_in, islice(records, LOOK_AT))), None),
+    files=_Documents(),
+    rewritten=True,
+    kept_in=("~/.gemini/tmp",),
+    source_id=member("id"),
+)
