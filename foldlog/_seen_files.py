@@ -23,7 +23,7 @@ from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import Held, JsonLines
 from foldlog._formats.live import read_on
 from foldlog._formats.registry import format_named, formats
-from foldlog._formats.source import Source
+from foldlog._formats.sources import Source
 from foldlog._reports.kept import KeptBeside
 from foldlog.eventstore import ConversationRow, Event, EventStoreError, Store
 from foldlog.projections import View, Views

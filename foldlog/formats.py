@@ -23,8 +23,7 @@ from foldlog._formats.format import Format, Options, RecordDecoder, RecordEncode
 from foldlog._formats.live import Decoder, Encoder, NotLive
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, formats, register
-from foldlog._formats.source import Source
-from foldlog._formats.sources import Sources, detect, open_sources
+from foldlog._formats.sources import Source, Sources, detect, open_sources
 
 if TYPE_CHECKING:
     FORMATS: tuple[str, ...]

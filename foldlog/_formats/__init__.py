@@ -7,10 +7,10 @@ blocks.py      texts and images of a content; told.py: what an event tells, for 
 packing.py     a record packed beside its events; repeats.py: the records that repeat the content of an event
 live.py        the same, one record after the other
 json_text.py   JSON text to values
-files/         paths to records; sources.py and source.py join the two
+files/         paths to records; sources.py joins the two, one history a ``Source``
 detection.py   the format of a history; lookalikes.py: what is refused by its name
 members.py     the content of a View while records are read or written
-source.py reading_ahead.py  one history; read by processes of their own, on all cores
+reading_ahead.py  histories read by processes of their own, on all cores
 rewritten.py   sources that their program writes again; pairs.py: records of a call with its result
 tips.py        where a fork of a branch begins; samples/: what packing begins with
 

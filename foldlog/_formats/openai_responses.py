@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from foldlog._formats.codex.parts import content_of
+from foldlog._formats.codex.lines import content_of
 from foldlog._formats.format import EachAlone, Format
 from foldlog._formats.record import joined_text, member, refused, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents

@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from foldlog._formats.record import ImportFinding
-from foldlog._formats.source import Parcel, Source
+from foldlog._formats.sources import Parcel, Source
 from foldlog.eventstore import Event
 
 _WORTH_BYTES = 8 * 2**20

@@ -14,7 +14,7 @@ from foldlog._formats import registry
 from foldlog._formats.files.found import Found
 from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import Held
-from foldlog._formats.source import Source
+from foldlog._formats.sources import Source
 from foldlog._importing import import_source
 from foldlog.eventstore import InvalidArgument, Message, codec, open_store
 from foldlog.eventstore.maintenance.redact import redact

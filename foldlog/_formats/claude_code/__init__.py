@@ -17,8 +17,7 @@ Where a line leaves a branch and continues from an earlier line, a Retraction ta
 branch is a Retraction too. So a session can grow, and the View is the branch that ends in its newest line. Side chains
 of sub-agents are kept and not shown, unless the log has no main chain.
 
-``reading.py`` and ``writing.py`` are the two directions. ``attachments.py``, ``compaction.py`` and
-``titles.py`` are parts of lines, ``branches.py`` the tree.
+``reading.py`` and ``writing.py`` are the two directions, ``lines.py`` is parts of lines, ``branches.py`` the tree.
 
 Line by line, the whole history is read once for a line that does not follow one of the last lines, and
 for a line with a title.

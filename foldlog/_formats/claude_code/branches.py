@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import kind_of
-from foldlog._formats.claude_code.compaction import Kept, is_boundary, is_summary
+from foldlog._formats.claude_code.lines import Kept, is_boundary, is_summary
 
 SAID = ("user", "assistant")
 """Types of lines that form a branch. All other lines are bookkeeping, which may stand between them in the tree."""

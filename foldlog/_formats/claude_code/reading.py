@@ -6,10 +6,18 @@ from itertools import islice
 from typing import Any
 
 from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of
-from foldlog._formats.claude_code.attachments import prompt_of, words_of
 from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, is_side, parent_of
-from foldlog._formats.claude_code.compaction import Kept, cleared_by, is_boundary, is_summary, metadata_of, parted
-from foldlog._formats.claude_code.titles import Titles
+from foldlog._formats.claude_code.lines import (
+    Kept,
+    Titles,
+    cleared_by,
+    is_boundary,
+    is_summary,
+    metadata_of,
+    parted,
+    prompt_of,
+    words_of,
+)
 from foldlog._formats.claude_code.writing import ENVELOPE, NAME
 from foldlog._formats.format import Options, Past
 from foldlog._formats.recent import Recent

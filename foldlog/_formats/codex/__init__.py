@@ -14,8 +14,7 @@ The records, and the events that they become:
         thread_rolled_back           CondensationAction: the last turns are forgotten
     every other type             Annotation
 
-``reading.py`` and ``writing.py`` are the two directions, ``lines.py`` reads lines, ``parts.py`` and ``outcome.py`` are
-about contents and failures.
+``reading.py`` and ``writing.py`` are the two directions, ``lines.py`` is lines, their contents and failures.
 
 Records do not tell which calls are of one response, so each call stands alone. The nth observation with an id is for
 the nth call with it.

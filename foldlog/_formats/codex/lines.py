@@ -3,11 +3,21 @@
 Since September 2025 a line is ``{"timestamp", "type", "payload"}``. Before that, the line was the payload itself: first
 the session, which has no type, then items of the model's API one after the other, and between them ``{"record_type":
 "state"}``. Such a *bare* line is read like the line that holds it today.
+
+Content has typed parts; an event has a text or OpenAI's parts. Whether a command failed is found out from its output.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
+
+import msgspec
+
+from foldlog._formats.blocks import part_of, said
+from foldlog._formats.record import text_or_empty
+from foldlog._formats.told import parts_as
+from foldlog.eventstore import Content
 
 ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))
 """Types of lines with a payload."""
@@ -51,3 +61,82 @@ def parent_of(session: Any) -> str | None:
     if about is None and type(session) is dict:
         about = session.get("parent_thread_id")
     return about if type(about) is str and about else None
+
+
+def content_of(parts: Any) -> Content:
+    """Return parts as content: a single text as text, several as parts. Only texts and images are kept."""
+    return (
+        said([part for each in parts if (part := part_of(each)) is not None])
+        if type(parts) is list
+        else text_or_empty(parts)
+    )
+
+
+def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:
+    """Return content as parts of Codex."""
+    return parts_as(
+        content, lambda text: {"type": text_type, "text": text}, lambda url: {"type": "input_image", "image_url": url}
+    )
+
+
+def texts_in(parts: Any) -> list[str]:
+    """Return the texts among the parts of a message, a summary or a content."""
+    found = (part.get("text") for part in parts if type(part) is dict) if type(parts) is list else ()
+    return [text for text in found if type(text) is str]
+
+
+def place_of_summary(history: list[Any], message: str) -> int | None:
+    """Return the index of the summary in a replacement history: the last message with one text that ends with
+    ``message``.
+    """
+    if not message:
+        return None
+    for place in range(len(history) - 1, -1, -1):
+        item = history[place]
+        if type(item) is dict and item.get("type") == "message":
+            content = item.get("content")
+            if type(content) is list and len(content) == 1 and "".join(texts_in(content)).endswith(message):
+                return place
+    return None
+
+
+class _Metadata(msgspec.Struct):
+    exit_code: int
+
+
+class _ShellOutput(msgspec.Struct):
+    metadata: _Metadata
+
+
+_shell_output = msgspec.json.Decoder(_ShellOutput)
+_HEADER_MAX = 500
+_CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)$", re.MULTILINE)
+_REFUSED = re.compile(r"(?:failed in sandbox\b.{0,300}?\bexit code: |execution error\b)", re.DOTALL)
+
+
+def has_failed(output: Any) -> bool:
+    """Return whether an output reports an exit code other than 0, or that the command could not be run.
+
+    It may be JSON text with ``metadata.exit_code``, a text with a header before a line ``Output:``, or an object that
+    says ``success``.
+    """
+    if type(output) is dict:
+        return output.get("success") is False or _says_failed(output.get("content"))
+    return _says_failed(output)
+
+
+def _says_failed(output: Any) -> bool:
+    if type(output) is not str:
+        return False
+    if output.startswith("{"):
+        return _exit_code(output) != 0
+    header, found, _ = output[:_HEADER_MAX].partition("\nOutput:")
+    code = _CODE.search(header) if found else None
+    return int(code[1]) != 0 if code is not None else _REFUSED.match(output) is not None
+
+
+def _exit_code(output: str) -> int:
+    try:
+        return _shell_output.decode(output).metadata.exit_code
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):  # another tool's JSON, or none
+        return 0

@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import texts_of
 from foldlog._formats.calls import OpenCalls
-from foldlog._formats.codex.lines import line_of, parent_of
-from foldlog._formats.codex.outcome import has_failed
-from foldlog._formats.codex.parts import content_of, place_of_summary, texts_in
+from foldlog._formats.codex.lines import content_of, has_failed, line_of, parent_of, place_of_summary, texts_in
 from foldlog._formats.codex.writing import NAME
 from foldlog._formats.record import NotAnEvent, described, read_time
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents

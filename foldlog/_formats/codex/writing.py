@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.codex.lines import line_of
-from foldlog._formats.codex.parts import parts_of, place_of_summary
+from foldlog._formats.codex.lines import line_of, parts_of, place_of_summary
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.packing import is_declined

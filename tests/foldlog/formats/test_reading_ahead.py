@@ -16,7 +16,7 @@ from foldlog._formats import reading_ahead
 from foldlog._formats.format import Format
 from foldlog._formats.reading_ahead import read_ahead
 from foldlog._formats.registry import FORMATS, format_named, register
-from foldlog._formats.source import Source
+from foldlog._formats.sources import Source
 from foldlog.formats import open_sources
 
 SAMPLE = Path(__file__).parents[3] / "foldlog" / "sample" / "tidewatch.jsonl"

@@ -17,7 +17,7 @@ from foldlog._formats.files.readers import Held
 from foldlog._formats.record import Located
 from foldlog._formats.registry import FORMATS
 from foldlog._formats.rewritten import is_rewriting
-from foldlog._formats.source import Source
+from foldlog._formats.sources import Source
 from foldlog._importing import import_source
 from foldlog.eventstore import HistoryDiverged, Message, Retraction, open_store
 from foldlog.eventstore.maintenance.redact import redact

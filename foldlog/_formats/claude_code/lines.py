@@ -1,0 +1,196 @@
+"""Parts of Claude Code's lines: compactions, attachments and titles.
+
+A compaction is a boundary line, then a line with a summary. After it a model is shown the summary and later lines.
+Newer releases keep some messages, which the boundary names: all by their ids, or the first and the last. They are
+placed after their *anchor*: the summary, or the boundary, if the messages are a beginning that the summary follows.
+
+Attachments are context that Claude Code gives its model besides the messages. Since 2026 a line has its exact words:
+``rendered``, the words that the model was shown (environment, skills, dates, changed files), and ``prompt_snapshot``,
+the system prompt and the tools, when they are new.
+
+The title of a session is by its user, by a model, or from the summary of its conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from foldlog._formats.blocks import content_of, said
+from foldlog._formats.told import parts_in
+from foldlog.eventstore import Content
+
+
+def is_boundary(record: dict[str, Any]) -> bool:
+    return record.get("type") == "system" and record.get("subtype") == "compact_boundary"
+
+
+def cleared_by(record: dict[str, Any]) -> list[str]:
+    """Return the ids of the calls whose results a microcompaction cleared: their model sees a placeholder instead."""
+    metadata = record.get("microcompactMetadata")
+    if record.get("type") != "system" or record.get("subtype") != "microcompact_boundary" or type(metadata) is not dict:
+        return []
+    ids = metadata.get("compactedToolIds")
+    return [call_id for call_id in ids if type(call_id) is str] if type(ids) is list else []
+
+
+def is_summary(record: dict[str, Any]) -> bool:
+    return record.get("type") == "user" and record.get("isCompactSummary") is True
+
+
+def _compact_metadata(boundary: dict[str, Any]) -> dict[str, Any]:
+    metadata = boundary.get("compactMetadata")
+    return metadata if type(metadata) is dict else {}
+
+
+_REASONS = {"auto": "tokens", "manual": "request"}
+"""The cause of a compaction, in the words of our condensers."""
+_TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
+
+
+def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a condensation from its boundary: the source's own metadata, and the same in the words of
+    our condensers.
+    """
+    metadata = {key: value for key, value in _compact_metadata(boundary).items() if not key.startswith("preserved")}
+    trigger = metadata.get("trigger")
+    if type(trigger) is str and trigger in _REASONS:
+        metadata["reason"] = _REASONS[trigger]
+    ours = {name: metadata[key] for key, name in _TOKENS.items() if type(metadata.get(key)) is int}
+    return metadata | ours
+
+
+class Kept(NamedTuple):
+    """The messages that a compaction keeps: those with these ids, or those from ``first`` to ``last``."""
+
+    ids: frozenset[str] = frozenset()
+    first: str | None = None
+    last: str | None = None
+    anchor: str | None = None
+
+    @classmethod
+    def by(cls, boundary: dict[str, Any]) -> Kept:
+        """Read the kept messages from the boundary's metadata."""
+        metadata = _compact_metadata(boundary)
+        messages, segment = metadata.get("preservedMessages"), metadata.get("preservedSegment")
+        if type(messages) is dict:
+            ids = messages.get("allUuids", messages.get("uuids"))
+            names = frozenset(name for name in ids if type(name) is str) if type(ids) is list else frozenset()
+            return cls(ids=names, anchor=_text(messages.get("anchorUuid")))
+        if type(segment) is dict:
+            first, last, anchor = (_text(segment.get(key)) for key in ("headUuid", "tailUuid", "anchorUuid"))
+            return cls(first=first, last=last, anchor=anchor)
+        return cls()
+
+    def continues_from(self, parent: str) -> bool:
+        """Return whether a line that follows the line ``parent`` continues the kept messages, and so the compaction."""
+        return parent in self.ids or parent == self.last
+
+
+def _text(value: Any) -> str | None:
+    return value if type(value) is str else None
+
+
+def parted(members: Sequence[tuple[int, str | None]], kept: Kept) -> tuple[tuple[int, ...], int]:
+    """Return the ids that a compaction forgets of the members of a View, and the number of members that stay."""
+    places = range(0)
+    if kept.first is not None and kept.last is not None:
+        names = [uuid for _, uuid in members]
+        if kept.first in names and kept.last in names:
+            places = range(names.index(kept.first), len(names) - names[::-1].index(kept.last))
+    gone = tuple(
+        event_id for place, (event_id, uuid) in enumerate(members) if place not in places and uuid not in kept.ids
+    )
+    return gone, len(members) - len(gone)
+
+
+_TOOL = ("name", "description", "schema")
+
+
+def words_of(record: dict[str, Any]) -> Content:
+    """Return the words of an attachment that the model was shown; empty if the line has none."""
+    rendered = record.get("rendered")
+    if record.get("type") != "attachment" or type(rendered) is not list:
+        return ""
+    contents = [each.get("content") for each in rendered if type(each) is dict]
+    return said([part for content in contents for part in parts_in(content_of(content))])
+
+
+def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] | None:
+    """Return the system prompt and the tools of a snapshot, in OpenAI's shape; None for any other line, or if both are
+    empty.
+    """
+    attachment = record.get("attachment")
+    if record.get("type") != "attachment" or type(attachment) is not dict:
+        return None
+    prompt, tools = attachment.get("systemPrompt"), attachment.get("tools")
+    if attachment.get("type") != "prompt_snapshot" or type(prompt) is not list:
+        return None
+    text = "\n".join(part for part in prompt if type(part) is str)
+    shaped = tuple(_shaped(tool) for tool in tools) if type(tools) is list and all(map(_is_tool, tools)) else ()
+    return (text, shaped) if text.strip() or shaped else None
+
+
+def _is_tool(tool: Any) -> bool:
+    return type(tool) is dict and tuple(tool) == _TOOL
+
+
+def _shaped(tool: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": tool["name"], "description": tool["description"], "parameters": tool["schema"]}
+    return {"type": "function", "function": function}
+
+
+_SOURCES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
+"""Types of lines with a title, the weakest first, and the field of the title."""
+_RANKS = {kind: rank for rank, kind in enumerate(_SOURCES)}
+
+
+class Titles:
+    """Finds the lines that give the log a title: those with a title at least as strong as all earlier titles.
+
+    A log may begin with summaries of other sessions: a summary is of this session if the line that it names is in it.
+    If that line comes later, it gives the title. So the title of a line depends only on earlier lines, and a log that
+    grows is read in the same way.
+    """
+
+    def __init__(self) -> None:
+        self._rank = 0
+        self._lines: set[str] = set()
+        self._awaiting: dict[str, str] = {}
+
+    def is_title(self, record: dict[str, Any]) -> bool:
+        """Return whether a line brings a title of this session or of another one."""
+        kind = record.get("type")
+        return type(kind) is str and kind in _SOURCES
+
+    def complete(self, earlier: Titles) -> None:
+        """Add the titles of the lines before the known ones."""
+        self._rank = max(self._rank, earlier._rank)
+        self._lines |= earlier._lines
+        self._awaiting = {leaf: title for leaf, title in earlier._awaiting.items() if leaf not in self._lines} | (
+            self._awaiting
+        )
+
+    def of(self, record: dict[str, Any]) -> str | None:
+        """Return the title that the next line gives."""
+        kind, uuid = record.get("type"), record.get("uuid")
+        awaited = None
+        if type(uuid) is str:
+            self._lines.add(uuid)
+            awaited = self._awaiting.pop(uuid, None)
+        rank = _RANKS.get(kind, -1) if type(kind) is str else -1
+        title = record.get(_SOURCES[str(kind)]) if rank >= self._rank else None
+        if type(title) is not str or not title.strip():
+            return awaited if self._rank == 0 else None
+        if rank == 0:
+            return self._summary(title, record.get("leafUuid"))
+        self._rank = rank
+        return title
+
+    def _summary(self, title: str, leaf: Any) -> str | None:
+        if type(leaf) is not str:
+            return None
+        if leaf in self._lines:
+            return title
+        self._awaiting[leaf] = title
+        return None
