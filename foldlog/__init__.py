@@ -55,180 +55,126 @@ if TYPE_CHECKING:
     from foldlog import eventstore as eventstore
     from foldlog import formats as formats
     from foldlog import projections as projections
-    from foldlog._histories import ChosenCondenser, Histories, open
-    from foldlog._history import ExpectedVersion, History
-    from foldlog._lease import Lease, LeaseTaken
-    from foldlog._maintenance import (
-        BackedUp,
-        Maintenance,
-        Moved,
-        Published,
-        RedactionReceipt,
-        Rekeyed,
-        UnequalConversation,
-        Vacuumed,
-        Verdict,
-    )
-    from foldlog._recall import RecallTool
-    from foldlog._replies import from_openai
-    from foldlog._reports.stats import Stats
-    from foldlog._search import Hit, SearchRefused
-    from foldlog.condensers import (
-        LLM,
-        AgentModel,
-        Condensation,
-        Condenser,
-        InvalidCondenser,
-        LLMConfig,
-        ModelCallFailed,
-        NoCondensationAvailable,
-        is_context_window_error,
-        request_condensation_tool,
-    )
-    from foldlog.eventstore import (
-        ANY_VERSION,
-        DELETED,
-        Action,
-        Annotation,
-        CannotRedact,
-        Compression,
-        CondensationAction,
-        CondensationRequest,
-        CondensationSummary,
-        Content,
-        ConversationErased,
-        ConversationHasForks,
-        ConversationNotFound,
-        ConversationRow,
-        CorruptEvent,
-        Erased,
-        Event,
-        EventStoreError,
-        FoundEvent,
-        HistoryDiverged,
-        IdempotencyConflict,
-        InvalidArgument,
-        InvalidEvent,
-        InvalidOption,
-        KeyRing,
-        KeyUnavailable,
-        Message,
-        Observation,
-        RecentConversations,
-        Recorded,
-        Redaction,
-        Retraction,
-        Store,
-        StoreUnavailable,
-        StoreUnusable,
-        SystemMessage,
-        UnknownEventType,
-        VersionConflict,
-    )
-    from foldlog.projections import Difference, Lifetimes, NoSuchEvent, NoSuchVersion, View, Why
-
-__all__ = [
-    "ANY_VERSION",
-    "DELETED",
-    "LLM",
-    "Action",
-    "AgentModel",
-    "Annotation",
-    "BackedUp",
-    "CannotRedact",
-    "ChosenCondenser",
-    "Compression",
-    "Condensation",
-    "CondensationAction",
-    "CondensationRequest",
-    "CondensationSummary",
-    "Condenser",
-    "Content",
-    "ConversationErased",
-    "ConversationHasForks",
-    "ConversationNotFound",
-    "ConversationRow",
-    "CorruptEvent",
-    "Difference",
-    "Erased",
-    "Event",
-    "EventStoreError",
-    "ExpectedVersion",
-    "FoundEvent",
-    "Histories",
-    "History",
-    "HistoryDiverged",
-    "Hit",
-    "IdempotencyConflict",
-    "InvalidArgument",
-    "InvalidCondenser",
-    "InvalidEvent",
-    "InvalidOption",
-    "KeyRing",
-    "KeyUnavailable",
-    "LLMConfig",
-    "Lease",
-    "LeaseTaken",
-    "Lifetimes",
-    "Maintenance",
-    "Message",
-    "ModelCallFailed",
-    "Moved",
-    "NoCondensationAvailable",
-    "NoSuchEvent",
-    "NoSuchVersion",
-    "Observation",
-    "Published",
-    "RecallTool",
-    "RecentConversations",
-    "Recorded",
-    "Redaction",
-    "RedactionReceipt",
-    "Rekeyed",
-    "Retraction",
-    "SearchRefused",
-    "Stats",
-    "Store",
-    "StoreUnavailable",
-    "StoreUnusable",
-    "SystemMessage",
-    "UnequalConversation",
-    "UnknownEventType",
-    "Vacuumed",
-    "Verdict",
-    "VersionConflict",
-    "View",
-    "Why",
-    "from_openai",
-    "is_context_window_error",
-    "open",
-    "request_condensation_tool",
-]
+    from foldlog._histories import ChosenCondenser as ChosenCondenser
+    from foldlog._histories import Histories as Histories
+    from foldlog._histories import open as open
+    from foldlog._history import ExpectedVersion as ExpectedVersion
+    from foldlog._history import History as History
+    from foldlog._lease import Lease as Lease
+    from foldlog._lease import LeaseTaken as LeaseTaken
+    from foldlog._maintenance import BackedUp as BackedUp
+    from foldlog._maintenance import Maintenance as Maintenance
+    from foldlog._maintenance import Moved as Moved
+    from foldlog._maintenance import Published as Published
+    from foldlog._maintenance import RedactionReceipt as RedactionReceipt
+    from foldlog._maintenance import Rekeyed as Rekeyed
+    from foldlog._maintenance import UnequalConversation as UnequalConversation
+    from foldlog._maintenance import Vacuumed as Vacuumed
+    from foldlog._maintenance import Verdict as Verdict
+    from foldlog._recall import RecallTool as RecallTool
+    from foldlog._replies import from_openai as from_openai
+    from foldlog._reports.stats import Stats as Stats
+    from foldlog._search import Hit as Hit
+    from foldlog._search import SearchRefused as SearchRefused
+    from foldlog.condensers import LLM as LLM
+    from foldlog.condensers import AgentModel as AgentModel
+    from foldlog.condensers import Condensation as Condensation
+    from foldlog.condensers import Condenser as Condenser
+    from foldlog.condensers import InvalidCondenser as InvalidCondenser
+    from foldlog.condensers import LLMConfig as LLMConfig
+    from foldlog.condensers import ModelCallFailed as ModelCallFailed
+    from foldlog.condensers import NoCondensationAvailable as NoCondensationAvailable
+    from foldlog.condensers import is_context_window_error as is_context_window_error
+    from foldlog.condensers import request_condensation_tool as request_condensation_tool
+    from foldlog.eventstore import ANY_VERSION as ANY_VERSION
+    from foldlog.eventstore import DELETED as DELETED
+    from foldlog.eventstore import Action as Action
+    from foldlog.eventstore import Annotation as Annotation
+    from foldlog.eventstore import CannotRedact as CannotRedact
+    from foldlog.eventstore import Compression as Compression
+    from foldlog.eventstore import CondensationAction as CondensationAction
+    from foldlog.eventstore import CondensationRequest as CondensationRequest
+    from foldlog.eventstore import CondensationSummary as CondensationSummary
+    from foldlog.eventstore import Content as Content
+    from foldlog.eventstore import ConversationErased as ConversationErased
+    from foldlog.eventstore import ConversationHasForks as ConversationHasForks
+    from foldlog.eventstore import ConversationNotFound as ConversationNotFound
+    from foldlog.eventstore import ConversationRow as ConversationRow
+    from foldlog.eventstore import CorruptEvent as CorruptEvent
+    from foldlog.eventstore import Erased as Erased
+    from foldlog.eventstore import Event as Event
+    from foldlog.eventstore import EventStoreError as EventStoreError
+    from foldlog.eventstore import FoundEvent as FoundEvent
+    from foldlog.eventstore import HistoryDiverged as HistoryDiverged
+    from foldlog.eventstore import IdempotencyConflict as IdempotencyConflict
+    from foldlog.eventstore import InvalidArgument as InvalidArgument
+    from foldlog.eventstore import InvalidEvent as InvalidEvent
+    from foldlog.eventstore import InvalidOption as InvalidOption
+    from foldlog.eventstore import KeyRing as KeyRing
+    from foldlog.eventstore import KeyUnavailable as KeyUnavailable
+    from foldlog.eventstore import Message as Message
+    from foldlog.eventstore import Observation as Observation
+    from foldlog.eventstore import RecentConversations as RecentConversations
+    from foldlog.eventstore import Recorded as Recorded
+    from foldlog.eventstore import Redaction as Redaction
+    from foldlog.eventstore import Retraction as Retraction
+    from foldlog.eventstore import Store as Store
+    from foldlog.eventstore import StoreUnavailable as StoreUnavailable
+    from foldlog.eventstore import StoreUnusable as StoreUnusable
+    from foldlog.eventstore import SystemMessage as SystemMessage
+    from foldlog.eventstore import UnknownEventType as UnknownEventType
+    from foldlog.eventstore import VersionConflict as VersionConflict
+    from foldlog.projections import Difference as Difference
+    from foldlog.projections import Lifetimes as Lifetimes
+    from foldlog.projections import NoSuchEvent as NoSuchEvent
+    from foldlog.projections import NoSuchVersion as NoSuchVersion
+    from foldlog.projections import View as View
+    from foldlog.projections import Why as Why
 
 __version__ = "0.1.0"
 
 _PACKAGES = ("aio", "condensers", "eventstore", "formats", "projections")
-_HOMES = (
-    *("foldlog.eventstore", "foldlog.projections", "foldlog._history", "foldlog._histories", "foldlog._replies"),
-    *("foldlog.condensers", "foldlog._maintenance", "foldlog._search", "foldlog._reports.stats"),
-    *("foldlog._recall", "foldlog._lease"),
-)
-"""Where the public names are looked for, in this order, when they are first used: what costs little comes first."""
+_NAMES = {
+    "foldlog.eventstore": (
+        "ANY_VERSION DELETED Action Annotation CannotRedact Compression CondensationAction "
+        "CondensationRequest CondensationSummary Content ConversationErased ConversationHasForks "
+        "ConversationNotFound ConversationRow CorruptEvent Erased Event EventStoreError FoundEvent "
+        "HistoryDiverged IdempotencyConflict InvalidArgument InvalidEvent InvalidOption KeyRing "
+        "KeyUnavailable Message Observation RecentConversations Recorded Redaction Retraction Store "
+        "StoreUnavailable StoreUnusable SystemMessage UnknownEventType VersionConflict"
+    ),
+    "foldlog.projections": "Difference Lifetimes NoSuchEvent NoSuchVersion View Why",
+    "foldlog._history": "ExpectedVersion History",
+    "foldlog._histories": "ChosenCondenser Histories open",
+    "foldlog._replies": "from_openai",
+    "foldlog.condensers": (
+        "LLM AgentModel Condensation Condenser InvalidCondenser LLMConfig ModelCallFailed "
+        "NoCondensationAvailable is_context_window_error request_condensation_tool"
+    ),
+    "foldlog._maintenance": (
+        "BackedUp Maintenance Moved Published RedactionReceipt Rekeyed UnequalConversation Vacuumed Verdict"
+    ),
+    "foldlog._search": "Hit SearchRefused",
+    "foldlog._reports.stats": "Stats",
+    "foldlog._recall": "RecallTool",
+    "foldlog._lease": "Lease LeaseTaken",
+}
+"""The public names by where they are, which is imported when one of them is first used."""
 
 if not TYPE_CHECKING:  # a type checker takes this function for a promise that every name exists
+    _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+    __all__ = sorted(_HOMES)
 
     def __getattr__(name: str) -> object:
         if name in _PACKAGES:
             return importlib.import_module(f"foldlog.{name}")
-        homes = map(importlib.import_module, _HOMES if name in __all__ else ())
-        home = next((home for home in homes if hasattr(home, name)), None)
-        if home is None:
+        if name not in _HOMES:
             from difflib import get_close_matches
 
             similar = get_close_matches(name, __all__, 1) if not name.startswith("_") else []
             hint = f"; did you mean {similar[0]!r}?" if similar else ""
             raise AttributeError(f"module 'foldlog' has no attribute {name!r}{hint}", name=name)
-        value = globals()[name] = getattr(home, name)
+        value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
         return value
 
     def __dir__() -> list[str]:

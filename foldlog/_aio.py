@@ -5,18 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import KW_ONLY, dataclass
 from functools import partial, update_wrapper
 from inspect import signature
 from itertools import islice
 from operator import length_hint
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast
 
 from foldlog import _histories as sync
 from foldlog import _observed
-from foldlog._history import ExpectedVersion
 from foldlog._history import History as SyncHistory
 from foldlog._recall import RecallTool
 from foldlog._threads import ThreadPool, awaiting_here, pause
@@ -39,6 +37,8 @@ _STEPPING_THREADS = 8
 _POLL_S, _POLL_MAX_S = 0.005, 0.1
 _EVENTS_MAX: Final = 100
 """The most events of an append that other appends wait for: encoding them takes a millisecond."""
+_OF_SHORT: Final = {"expected_version", "idempotency_key"}
+"""The arguments that such an append may have."""
 _faces_lock = Lock()
 
 
@@ -142,26 +142,14 @@ foldlog.aio.open(url)`` and ``await histories.close()`` at the end. Arguments an
 """
 
 
-@dataclass(frozen=True, slots=True)
 class PendingAppend:
     """An append to a history, with the arguments of ``History.append``."""
 
-    history: SyncHistory
-    events: Any
-    _: KW_ONLY
-    expected_version: ExpectedVersion = ANY_VERSION
-    idempotency_key: str | None = None
-    documents: Mapping[str, Any] | None = None
-    dedupe: Literal["origin"] | None = None
+    def __init__(self, history: SyncHistory, events: Any, **how: Any) -> None:
+        self.history, self.events, self.how = history, events, how
 
     def __call__(self) -> tuple[Recorded, ...]:
-        return self.history.append(
-            self.events,
-            expected_version=self.expected_version,
-            idempotency_key=self.idempotency_key,
-            documents=self.documents,
-            dedupe=self.dedupe,
-        )
+        return self.history.append(self.events, **self.how)
 
     @property
     def is_short(self) -> bool:
@@ -171,10 +159,11 @@ class PendingAppend:
         few = few and not any(isinstance(each, Mapping) for each in events)  # a chat message may need the View
         if _observed.telemetry is not None:  # it has a span of its own
             return False
-        return self.documents is None and self.dedupe is None and (few or isinstance(events, Event))
+        return self.how.keys() <= _OF_SHORT and (few or isinstance(events, Event))
 
     def prepare(self) -> Appending:
-        return self.history._prepare_append(self.events, self.expected_version, self.idempotency_key)
+        expected_version = self.how.get("expected_version", ANY_VERSION)
+        return self.history._prepare_append(self.events, expected_version, self.how.get("idempotency_key"))
 
     def finish(self, appended: Outcome[tuple[Recorded, ...]]) -> tuple[Recorded, ...]:
         return self.history._checked(appended.unwrap())

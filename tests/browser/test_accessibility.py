@@ -17,15 +17,22 @@ from tests.page_samples import usual_history
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("size", SIZES)
-def test_no_state_breaks_a_rule_of_wcag(chromium, long_report, size, theme, tmp_path):
-    broken = []
+def test_no_state_is_wider_than_the_window_or_breaks_a_rule_of_wcag(
+    chromium, long_report, pictures, size, theme, tmp_path
+):
+    """A picture of each state is kept."""
+    broken, unavailable = [], ""
     with chromium.new_page(*SIZES[size], theme) as page:
         for name in states(page, tmp_path, long_report):
+            page.screenshot(pictures / f"{name}-{size}-{theme}.png")
+            assert page.ask("document.documentElement.scrollWidth <= innerWidth"), name
             try:
                 broken += [(name, *each) for each in violations(page)]
             except AxeUnavailable as error:
-                pytest.skip(str(error))
+                unavailable = str(error)
     assert broken == []
+    if unavailable:
+        pytest.skip(unavailable)
 
 
 def test_a_rule_that_is_broken_is_found(page, report):

@@ -12,7 +12,7 @@ from foldlog.eventstore import Message, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.formats import open_sources
 from foldlog.projections import Views
-from tests.browser.states import BUTTONS, LINES, SIZES, THEMES, V, find, forked_report, sample, states
+from tests.browser.states import BUTTONS, LINES, V, find, forked_report, sample
 from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
@@ -389,16 +389,6 @@ def test_a_fork_says_where_it_begins(page, serve, stored, tmp_path):
     page.click(".line.border .way")
     page.wait(f"{V}?.history?.conversation === 'parent'")
     assert page.ask(f"{V}.version") == 3
-
-
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("size", SIZES)
-def test_pictures(chromium, long_report, pictures, size, theme, tmp_path):
-    """Keep a picture of each state in each size and theme; nothing is wider than the window."""
-    with chromium.new_page(*SIZES[size], theme) as page:
-        for name in states(page, tmp_path, long_report):
-            page.screenshot(pictures / f"{name}-{size}-{theme}.png")
-            assert page.ask("document.documentElement.scrollWidth <= innerWidth"), name
 
 
 def test_the_pictures_of_the_documentation_are_made(page, tmp_path):

@@ -201,15 +201,15 @@ def test_no_word_that_was_found_is_cut(chromium, report, size):
                 assert all(all(seen) for _, *seen in line[:2]), line
 
 
-@pytest.mark.parametrize("words", ["pytest fails", "needle", '"the flaky" test', "a e i", "\u0130", "x" * 20])
-def test_a_report_and_the_server_tell_the_same_excerpts(page, report, words):
+def test_a_report_and_the_server_tell_the_same_excerpts(page, report):
     events = [*sample(), Message(source="user", content="the needle " * 30 + "\u0130stanbul")]
     with open_store("memory:") as store:
         store.ingest("c", iter(events))
-        expected = [[hit.event, hit.snippet] for hit in Pages(store).find("c", words)]
         page.open(report(events))
-        find(page, words)
-        assert page.ask(f"{V}.hits.map((one) => [one.id, one.snippet])") == expected
+        for words in ("pytest fails", "needle", '"the flaky" test', "a e i", "\u0130", "x" * 20):
+            expected = [[hit.event, hit.snippet] for hit in Pages(store).find("c", words)]
+            find(page, words)
+            assert page.ask(f"{V}.hits.map((one) => [one.id, one.snippet])") == expected, words
 
 
 @pytest.mark.parametrize("width", [1440, 1280, 1024, 800, 390])

@@ -81,11 +81,6 @@ async def test_a_history_is_written_and_read(histories):
         await history.append(said("late"), expected_version=0)
 
 
-def test_a_wrong_name_is_refused_where_open_is_called():
-    with pytest.raises(TypeError, match="'condensers'"):
-        foldlog.aio.open("memory:", condensers="digest")
-
-
 async def test_following_waits_for_what_comes(histories):
     history = histories["c1"]
     await history.append([said("a"), said("b")])
@@ -378,9 +373,10 @@ async def test_the_face_has_every_public_name_of_the_sync_one(histories):
             if inspect.isfunction(method):
                 assert getattr(asynchronous, name).__doc__ == method.__doc__
     assert inspect.signature(foldlog.aio.open).parameters == inspect.signature(foldlog.open).parameters
+    assert (foldlog.aio.History, foldlog.aio.Histories) == (foldlog.aio.AsyncHistory, foldlog.aio.AsyncHistories)
 
 
-async def test_only_async_for_iterates_over_histories(histories):
+async def test_only_async_for_iterates_over_histories_and_a_length_is_awaited(histories):
     await histories["c"].append(Message(source="user", content="hi"))
     assert [name async for name in histories] == ["c"]
     with pytest.raises(TypeError, match="not iterable"):
@@ -390,6 +386,12 @@ async def test_only_async_for_iterates_over_histories(histories):
     assert (await histories["c"].version(), await histories["d"].version()) == (1, 0)
     with pytest.raises(TypeError, match="a text, not 3"):
         histories[3]
+    for object, remedy in ((histories, "async for"), (histories["c"], "await history.version()")):
+        with pytest.raises(TypeError, match=f"'len' cannot be awaited; .*{remedy}"):
+            len(object)
+        assert object
+    with pytest.raises(TypeError, match="'condensers'"):
+        foldlog.aio.open("memory:", condensers="digest")
 
 
 async def test_closing_waits_for_the_calls_that_have_begun(tmp_path):
@@ -486,13 +488,6 @@ def test_a_cancelled_task_of_asyncio_passes_no_shield(tmp_path):
     asyncio.run(main())
 
 
-async def test_a_length_is_awaited(histories):
-    for object, remedy in ((histories, "async for"), (histories["c"], "await history.version()")):
-        with pytest.raises(TypeError, match=f"'len' cannot be awaited; .*{remedy}"):
-            len(object)
-        assert object
-
-
 async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
     """One in its block, and more that wait than there are threads: none of them holds up other calls."""
     history, entered = histories["c"], anyio.Event()
@@ -520,7 +515,3 @@ async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
     async with history.working(wait_s=0):
         await history.append(said("the next one"))
     assert await history.version() == 2
-
-
-def test_a_name_of_the_face_is_its_async_form_in_aio():
-    assert (foldlog.aio.History, foldlog.aio.Histories) == (foldlog.aio.AsyncHistory, foldlog.aio.AsyncHistories)

@@ -45,21 +45,13 @@ def looking_back() -> list:
     return events
 
 
-def test_a_number_in_arguments_is_a_term():
-    assert event_terms(Action(tool="other_tool", arguments={"order": 4711002})) == {"4711002"}
-
-
-def test_terms_are_names_and_long_numbers_and_no_words():
+def test_terms_are_names_and_long_numbers_and_no_words_of_its_texts():
     text = "Please open `/src/app/main.py:12`, getValue and MAX_SIZE (see 4711002, 12, v1.2) without further questions."
     assert terms_of(text) == {"src/app/main.py", "getValue", "MAX_SIZE", "4711002"}
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        Message(
-            source="user", content=({"type": "text", "text": "see a_name.py"}, {"type": "image_url", "u": "b.png"})
-        ),
+    assert event_terms(Action(tool="other_tool", arguments={"order": 4711002})) == {"4711002"}
+    parts = ({"type": "text", "text": "see a_name.py"}, {"type": "image_url", "u": "b.png"})
+    for event in (
+        Message(source="user", content=parts),
         Action(tool="other_tool", arguments={"file_path": ["a_name.py"]}, call_id="call_1"),
         Action(tool="other_tool", arguments={}, thought="a_name.py first"),
         Action(tool="other_tool", arguments='{"file_path": "\\na_name.py"}'),
@@ -68,24 +60,18 @@ def test_terms_are_names_and_long_numbers_and_no_words():
         Observation(tool="other_tool", content="\na_name.py", call_id="call_1"),
         Annotation(name="some_note", data={"key_name": {"deep": "a_name.py"}}, shown=True),
         CondensationSummary(content="a_name.py was read", id=-3),
-    ],
-    ids=lambda event: type(event).__name__,
-)
-def test_the_terms_of_an_event_are_those_of_its_texts(event):
-    assert event_terms(event) == {"a_name.py"}
+    ):
+        assert event_terms(event) == {"a_name.py"}, event
 
 
-@pytest.mark.parametrize("window", [2, 6, 11])
-def test_a_window_shows_what_its_length_covers(window):
+def test_a_window_shows_what_its_length_covers_and_names_what_is_missing_with_its_events():
     """The head is one event; a call and its result are two."""
-    done = replayed(looking_back(), type="recent", max_events=1 + 2 * window, keep_first=1)
     lags = [lag(number) for number in range(8, CALLS)]
-    assert len(done.needed) == len(lags)
-    assert len(done.missing) == sum(each > window for each in lags)
-    assert done.needed_shown == pytest.approx(100 * sum(each <= window for each in lags) / len(lags))
-
-
-def test_what_is_missing_is_named_with_its_events():
+    for window in (2, 6, 11):
+        done = replayed(looking_back(), type="recent", max_events=1 + 2 * window, keep_first=1)
+        assert len(done.needed) == len(lags)
+        assert len(done.missing) == sum(each > window for each in lags)
+        assert done.needed_shown == pytest.approx(100 * sum(each <= window for each in lags) / len(lags))
     done = replayed(looking_back(), type="recent", max_events=5)
     used = 9  # the first call that looks back further than two calls: three
     assert done.missing[0] == Missing(name(used - 3), 1 + 2 * used, (2 + 2 * (used - 3),), False)

@@ -157,18 +157,15 @@ def test_a_reply_in_several_records_is_one_call_of_the_model():
     assert [turn.event_id for turn in done.turns] == [1, 6, 11]
 
 
-@pytest.mark.parametrize(
-    "price, cost",
-    [
+def test_prompts_cost_what_is_new_and_less_what_is_repeated_where_a_cache_takes_them():
+    done = replay(work(1), condenser_from_config({"type": "noop"}))
+    turns = [Turn(1, 1, 0, 900, 0), Turn(2, 1, 0, 1_124, 900), Turn(3, 1, 0, 1_224, 1_124)]
+    for price, cost in (
         (Price(1.0, 9.0, 0.1), (900 * 1.0 + 1_124 * 1.0) + (0.1 * 1_124 + 100 * 1.0)),
         (Price(1.0, 9.0), 900 + 1_124 + 1_224),
         (Price(1.0, 9.0, 0.1, 1.25), 900 * 1.0 + 1_124 * 1.25 + 0.1 * 1_124 + 100 * 1.25),
-    ],
-)
-def test_prompts_cost_what_is_new_and_less_what_is_repeated_where_a_cache_takes_them(price, cost):
-    done = replay(work(1), condenser_from_config({"type": "noop"}))
-    turns = [Turn(1, 1, 0, 900, 0), Turn(2, 1, 0, 1_124, 900), Turn(3, 1, 0, 1_224, 1_124)]
-    assert dataclasses.replace(done, turns=turns).prompts_cost(price) == pytest.approx(cost)
+    ):
+        assert dataclasses.replace(done, turns=turns).prompts_cost(price) == pytest.approx(cost)
     assert dataclasses.replace(done, turns=[*turns, Turn(4, 1, 0, None, None)]).prompts_cost(price) is None
 
 

@@ -29,13 +29,14 @@ def test_hostile_input_is_refused_named_or_taken(name: str):
     assert {target.run(random.Random(f"short {number}")) for number in range(count)} != set()
 
 
-@pytest.mark.parametrize("kind", [[], {}, 5, None, [{"a": []}], "x" * 1_000])
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_tells_records_apart_may_be_of_any_type(kind: Any, format: str):
+def test_what_tells_records_apart_may_be_of_any_type(format: str):
     keys = {"openhands-v0": "action", "openhands-v1": "kind", "claude-code": "type", "codex": "type"}
-    key = keys.get(format, "role")
-    found: list[Any] = []
-    assert list(decode([{key: kind, "id": kind}], format, findings=found.append)) or found
+    kinds: list[Any] = [[], {}, 5, None, [{"a": []}], "x" * 1_000]
+    for kind in kinds:
+        found: list[Any] = []
+        record = {keys.get(format, "role"): kind, "id": kind}
+        assert list(decode([record], format, findings=found.append)) or found, kind
 
 
 def test_a_type_of_a_condenser_that_is_nested_deep_is_refused():
