@@ -23,7 +23,7 @@ from tests.attack.choices import (
     reset,
     window,
 )
-from tests.attack.law import Shown, calls, condensed, cut_points, named, sent, unseen, waiting, without
+from tests.attack.law import Shown, answered, condensed, cut_points, named, sent, unseen, waiting, without
 from tests.attack.replies import Given
 from tests.projections.chat_rules import PROBLEMS
 
@@ -59,7 +59,7 @@ def condensation_problems(
     after = condensed(at, action)
     if lost := sent(at) - gone - sent(after):
         yield f"condensation {action.id} of {sorted(gone)} loses {sorted(lost)}, which it does not name"
-    held = {at.items[place].id for place in waiting(at)}
+    held = waiting(at)
     if parted := held & (gone | (after.left_behind - at.left_behind)):
         yield f"condensation {action.id} parts calls that wait: {sorted(parted)}"
     yield from _summary_problems(spec, action, given)
@@ -302,7 +302,8 @@ def _content_problems(messages: Sequence[dict[str, Any]], view: Shown, sent_ids:
         if (mark in said) != (item.id in sent_ids) and not repeated:
             yield f"event {item.id} {mark} is {'not ' if item.id in sent_ids else ''}in the messages"
     results = {m["tool_call_id"]: json.dumps(m["content"]) for m in messages if m["role"] == "tool"}
-    answers = {view.items[call].id: view.items[place] for place, call in calls(view)[0].items()}
+    item_of = {item.id: item for item in view.items}
+    answers = {call: item_of[answer] for answer, call in answered(view).items()}
     for message in messages:
         for call in message.get("tool_calls") or ():
             marks = MARK.findall(json.dumps(call))

@@ -98,7 +98,10 @@ def window(spec: Spec, view: Shown) -> list[set[int]]:
     choices = [set(kept)]
     if not kept:
         calls = {place for place in newest if items[place].id in sent(view)}
-        choices = [calls, calls & {place for unit in loops(view) for place in unit.members}]
+        choices = [
+            calls,
+            calls & {place for place, item in enumerate(items) for loop in loops(view) if item.id in loop},
+        ]
     gone = [forgotten_beside(view, essential | each, summaries=False) for each in choices]
     return [each for each in gone if each & sent(view)]
 

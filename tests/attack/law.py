@@ -1,4 +1,5 @@
-"""The law of Views, written down again from its definition: nothing of the product is used but its events.
+"""The law of Views, written down again from its definition: nothing of the product is used but its events. Units are
+those of the model of a store in ``tests.simulation``.
 
 A View is a list of items. Each function says one paragraph of the law, as plainly as can be and at any cost.
 """
@@ -6,7 +7,7 @@ A View is a list of items. Each function says one paragraph of the law, as plain
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 from foldlog.eventstore.events import (
@@ -19,6 +20,7 @@ from foldlog.eventstore.events import (
     Observation,
     SystemMessage,
 )
+from tests.simulation import model
 
 SEEN = ("system", "message", "action", "observation", "summary")
 
@@ -51,15 +53,6 @@ class Shown:
 
     def ids(self) -> list[int]:
         return [item.id for item in self.items]
-
-
-@dataclass
-class Unit:
-    """Calls of one response with their observations, or a tool loop. Places in the View."""
-
-    members: list[int] = field(default_factory=list)
-    unanswered: int = 0
-    is_loop: bool = False
 
 
 def item_of(event: Event) -> Item | None:
@@ -109,111 +102,69 @@ once = lru_cache(maxsize=256)
 """The law of one View is asked for many times."""
 
 
-# --- units ---
+# --- units: those of the model of a store ---
+
+
+class _Items(model.Conversation):
+    """The items of one View, as the model of a store knows events."""
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        super().__init__("attacked")
+        self.items = {item.id: {**asdict(item), "kind": _KINDS.get(item.kind, item.kind)} for item in items}
+
+    def item(self, item_id: int) -> model.Event:
+        return self.items[item_id]
+
+
+_KINDS = {"summary": "condensation_summary"}
 
 
 @once
-def calls(view: Shown) -> tuple[dict[int, int], dict[int, int]]:
-    """The place of the action that each observation answers, and of the first action of each action's response.
-
-    A response ends at an action with another response id, or with a call id that it has an answer for; once all of it
-    is answered, also at a summary. An observation answers the open call with its call id that is its cause, or else the
-    first of those of the newest response that has any; without a call id its cause.
-    """
-    answered: dict[int, int] = {}
-    response: dict[int, int] = {}
-    open_calls: dict[int, Item] = {}
-    first: int | None = None
-    seen: set[str] = set()
-    for place, item in alive(view):
-        if item.kind == "action":
-            begins = first is None or item.response_id != view.items[first].response_id or item.call_id in seen
-            first, seen = (place, set()) if begins else (first, seen)
-            response[place] = place if first is None else first
-            first = None if item.response_id is None else first
-            open_calls[place] = item
-        elif item.kind == "observation":
-            fitting = [earlier for earlier, call in open_calls.items() if item.call_id in (None, call.call_id)]
-            caused = [earlier for earlier in fitting if open_calls[earlier].id == item.cause]
-            newest = [earlier for earlier in fitting if response[earlier] == response[fitting[-1]]]
-            found = caused or (newest if item.call_id is not None else [])
-            if found:
-                answered[place] = found[0]
-                seen |= {open_calls.pop(found[0]).call_id or ""} - {""}
-        elif item.kind == "summary" and first not in [response[earlier] for earlier in open_calls]:
-            first = None
-    return answered, response
+def modelled(view: Shown) -> tuple[model.Conversation, model.Shown]:
+    """The View as the model's, in which what no model sees is left behind too."""
+    notes = {item.id for item in view.items if item.kind not in SEEN}
+    return _Items(view.items), model.Shown(tuple(view.ids()), view.requested, view.left_behind | notes)
 
 
-@once
-def alive(view: Shown) -> list[tuple[int, Item]]:
-    """What a model may see, with its place, but for what was left behind."""
-    return [
-        (place, item) for place, item in enumerate(view.items) if item.kind in SEEN and item.id not in view.left_behind
-    ]
+def units(view: Shown) -> list[set[int]]:
+    conversation, shown = modelled(view)
+    return conversation.units(shown)
 
 
-@once
-def orphans(view: Shown) -> set[int]:
-    answered, _ = calls(view)
-    return {place for place, item in alive(view) if item.kind == "observation" and place not in answered}
+def loops(view: Shown) -> list[set[int]]:
+    conversation, shown = modelled(view)
+    return conversation.loops(shown)
 
 
-@once
-def parallel_calls(view: Shown) -> list[Unit]:
-    """The actions of one response with their observations; an action without a response id is alone."""
-    found: dict[object, Unit] = {}
-    home: dict[int, Unit] = {}
-    answered, response = calls(view)
-    for place, item in alive(view):
-        if item.kind == "action":
-            unit = found.setdefault(response[place], Unit())
-            unit.members.append(place)
-            unit.unanswered += place not in answered.values()
-            home[place] = unit
-        elif place in answered:
-            home[answered[place]].members.append(place)
-    return list(found.values())
-
-
-@once
-def loops(view: Shown) -> list[Unit]:
-    """A loop starts at an action with thinking, runs through actions and their observations, and ends at any other
-    item or at the next action with thinking. Orphans, and what no model sees, neither belong to it nor end it.
-    """
-    found: list[Unit] = []
-    running: Unit | None = None
-    without_call = orphans(view)
-    for place, item in alive(view):
-        if place in without_call:
-            continue
-        if item.kind == "action" and item.thinking:
-            running = Unit(is_loop=True)
-            found.append(running)
-        elif item.kind not in ("action", "observation"):
-            running = None
-        if running is not None:
-            running.members.append(place)
-    return found
-
-
-def waiting(view: Shown) -> list[int]:
-    """The newest calls of one response while one of them waits: nothing but their own members follows their start."""
-    without_call = orphans(view)
-    for unit in parallel_calls(view):
-        following = [place for place, _ in alive(view) if place >= unit.members[0] and place not in without_call]
-        if unit.unanswered and following == unit.members:
-            return unit.members
-    return []
+def answered(view: Shown) -> dict[int, int]:
+    """The action that each observation answers."""
+    conversation, shown = modelled(view)
+    return conversation.calls(shown)[0]
 
 
 @once
 def cut_points(view: Shown) -> list[int]:
-    """Every index but those inside whole parallel calls, inside a loop, and after the start of calls that wait."""
-    spans = [(unit.members[0], unit.members[-1]) for unit in parallel_calls(view) if not unit.unanswered]
-    spans += [(unit.members[0], unit.members[-1]) for unit in loops(view)]
-    spans += [(members[0], len(view.items)) for members in [waiting(view)] if members]
-    return [index for index in range(len(view.items) + 1) if not any(first < index <= last for first, last in spans)]
+    conversation, shown = modelled(view)
+    return conversation.cut_points(shown)
+
+
+@once
+def sent(view: Shown) -> set[int]:
+    """The ids of what is sent to a model."""
+    conversation, shown = modelled(view)
+    return set(conversation.fit(shown))
+
+
+def waiting(view: Shown) -> set[int]:
+    """The newest calls of one response while one of them waits: nothing but their own members follows their start."""
+    conversation, shown = modelled(view)
+    _, orphans, _ = conversation.calls(shown)
+    for batch in conversation.batches(shown):
+        start = next(place for place, item_id in enumerate(shown.ids) if item_id in batch)
+        following = set(shown.ids[start:]) - orphans - shown.left
+        if batch & set(conversation.open_calls(shown)) and following == batch:
+            return batch
+    return set()
 
 
 @once
@@ -232,30 +183,6 @@ def unseen(view: Shown) -> int:
             break
         first = place if item.by_agent else first
     return first
-
-
-@once
-def sent(view: Shown) -> set[int]:
-    """The ids of what is sent to a model: no orphans; no parallel calls with an unanswered one; none that lost a
-    member; no loop that lost something before its last surviving member. Until nothing changes.
-    """
-    kept = {place for place, _ in alive(view)} - orphans(view)
-    for unit in parallel_calls(view):
-        if unit.unanswered:
-            kept -= set(unit.members)
-    whole = [unit for unit in parallel_calls(view) if not unit.unanswered]
-    while True:
-        lost: set[int] = set()
-        for unit in whole:
-            if not set(unit.members) <= kept:
-                lost |= kept & set(unit.members)
-        for unit in loops(view):
-            surviving = [place for place in unit.members if place in kept]
-            if surviving and surviving != unit.members[: len(surviving)]:
-                lost |= set(surviving)
-        if not lost:
-            return {view.items[place].id for place in kept}
-        kept -= lost
 
 
 # --- the fold ---
@@ -295,10 +222,6 @@ def condensed(view: Shown, action: CondensationAction) -> Shown:
 
 def without(view: Shown, gone: set[int]) -> Shown:
     """Drop these; what stays of a unit that lost a part is left behind."""
-    left = set(view.left_behind)
-    for unit in (*parallel_calls(view), *loops(view)):
-        ids = {view.items[place].id for place in unit.members}
-        if ids & gone:
-            left |= ids - gone
+    left = view.left_behind.union(*(unit - gone for unit in units(view) if unit & gone))
     items = tuple(item for item in view.items if item.id not in gone)
-    return replace(view, items=items, left_behind=frozenset(left & {item.id for item in items}))
+    return replace(view, items=items, left_behind=left & {item.id for item in items})
