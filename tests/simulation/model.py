@@ -423,9 +423,11 @@ class Store:
             raise Refused("ConversationErased")
 
     def places(self, name: str, source: Sequence[Event]) -> list[int]:
-        """Return where the first events of a history to import are. Receipts between them are passed over."""
+        """Return where the first events of a history to import are. Between them, receipts and changes of documents are
+        passed over.
+        """
         found = self.get(name) if self.version(name) else Conversation(name)
-        places = [event["id"] for event in found.events if event["kind"] != "redaction"]
+        places = [event["id"] for event in found.events if event["kind"] not in OF_OTHERS]
         for there, event in zip(places, source, strict=False):
             stored = found.events[there]
             given = moved(event, places) | {key: stored[key] for key in ("id", "at", "tag")}
@@ -589,6 +591,10 @@ def moved(event: Event, places: Sequence[int]) -> Event:
 def event_of(kind: str, source: str, *, shown: bool, **fields: Any) -> Event:
     common = {"kind": kind, "source": source, "shown": shown, "cause": None, "origin": None, "meta": {}}
     return common | {"redacted": False} | fields
+
+
+OF_OTHERS = ("redaction", "document_changes")
+"""Kinds of events of which no source knows."""
 
 
 def document_changes(values: Mapping[str, Any]) -> Event:

@@ -808,7 +808,7 @@ class Steps:
             version, was = self._version(site, name), _version_of(site.model, name)
             if version is not None and was is not None and version > was:
                 events = site.model.living[name].events if was else []
-                count = sum(event["kind"] != "redaction" for event in events) + version - was
+                count = sum(event["kind"] not in model.OF_OTHERS for event in events) + version - was
                 if not self.refused(lambda: site.model.ingest(name, given[:count], self.world.at)):
                     was = site.model.version(name) if count == whole or was else None
             if version != was:
