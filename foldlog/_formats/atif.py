@@ -48,7 +48,8 @@ _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
 
 class _Trajectories(FileReader):
     def holds(self, path: Path, begin: bytes) -> bool:
-        return begin.lstrip().startswith(b"{") and b'"schema_version"' in begin and b'"ATIF-v' in begin
+        is_document = path.suffix != ".jsonl" and begin.lstrip().startswith(b"{")  # its records may stand on lines
+        return is_document and b'"schema_version"' in begin and b'"ATIF-v' in begin
 
     def histories(self, path: Path) -> Iterator[Contained]:
         held = around(path, "steps")
