@@ -188,7 +188,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         added = 0
         for found in sorted(checkpoints, key=lambda each: str(each.checkpoint["id"])):
             conf, checkpoint_id = found.config["configurable"], found.checkpoint["id"]
-            thread_id, namespace = target or conf["thread_id"], conf.get("checkpoint_ns", "")
+            thread_id, namespace = conf["thread_id"] if target is None else target, conf.get("checkpoint_ns", "")
             thread = self._named(thread_id, namespace)
             if self._checkpoints.find(thread, checkpoint_id, hidden=True) is None:
                 parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")

@@ -208,7 +208,17 @@ def test_a_title_is_what_the_user_asks_and_not_what_a_program_says_for_it(url: s
 
 def test_what_is_kept_below_an_id_is_that_of_each_present_version():
     with foldlog.open("memory:") as histories:
-        for name in ("a/", "a/kept", "a/grown", "a/erased", "a/other code", "a/\U0010ffff\U0010ffff", "a0", "a"):
+        for name in (
+            "a/",
+            "a/kept",
+            "a/grown",
+            "a/erased",
+            "a/redacted",
+            "a/other code",
+            "a/\U0010ffff\U0010ffff",
+            "a0",
+            "a",
+        ):
             histories[name].append(said(name))
         rows = list(histories.store.iter_conversations())
         for code in (2, 1):
@@ -219,11 +229,12 @@ def test_what_is_kept_below_an_id_is_that_of_each_present_version():
         histories["a/grown"].append(said("more"))
         histories["a/kept"].fork(id="a/fork")
         histories.erase("a/erased", reason="asked for")
+        histories["a/redacted"].redact(0, reason="asked for")
         kept_whole = ["a/", "a/kept", "a/\U0010ffff\U0010ffff"]
         found = {name: kept for name, *kept in KeptBeside(histories.store, "test", 1).below("a/")}
         assert found == {
             **{name: [{"id": name}, True] for name in kept_whole},
-            **{name: [None, False] for name in ("a/fork", "a/other code")},
+            **{name: [None, False] for name in ("a/fork", "a/redacted", "a/other code")},
             "a/grown": [{"id": "a/grown"}, False],
         }
         fork = histories.store.conversation("a/fork")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -51,32 +53,26 @@ def told(saver):
     ]
 
 
-def test_the_threads_of_a_sqlite_saver_are_copied_without_loss(tmp_path):
-    with SqliteSaver.from_conn_string(str(tmp_path / "checkpoints.sqlite")) as theirs, FoldlogSaver("memory:") as ours:
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+def test_the_threads_of_another_saver_are_copied_without_loss(tmp_path, kind):
+    path = str(tmp_path / "checkpoints.sqlite")
+    other = SqliteSaver.from_conn_string(path) if kind == "sqlite" else nullcontext(InMemorySaver())
+    with other as theirs, FoldlogSaver("memory:") as ours:
         run(theirs)
         assert ours.copy_from(theirs) == len(told(theirs))
-        assert told(ours) == told(theirs)
-        assert ours.copy_from(theirs) == 0
-        graph = agent(ScriptedModel(script=steps(0), prompts=[]), [measure], ours)
-        ended = graph.invoke({"messages": [HumanMessage("more")]}, THREADS[0], durability="sync")
-        assert ended["messages"][-1].content == "finished", "a thread with the versions of the other saver goes on"
-        history = ours.history(THREADS[0])
-        assert history.id.startswith("langgraph/one/@")
-        assert len(history.view()) == len(ended["messages"])
-
-
-def test_a_saver_in_memory_is_copied_with_its_writes_in_their_order():
-    theirs = InMemorySaver()
-    run(theirs)
-    with FoldlogSaver("memory:") as ours:
-        ours.copy_from(theirs)
         assert told(ours) == told(theirs)
         assert ours.copy_from(theirs) == 0
         for config in THREADS:
             ours.delete_thread(config["configurable"]["thread_id"])
         assert told(ours) == []
         ours.copy_from(theirs)
-        assert told(ours) == told(theirs), "with the fork"
+        assert told(ours) == told(theirs), "with the fork, and with writes in their order"
+        graph = agent(ScriptedModel(script=steps(0), prompts=[]), [measure], ours)
+        ended = graph.invoke({"messages": [HumanMessage("more")]}, THREADS[0], durability="sync")
+        assert ended["messages"][-1].content == "finished", "a thread with the versions of the other saver goes on"
+        history = ours.history(THREADS[0])
+        assert history.id.startswith("langgraph/one/@")
+        assert len(history.view()) == len(ended["messages"])
 
 
 def test_a_copy_that_was_interrupted_goes_on(tmp_path, monkeypatch):

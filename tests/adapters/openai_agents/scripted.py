@@ -73,9 +73,8 @@ def problem_of(items, items_max=None):
 class ScriptedModel(Model):
     """``script(items, number)`` returns the output of a call; ``prompts`` are what came."""
 
-    def __init__(self, script, items_max=None, usage=None):
+    def __init__(self, script, items_max=None):
         self.script, self.items_max = script, items_max
-        self.usage = usage or USAGE
         self.prompts = []
 
     async def get_response(self, system_instructions, input, *args, **kwargs):
@@ -84,7 +83,7 @@ class ScriptedModel(Model):
         if problem is not None:
             raise Refused(problem)
         self.prompts.append(items)
-        return ModelResponse(output=self.script(items, len(self.prompts) - 1), usage=self.usage, response_id=None)
+        return ModelResponse(output=self.script(items, len(self.prompts) - 1), usage=USAGE, response_id=None)
 
     def stream_response(self, *args, **kwargs):
         raise NotImplementedError
