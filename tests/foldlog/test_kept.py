@@ -208,17 +208,8 @@ def test_a_title_is_what_the_user_asks_and_not_what_a_program_says_for_it(url: s
 
 def test_what_is_kept_below_an_id_is_that_of_each_present_version():
     with foldlog.open("memory:") as histories:
-        for name in (
-            "a/",
-            "a/kept",
-            "a/grown",
-            "a/erased",
-            "a/redacted",
-            "a/other code",
-            "a/\U0010ffff\U0010ffff",
-            "a0",
-            "a",
-        ):
+        below = ("", "kept", "grown", "erased", "redacted", "other code", "\U0010ffff\U0010ffff")
+        for name in ("a", "a0", *(f"a/{each}" for each in below)):
             histories[name].append(said(name))
         rows = list(histories.store.iter_conversations())
         for code in (2, 1):
