@@ -41,10 +41,10 @@ def test_a_request_is_answered(histories, tmp_path):
         CondensationRequest,
         Condensation,
     ]
-    condenser = FoldlogCondenser()
-    assert json.loads(store.read("base_state.json"))["agent"]["condenser"] == condenser.model_dump()
-    again = conversation(store, conversation_id, served(server.url), tmp_path, condenser)
-    assert (again.agent.condenser, again.state.view.events) == (condenser, talk.state.view.events)
+    state = json.loads(store.read("base_state.json"))
+    assert state["agent"]["condenser"] == {"kind": "FoldlogCondenser", "config": {}}
+    again = conversation(store, conversation_id, served(server.url), tmp_path, FoldlogCondenser())
+    assert again.agent.condenser == FoldlogCondenser()
     server.close()
     talk.close()
 
