@@ -127,16 +127,17 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("line", DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_line_is_named_and_the_rest_imported(foldlog, write, line):
-    ran = foldlog("import", write("c1.jsonl", [said(0, "before"), line, said(2, "after")]), "--json")
-    assert ran.status == 0
-    assert "c1.jsonl:2" in ran.err
-    assert "Traceback" not in ran.err
-    (brought,) = ran.document["imported"]
-    assert brought["added"] == 3  # with the mark that a record is missing
-    assert "c1.jsonl:2" in brought["findings"][0]
-    assert conversations(foldlog) == [("c1", 3)]
+def test_a_damaged_line_is_named_and_the_rest_imported(foldlog, write):
+    for number, (what, line) in enumerate(DAMAGED.items()):
+        name = write(f"c{number}.jsonl", [said(0, "before"), line, said(2, "after")])
+        ran = foldlog("import", name, "--json")
+        (brought,) = ran.document["imported"]
+        assert (ran.status, brought["added"], "Traceback" in ran.err) == (0, 3, False), (
+            what
+        )  # with the mark that a record is missing
+        assert f"{name}:2" in ran.err
+        assert f"{name}:2" in brought["findings"][0]
+    assert conversations(foldlog) == [(f"c{number}", 3) for number in range(len(DAMAGED))]
 
 
 LEGAL = {
@@ -151,16 +152,17 @@ LEGAL = {
 }
 
 
-@pytest.mark.parametrize("records", LEGAL.values(), ids=LEGAL)
-def test_a_strange_history_is_a_history_and_comes_out_as_it_went_in(foldlog, write, records):
-    assert foldlog("import", write("c1.jsonl", records)).status == 0
-    exported = foldlog("export", "c1")
-    assert exported.status == 0
-    expected = [json.loads(record) if isinstance(record, str) else record for record in records]
-    assert [json.loads(line) for line in exported.out.splitlines()] == expected
-    for command in ("log", "view"):
-        assert foldlog(command, "c1").status == 0
-        assert foldlog(command, "c1", "--json").document["version"] == len(records)
+def test_a_strange_history_is_a_history_and_comes_out_as_it_went_in(foldlog, write):
+    for number, (what, records) in enumerate(LEGAL.items()):
+        name = f"c{number}"
+        assert foldlog("import", write(f"{name}.jsonl", records)).status == 0, what
+        exported = foldlog("export", name)
+        assert exported.status == 0
+        expected = [json.loads(record) if isinstance(record, str) else record for record in records]
+        assert [json.loads(line) for line in exported.out.splitlines()] == expected, what
+        for command in ("log", "view"):
+            assert foldlog(command, name).status == 0
+            assert foldlog(command, name, "--json").document["version"] == len(records)
 
 
 def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(foldlog, write, monkeypatch):
@@ -188,40 +190,23 @@ def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(f
     assert again.out.splitlines()[-1] == "4 events of 2 conversations added to foldlog.db."
 
 
-@pytest.fixture
-def damaged(foldlog, five_messages, tmp_path):
-    """A conversation whose event 2 cannot be read."""
+def test_an_event_whose_stored_bytes_are_damaged_is_named_and_the_rest_shown_and_exported(
+    foldlog, five_messages, tmp_path
+):
     foldlog("import", five_messages)
-    with sqlite3.connect(tmp_path / "foldlog.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "foldlog.db")) as connection, connection:
         connection.execute('UPDATE events SET body = \'{"kind": "message", "content": 7\' WHERE id = 2')
-    connection.close()
-
-
-@pytest.mark.usefixtures("damaged")
-def test_an_event_whose_stored_bytes_are_damaged_is_named_and_the_rest_shown(foldlog):
-    ran = foldlog("log", "five", "--json")
-    assert ran.status == 1
-    assert [event["id"] for event in ran.document["events"]] == [0, 1, 3, 4, 5]
-    assert "conversation 'five', event 2" in ran.document["findings"][0]
-    assert "conversation 'five', event 2" in ran.err
-
-
-@pytest.mark.usefixtures("damaged")
-def test_a_damaged_history_is_not_exported_as_if_it_were_whole(foldlog, tmp_path):
     before = set(tmp_path.iterdir())
-    ran = foldlog("export", "five", "--output", "five.out")
-    assert ran.status == 1
-    assert "conversation 'five', event 2" in ran.err
+    log, whole, records = (
+        foldlog(*typed.split()) for typed in ("log five --json", "export five --output five.out", "export five --json")
+    )
+    assert [event["id"] for event in log.document["events"]] == [0, 1, 3, 4, 5]
+    assert len(records.document["records"]) == 2
     assert {path.name for path in set(tmp_path.iterdir()) - before} <= {"foldlog.db-wal", "foldlog.db-shm"}
-
-
-@pytest.mark.usefixtures("damaged")
-def test_an_export_of_a_damaged_history_is_one_document_all_the_same(foldlog):
-    ran = foldlog("export", "five", "--json")
-    assert ran.status == 1
-    assert len(ran.document["records"]) == 2
-    assert "conversation 'five', event 2" in ran.document["findings"][0]
-    assert "conversation 'five', event 2" in ran.err
+    for ran in (log, whole, records):
+        assert (ran.status, "conversation 'five', event 2" in ran.err) == (1, True)
+    for ran in (log, records):
+        assert "conversation 'five', event 2" in ran.document["findings"][0]
 
 
 def test_with_json_errors_findings_and_notes_are_objects_of_one_shape(foldlog, five_messages):

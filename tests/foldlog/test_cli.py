@@ -267,34 +267,20 @@ def test_help_can_be_asked_for_by_one_letter_and_names_no_type_of_python(foldlog
     assert (foldlog("-h").out, foldlog(*arguments, "-h").out) == (foldlog("--help").out, told)
 
 
-def test_a_copy_names_a_conversation_that_is_another_one_once(foldlog):
+def test_a_copy_names_what_differs_and_of_an_empty_store_is_an_empty_store(foldlog):
     for name in ("a.db", "b.db"):
         with open_store(name) as store:
             store.append("c1", Message(source="user", content=name), expected_version=0)
     ran = foldlog("copy", "a.db", "b.db")
-    assert ran.status == 1
+    assert (ran.status, ran.err.count("'c1'")) == (1, 1)
     assert ran.err.startswith("foldlog: found: conversation 'c1' has 1 event")
-    assert ran.err.count("'c1'") == 1
-
-
-def test_a_copy_of_an_empty_store_is_an_empty_store(foldlog):
-    open_store("empty.db").close()
-    assert foldlog("copy", "empty.db", "new.db").out.startswith("0 events copied, of 0 conversations")
-    assert foldlog("verify", "--db", "new.db").status == 0
-    assert foldlog("copy", "missing.db", "third.db").status == 2
-    assert not Path("third.db").exists()
-
-
-def test_a_copy_to_an_erased_conversation_names_no_option_of_python(foldlog, five_messages):
-    foldlog("import", five_messages)
-    foldlog("copy", "foldlog.db", "b.db")
-    foldlog("erase", "five", "--yes", "--reason", "asked to", "--db", "b.db")
-    ran = foldlog("copy", "foldlog.db", "b.db")
+    foldlog("erase", "c1", "--yes", "--reason", "asked to", "--db", "b.db")
+    ran = foldlog("copy", "a.db", "b.db")
     assert (ran.status, "was erased at" in ran.err, "replace_erased" in ran.err) == (1, True, False)
-
-
-def test_a_store_without_conversations_has_nothing_to_measure(foldlog):
+    assert (foldlog("copy", "missing.db", "third.db").status, Path("third.db").exists()) == (2, False)
     open_store("sqlite:///foldlog.db").close()
+    assert foldlog("copy", "foldlog.db", "new.db").out.startswith("0 events copied, of 0 conversations")
+    assert foldlog("verify", "--db", "new.db").status == 0
     ran = foldlog("bench")
     assert (ran.status, ran.out) == (0, "No conversations to measure.\n")
     assert foldlog("bench", "--json").document["conversations"] == []

@@ -230,22 +230,18 @@ def test_why_takes_an_id_or_words_and_a_version(foldlog, work):
         assert (ran.status, out in ran.out.split("\n")[0], err in ran.err) == (status, True, True), ran
 
 
-def test_an_id_that_begins_a_session_is_the_session_and_not_one_of_its_agents(foldlog, tmp_path):
-    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+def test_commands_that_only_read_take_the_beginning_of_an_id(foldlog, work):
+    for typed in ("log be", "view be", "why be 0", "show be 0", "export be"):
+        assert foldlog(*typed.split()).status == 0, typed
+    assert foldlog("verify", "be", "--json").document["checked"]["conversations"] == 1
+    with open_store("sqlite:///foldlog.db") as store:
         for name in ("5e2-a", *(f"5e2-a/agent-{n}" for n in range(9)), "5e3/agent-1", "5e3/agent-2"):
             store.append(name, Message(source="user", content="hi"), expected_version=0)
-    assert foldlog("log", "5e2", "--json").document["conversation"] == "5e2-a"
-    assert "more than one conversation begins with '5e3'" in foldlog("log", "5e3").err
-    assert "more than one conversation begins with '5e': '5e2-a', '5e3/agent-1'" in foldlog("log", "5e").err
-
-
-def test_commands_that_only_read_take_the_beginning_of_an_id(foldlog, work):
-    for arguments in (["log", "be"], ["view", "be"], ["why", "be", 0], ["show", "be", 0], ["export", "be"]):
-        assert foldlog(*arguments).status == 0, arguments
-    assert foldlog("verify", "be", "--json").document["checked"]["conversations"] == 1
-    ran = foldlog("log", "alpha")
-    assert (ran.status, ran.out) == (2, "")
-    assert "more than one conversation begins with 'alpha': 'alpha-1', 'alpha-2'" in ran.err
+    assert foldlog("log", "5e2", "--json").document["conversation"] == "5e2-a", "the session, not one of its agents"
+    for given, named in {"5e3": "", "5e": "'5e2-a', '5e3/agent-1'", "alpha": "'alpha-1', 'alpha-2'"}.items():
+        ran = foldlog("log", given)
+        assert (ran.status, ran.out) == (2, "")
+        assert f"more than one conversation begins with {given!r}: {named}" in ran.err
 
 
 def test_commands_that_change_something_want_the_whole_id(foldlog, work):
@@ -314,16 +310,29 @@ def test_conversations_without_times_come_last_in_either_order(foldlog, work):
         assert len(rows) == 4
 
 
-def test_figures_say_that_they_are_estimated_and_that_no_cost_was_recorded(foldlog, work):
-    foldlog("import", str(SAMPLE))
+SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
+
+
+def test_every_command_tells_of_condensations_alike(foldlog):
+    """Only events of the log are counted as events; summaries are counted beside them."""
+    assert foldlog("import", SAMPLE).status == 0
+    log = foldlog("log", "tidewatch", "--kind", "condensation").out.splitlines()
+    assert "46 events and 2 summaries (126-151, 153-166, 168-173)," in log[2]
+    assert "41 events and 2 summaries (225-238, 241-255, 257-268)," in log[4]
+    assert "shown 19 events and 1 summary" in foldlog("view", "tidewatch").out
     out = foldlog("stats", "tidewatch").out
     (line,) = (line for line in out.splitlines() if line.startswith("openhands-v1"))
-    assert "≈ 5" in line
-    assert line.endswith("unknown")
+    assert ("≈ 5" in line, line.endswith("unknown")) == (True, True)
     assert "tokens saved: those of the View before each condensation less those after it, ≈ estimated" in out
     figures = foldlog("stats", "tidewatch", "--json").document["condensations"]["openhands-v1 (not named)"]
+    assert (figures["events_forgotten"], figures["summaries_forgotten"]) == (253, 4)
     assert figures["tokens_saved"] > 50_000
     assert (figures["cost"], figures["costs_recorded"]) == (None, 0)
+    shown, summary = (foldlog("show", "tidewatch", event).out.splitlines()[0] for event in (93, -95))
+    assert shown.endswith("2026-02-17 09:52:59")
+    assert summary.endswith("2026-02-17 09:52:59"), "the time of its condensation"
+    times = (foldlog("show", "tidewatch", event, "--json").document["event"]["origin"]["time"] for event in (93, -95))
+    assert len(set(times)) == 1
 
 
 CHANGES_OF_DOCUMENTS = (["alpha-1", "--all"], ["alpha-1", "--kind", "documents"])
@@ -355,29 +364,6 @@ def test_a_list_without_a_terminal_cuts_a_long_title(foldlog, work):
     assert line.endswith("x…")
     assert len(line) < 250
     assert "x" * 200 in foldlog("list", "--long", "--json", "--match", "alpha-1").document["conversations"][0]["title"]
-
-
-SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
-
-
-def test_every_command_counts_what_condensations_forgot_alike(foldlog):
-    """Only events of the log are counted as events; summaries are counted beside them."""
-    assert foldlog("import", SAMPLE).status == 0
-    log = foldlog("log", "tidewatch", "--kind", "condensation").out.splitlines()
-    assert "46 events and 2 summaries (126-151, 153-166, 168-173)," in log[2]
-    assert "41 events and 2 summaries (225-238, 241-255, 257-268)," in log[4]
-    (strategy,) = foldlog("stats", "tidewatch", "--json").document["condensations"].values()
-    assert (strategy["events_forgotten"], strategy["summaries_forgotten"]) == (253, 4)
-    assert "shown 19 events and 1 summary" in foldlog("view", "tidewatch").out
-
-
-def test_a_summary_has_the_time_of_its_condensation(foldlog):
-    assert foldlog("import", SAMPLE).status == 0
-    at = "2026-02-17 09:52:59"
-    assert foldlog("show", "tidewatch", 93).out.splitlines()[0].endswith(at)
-    assert foldlog("show", "tidewatch", -95).out.splitlines()[0].endswith(at)
-    written = foldlog("show", "tidewatch", 93, "--json").document["event"]["origin"]["time"]
-    assert foldlog("show", "tidewatch", -95, "--json").document["event"]["origin"]["time"] == written
 
 
 def test_a_log_that_begins_after_the_end_says_so(foldlog, work):
