@@ -194,9 +194,7 @@ def ingest(database: Database, conversation: str, history: Iterator[Encoded], pr
     A history that fits one transaction is not staged. Raises ``HistoryDiverged``, ``ConversationErased``.
     """
     there = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
-    others: list[int] = []
-    if there is not None:
-        history = _compare(database, there, history, others)
+    history, others = (history, list[int]()) if there is None else _compare(database, there, history)
     chunks = chunked((ids_moved(encoded, others) for encoded in history) if others else history)
     first = list(islice(chunks, 2 if there is None else 1))
     last = there or Conversation(0, conversation, database.now(), new_salt(), 0, None, None)
@@ -238,33 +236,27 @@ def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def _compare(
-    database: Database, found: Conversation, history: Iterator[Encoded], others: list[int]
-) -> Iterator[Encoded]:
-    """Compare the history with the stored events. Return its new events; none where it ends before the stored ones.
-    The ids of stored events of which the source knows nothing go to ``others``: receipts of redactions, and changes of
-    documents.
+    database: Database, found: Conversation, history: Iterator[Encoded]
+) -> tuple[Iterator[Encoded], list[int]]:
+    """Compare the history with the stored events. Return its new events, none where it ends before the stored ones; and
+    the ids of stored receipts and changes of documents, of which the source knows nothing.
 
     Raises ``HistoryDiverged`` at the first event that differs.
     """
-    encoded = next(history, None)
+    others, encoded = list[int](), next(history, None)
     for row in stored_rows(database, found):
-        if row.kind in _OF_OTHERS:
-            stored = stored_event_of(found.id, row)
-            given = None if encoded is None else encoded.event
-            if isinstance(stored, Redaction) or (
-                isinstance(stored, DocumentChanges) and type(given) is not type(stored)
-            ):
-                others.append(row.id)
-                continue
+        if row.kind in _OF_OTHERS and (encoded is None or encoded.kind != row.kind):
+            others.append(row.id)
+            continue
         if encoded is None:
-            return iter(())
+            return iter(()), []
         encoded = ids_moved(encoded, others)
         if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
             stored = stored_event_of(found.id, row)  # raises where the row is damaged
             if not _say_the_same(stored, encoded.event):
                 raise HistoryDiverged(found.id, row.id, found.version)
         encoded = next(history, None)
-    return iter(()) if encoded is None else chain((encoded,), history)
+    return iter(()) if encoded is None else chain((encoded,), history), others
 
 
 def _project(writing: WriteTransaction, chunk: Sequence[Encoded], row: Row, project: Project) -> None:
