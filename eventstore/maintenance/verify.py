@@ -94,13 +94,12 @@ def verify(
         # The database does it outside of Python, so it takes no extra time.
         of_the_database = beside.submit(_of_the_database, database)
         for each in readable_conversations(database.recorder, start):
-            if isinstance(each, Unlisted) and each.id is None:
-                unlisted.append(of_all(each.problem))
-                continue
-            if isinstance(each, Unlisted):
-                yield Verdict(each.id, 0, None, None, (of_all(each.problem),))
-            else:
+            if not isinstance(each, Unlisted):
                 yield from _generations(database, each, heads)
+            elif each.id is None:
+                unlisted.append(of_all(each.problem))
+            else:
+                yield Verdict(each.id, 0, None, None, (of_all(each.problem),))
             heads.pop(each.id or "", None)
         for missing, kept in heads.items():
             if utf8(missing) >= utf8(start):
@@ -152,9 +151,8 @@ def _verdict(
 ) -> Verdict:
     """Return the verdict on a conversation; with ``past`` also on the events that a fork shares."""
     try:
-        findings = list(
-            _of_an_erased(database, found, kept) if found.erasure else _findings(database, found, kept, past)
-        )
+        found_by = _of_an_erased(database, found, kept) if found.erasure else _findings(database, found, kept, past)
+        findings = list(found_by)
     except KeyUnavailable as error:
         findings = [of_all(f"it could not be checked: {error}", needs_key=True)]
     except RecorderError as error:
@@ -221,10 +219,6 @@ def _of_rows(check: Check) -> Iterator[VerifyFinding]:
 # -- the rows of one conversation --------------------------------------------------------------------------------------
 
 _PAGE = 1_000
-_ALL = 2**62
-_LIST_ENDS = "the list of conversations cannot be read to its end"
-_RECEIPT = "redaction"
-"""The stored kind of a receipt."""
 _MISSING = ("it is missing", "they are missing")
 _STRAY = "it does not follow the event before it: one of the two was changed, or is not in its place"
 
@@ -383,7 +377,7 @@ class Check:
         elif self._counts is not None and self._counts != (row.shown_before, row.structural_before):
             problem = f"it counts {row.shown_before} shown and {row.structural_before} structural events before it"
             self._find(row.id, problem, sound=True)
-        elif row.kind == _RECEIPT or is_redacted(row.proof):
+        elif row.kind == "redaction" or is_redacted(row.proof):
             problem_of_redaction = self._note_redaction(row)
             if problem_of_redaction is not None:
                 self._find(row.id, problem_of_redaction)
@@ -481,9 +475,9 @@ def readable_conversations(recorder: Recorder, start: str = "") -> Iterator[Conv
         except RecorderError as error:
             raise_unless_damage(error)
             if limit == 1:
-                problem = str(error.__cause__ or error)
                 after = _name_from(recorder, start)
-                yield Unlisted(after, f"it cannot be read: {problem}" if after else f"{_LIST_ENDS}: {problem}")
+                what = "it cannot be read" if after else "the list of conversations cannot be read to its end"
+                yield Unlisted(after, f"{what}: {error.__cause__ or error}")
                 if after is None:
                     return
                 start = start_after(after)
@@ -532,7 +526,7 @@ def checks_of_past(
 def findings_in_ledger(database: Database, key: int, conversation: str) -> Iterator[VerifyFinding]:
     """Yield findings in the ledger of a conversation, or in that of the store, which has the key 0."""
     number, codec = 0, RowCodec(conversation)
-    while page := database.recorder.query(lambda reader: reader.rows(-key, number, _ALL, _PAGE)):  # noqa: B023
+    while page := database.recorder.query(lambda reader: reader.rows(-key, number, 2**62, _PAGE)):  # noqa: B023
         for row in codec.decoded(page):
             if row.encoding == DAMAGED:
                 problem = f"the entry of its ledger {row.kind!r}, number {row.id}, is damaged: {row.body.decode()}"
