@@ -189,9 +189,8 @@ def test_calls_of_every_kind_and_their_answers():
     assert roles == ["user"] + ["assistant", "tool"] * 4
 
 
-@pytest.mark.parametrize(
-    "told, failed",
-    [
+def test_an_answer_is_an_error_where_it_says_so():
+    for told, failed in (
         ('{"output":"x","metadata":{"exit_code":0,"duration_seconds":0.1}}', False),
         ('{"output":"x","metadata":{"exit_code":127}}', True),
         ('{"metadata":{"exit_code":"1"}}', False),
@@ -207,11 +206,8 @@ def test_calls_of_every_kind_and_their_answers():
         (None, False),
         ({"content": "Exit code: 1\nOutput:\n"}, True),
         ([{"type": "input_text", "text": "x"}], False),
-    ],
-)
-def test_an_answer_is_an_error_where_it_says_so(told, failed):
-    events = read(call("a"), output("a", told))
-    assert events[1].is_error is failed
+    ):
+        assert read(call("a"), output("a", told))[1].is_error is failed, told
 
 
 def test_an_id_that_is_used_again_is_paired_in_order():

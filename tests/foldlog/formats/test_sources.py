@@ -80,9 +80,8 @@ def refusal(*paths, **how):
 CHATS = [chat("a"), chat("b", "assistant")]
 
 
-@pytest.mark.parametrize(
-    "name, content, called",
-    [
+def test_containers_of_a_history(write):
+    for name, content, called in (
         ("a.jsonl", CHATS, "a"),
         ("a.json", [CHATS], "a"),
         ("a.traj.json", [{"info": {"x": [1]}, "messages": CHATS, "trajectory_format": "mini-swe-agent-1"}], "a.traj"),
@@ -94,10 +93,8 @@ CHATS = [chat("a"), chat("b", "assistant")]
         ("a.jsonl", [{"task_id": 3, "trial": 1, "traj": CHATS}], "a:3:1"),
         ("a.jsonl", [{"score": 1.0, "history": CHATS}], "a:1"),
         ("a.txt", CHATS, "a"),
-    ],
-)
-def test_containers_of_a_history(write, name, content, called):
-    assert only(write(name, *content)) == (called, "openai-chat", CHATS, [])
+    ):
+        assert only(write(name, *content)) == (called, "openai-chat", CHATS, [])
 
 
 def test_the_records_of_a_swe_agent_file_are_its_history_wherever_it_stands(write):
@@ -239,9 +236,8 @@ def test_a_file_that_ends_in_the_middle_gives_what_came_before(write):
     assert only(path)[2:] == ([v0(0)], [f"{path}:3: not JSON: Expecting value"])
 
 
-@pytest.mark.parametrize(
-    "document, problem",
-    [
+def test_damage_behind_the_records_is_a_finding(write):
+    for document, problem in (
         (b'[{"role": "user", "content": "hi"}] x', "1: not JSON: more text after the end of the array"),
         (b'{"messages":\n[{"role": "user", "content": "hi"}]}{}', "2: not JSON: more text after the end of the object"),
         (b'{"messages":\n[{"role": "user", "content": "hi"}],\n "x": }', "3: not JSON: Expecting value"),
@@ -249,11 +245,9 @@ def test_a_file_that_ends_in_the_middle_gives_what_came_before(write):
             b'{"messages": [{"role": "user", "content": "hi"}]',
             "1: not JSON: expected a comma, found the end of the file",
         ),
-    ],
-)
-def test_damage_behind_the_records_is_a_finding(write, document, problem):
-    path = write("a.json", document)
-    assert only(path)[2:] == ([chat()], [f"{path}:{problem}"])
+    ):
+        path = write("a.json", document)
+        assert only(path)[2:] == ([chat()], [f"{path}:{problem}"])
 
 
 def test_a_damaged_file_of_an_event_is_a_finding(write, tmp_path):
@@ -329,9 +323,8 @@ def test_what_is_odd_but_legal_is_kept(write):
 # -- no history at all ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "content, why",
-    [
+def test_a_file_without_a_history_says_what_it_is(write):
+    for content, why in (
         ([], "is empty"),
         ([b" \n"], "is empty"),
         ([b"hello"], "holds neither a JSON object nor an array; import the JSON"),
@@ -342,12 +335,10 @@ def test_what_is_odd_but_legal_is_kept(write):
         ([b"{}"], "holds no event of a format that is known here; --format NAME chooses one of openhands-v0, "),
         ([b'{"messages": []}'], "is empty; import it again when its program has written to it"),
         ([[1, "a", {}]], "holds no event of a format that is known here"),
-    ],
-)
-def test_a_file_without_a_history_says_what_it_is(write, content, why):
-    path = write("a.json", *content)
-    assert refusal(path).startswith(f"{path}: {why}")
-    assert "\n" not in refusal(path)
+    ):
+        path = write("a.json", *content)
+        assert refusal(path).startswith(f"{path}: {why}")
+        assert "\n" not in refusal(path)
 
 
 def test_a_file_of_another_format_than_the_named_one_says_which_it_is(write):
