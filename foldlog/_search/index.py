@@ -101,11 +101,8 @@ class SearchIndex:
         until: datetime | None = None,
         limit: int = 20,
     ) -> tuple[Hit, ...]:
-        """Return the events that have all the words, best first. The index is updated first.
-
-        Words in quotes follow one another; ``begin*`` finds words that begin so. Accents, upper and lower case and
-        English endings make no difference. Raises ``InvalidArgument`` where there is no word in ``words``, or no such
-        kind. Cost: the query, and the events that were appended since the last search.
+        """Return the events that have all the words, best first: see ``Histories.search``. Accents, upper and lower
+        case and English endings make no difference.
         """
         terms = terms_of(text("words", words))
         if not terms:

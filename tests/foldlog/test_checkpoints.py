@@ -95,15 +95,6 @@ def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(made):
         assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
 
 
-def test_records_that_were_removed_in_the_middle_do_not_come_back_when_the_end_is_taken_back():
-    with foldlog.open("memory:") as histories:
-        checkpoints = opened(histories)
-        put(checkpoints, 0, None, "abcd")
-        put(checkpoints, 1, "000", "acd")
-        put(checkpoints, 2, "001", "a")
-        assert [one.content for one in histories[THREAD].view()] == ["a"]
-
-
 def test_a_child_with_a_smaller_id_than_its_parent_begins_a_fork():
     """Clocks of two machines differ; ids ascend in a branch, so that the newest checkpoint is the one at its end."""
     with foldlog.open("memory:") as histories:

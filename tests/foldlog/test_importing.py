@@ -49,7 +49,7 @@ def store():
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_files_of_one_name_in_many_folders_have_names_that_another_folder_does_not_change(foldlog, tmp_path):
+def test_files_of_one_name_have_names_that_another_file_does_not_change(foldlog, tmp_path):
     for name in ("b", "c"):
         lines(tmp_path / "runs" / name / "events.jsonl", chat(name))
     assert foldlog("import", "runs").status == 0
@@ -61,6 +61,12 @@ def test_files_of_one_name_in_many_folders_have_names_that_another_folder_does_n
         ("runs/b/events", 0),
         ("runs/c/events", 0),
     ]
+    for place in ("kite/kite", "kite/other", "other"):  # one is called as its folder
+        lines(tmp_path / "all" / f"{place}.jsonl", chat(place))
+    lines(tmp_path / "two.jsonl", [{"session_id": "s", "history": chat(text)} for text in ("x", "y")])
+    for _ in range(2):
+        foldlog("import", "all", "two.jsonl")
+        assert ids(foldlog)[:3] + ids(foldlog)[-2:] == ["all/kite", "all/kite/other", "all/other", "s", "s#2"]
 
 
 def test_a_second_run_of_a_benchmark_is_imported_beside_the_first(foldlog, tmp_path):
@@ -69,14 +75,6 @@ def test_a_second_run_of_a_benchmark_is_imported_beside_the_first(foldlog, tmp_p
         lines(tmp_path / "runs" / run / "output.jsonl", tasks)
         assert foldlog("import", f"runs/{run}/output.jsonl").status == 0
     assert ids(foldlog) == [f"{run}/output:task-{n}" for run in (1, 2) for n in range(2)]
-
-
-def test_a_file_that_is_called_as_its_folder_is_not_named_twice(foldlog, tmp_path):
-    for place in ("kite/kite", "kite/other", "other"):
-        lines(tmp_path / "runs" / f"{place}.jsonl", chat(place))
-    for again in range(2):
-        foldlog("import", "runs")
-        assert ids(foldlog) == ["runs/kite", "runs/kite/other", "runs/other"], again
 
 
 def test_a_prefix_goes_before_each_name(foldlog, tmp_path):
@@ -92,12 +90,6 @@ def test_a_prefix_goes_before_each_name(foldlog, tmp_path):
     assert foldlog("import", "a.jsonl", "--prefix", "second/").status == 0
     assert ids(foldlog) == ["a", "second/a"]
     assert "leave out --prefix" in foldlog("import", "a.jsonl", "--prefix", "x", "--conversation", "y").err
-
-
-def test_histories_of_one_name_in_one_file_are_numbered_within_it(foldlog, tmp_path):
-    lines(tmp_path / "a.jsonl", [{"session_id": "s", "history": chat(text)} for text in ("x", "y")])
-    assert foldlog("import", "a.jsonl").status == 0
-    assert ids(foldlog) == ["s", "s#2"]
 
 
 def test_the_same_history_is_recognized_wherever_it_is_named_from(foldlog, tmp_path, monkeypatch):

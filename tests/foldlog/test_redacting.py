@@ -49,17 +49,6 @@ def test_a_history_redacts_its_events(path: Path):
     assert bytes_left(path.parent, ["marigold"]) == []
 
 
-def test_an_index_that_is_behind_never_takes_it_in(path: Path):
-    with api.open(path) as histories, api.open(path) as other:
-        assert len(histories.search("word1")) == 1
-        other["c"].append([Message(source="user", content="secondary marigold")])
-        other["c"].redact(6, reason="asked to")
-        other["c"].redact(2, reason="asked to")
-        assert histories.search("marigold") == ()
-        histories.maintenance.vacuum()
-        assert bytes_left(path.parent, ["marigold"]) == []
-
-
 def test_a_search_index_that_cannot_be_changed_is_named(path: Path):
     with api.open(path) as histories:
         histories.search("marigold")

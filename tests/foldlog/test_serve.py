@@ -183,6 +183,7 @@ def test_an_excerpt_holds_every_word_whole_and_begins_near_the_first():
     assert excerpt.endswith("…")
     assert matches({"content": text}, ["haystack", "nowhere"]) is None
     assert matches({"content": "short"}, ["short"]) == "short"
+    assert matches({"content": f"{'a ' * 40}one{'-' * 26}two"}, ["one", "two"]).count("…") == 1, "they touch"
 
 
 def test_the_list_counts_the_events_that_a_model_is_sent(client, store):

@@ -69,20 +69,15 @@ def test_the_loop_of_a_runtime_sees_a_view_that_stays_small_and_a_log_that_keeps
     assert kinds(history).count(CondensationAction) == 40 - len(sizes) > 3
 
 
-@pytest.mark.parametrize("how", ["path", "text path", "dict", "object"])
-def test_a_condenser_is_a_file_or_a_table_or_an_object(opened, tmp_path, how):
+def test_a_condenser_is_a_name_a_file_a_table_or_an_object(opened, tmp_path):
     file = tmp_path / "config.toml"
     file.write_text('[condenser]\ntype = "recent"\nkeep_first = 1\nmax_events = 3\n')
-    chosen = {
-        "path": file,
-        "text path": str(file),
-        "dict": {"type": "recent", "keep_first": 1, "max_events": 3},
-        "object": RecentEventsCondenser(keep_first=1, max_events=3),
-    }[how]
-    history = opened(condenser=chosen)["c1"]
-    history.append([Message(source="user", content=str(n)) for n in range(9)])
-    assert ids(history.step()) == [0, 7, 8]
-    assert len(history.view()) == 9
+    table = {"type": "recent", "keep_first": 1, "max_events": 3}
+    for place, chosen in enumerate((file, str(file), table, RecentEventsCondenser(keep_first=1, max_events=3))):
+        history = opened(condenser=chosen)[f"c{place}"]
+        history.append([Message(source="user", content=str(n)) for n in range(9)])
+        assert ids(history.step()) == [0, 7, 8]
+        assert len(history.view()) == 9
     assert opened(condenser="digest").condenser.type == "digest"
 
 
@@ -99,11 +94,11 @@ def test_without_a_condenser_a_request_is_answered_by_a_digest(opened):
     assert not history.view().unhandled_condensation_request
 
 
-@pytest.mark.parametrize("condenser", [{"type": "digest", "max_size": "many"}, {"type": "digset"}, 17, "nowhere.toml"])
-def test_a_wrong_condenser_is_an_error_before_a_store_is_made(tmp_path, monkeypatch, condenser):
+def test_a_wrong_condenser_is_an_error_before_a_store_is_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidCondenser):
-        foldlog.open("sqlite:///history.db", condenser=condenser)
+    for condenser in ({"type": "digest", "max_size": "many"}, {"type": "digset"}, 17, "nowhere.toml"):
+        with pytest.raises(InvalidCondenser):
+            foldlog.open("sqlite:///history.db", condenser=condenser)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -136,13 +131,14 @@ def test_condensing_appends_one_request_and_takes_one_step(opened):
     assert ids(history.view()) == [1, 2]
 
 
-@pytest.mark.parametrize("condenser", [NoOpCondenser(), {"type": "pipeline", "condensers": [{"type": "recent"}]}])
-def test_a_condenser_that_answers_no_request_is_not_asked(opened, condenser):
-    history = opened(condenser=condenser)["c1"]
-    history.append(work(3))
-    with pytest.raises(ValueError, match=r"Cannot condense conversation: the condenser '(noop|pipeline)' does not"):
-        history.condense()
-    assert history.version() == 7
+def test_a_condenser_that_answers_no_request_is_not_asked(opened):
+    for condenser in (NoOpCondenser(), {"type": "pipeline", "condensers": [{"type": "recent"}]}):
+        history = opened(condenser=condenser)["c1"]
+        if not len(history):
+            history.append(work(3))
+        with pytest.raises(ValueError, match=r"Cannot condense conversation: the condenser '(noop|pipeline)' does not"):
+            history.condense()
+        assert history.version() == 7
 
 
 def test_a_request_that_cannot_be_met_is_an_error_once_and_the_next_step_goes_on(opened):
