@@ -13,9 +13,8 @@ from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.formats import decode, encode, open_sources
-from foldlog.projections import View, Views
+from foldlog.projections import View, Views, well_formed
 from tests.how_many import some
-from tests.projections.chat_rules import PROBLEMS
 
 SAMPLES = Path(__file__).parents[4] / "shared" / "data"
 FOLDERS = {
@@ -66,10 +65,8 @@ def test_every_sample_comes_back_from_the_store_as_it_was(format, record_testsui
         sources = open_sources([sample])
         for source, history in zip(sources, expected, strict=True):
             assert source.format == format
-            whole = list(source.events())
-            encoded = [codec.encode(event) for event in whole]
+            encoded = [codec.encode(event) for event in source.events()]
             assert source.findings == []
-            assert PROBLEMS["openai"](View.from_events(whole).to_messages()) == []
             kept = (codec.decode(one.kind, one.schema, one.body, place) for place, one in enumerate(encoded))
             assert list(map(compact, encode(kept, format))) == list(map(compact, history)), "keys in their order"
             events += len(encoded)
@@ -84,6 +81,27 @@ def test_every_sample_comes_back_from_the_store_as_it_was(format, record_testsui
     print(f"{format}: {told}")  # noqa: T201 - the count is part of the proof
     assert samples > 0
     assert ratio <= 1.15
+
+
+@pytest.mark.parametrize("format", FOLDERS)
+def test_the_view_of_every_sample_is_a_chat_in_which_each_call_is_answered_once(format):
+    shown = dropped = 0
+    for source in some(open_sources([SAMPLES / FOLDERS[format]]), 4):
+        view = View.from_events(source.events())
+        shown += len(view)
+        dropped += len(view) - len(well_formed(view))
+        open_calls = set()
+        for message in view.to_messages():
+            if message["role"] == "tool":
+                open_calls.remove(message["tool_call_id"])
+            else:
+                assert open_calls == set()
+                open_calls = {call["id"] for call in message.get("tool_calls", ())}
+                assert len(open_calls) == len(message.get("tool_calls", ()))
+        assert open_calls == set()
+    print(f"{format}: {dropped:,} of {shown:,} events shown are not fit for a model")  # noqa: T201 - to be looked at
+    assert shown > 0
+    assert dropped == 0 or format not in ("codex", "swe-agent")
 
 
 @pytest.mark.parametrize("format", FOLDERS)
