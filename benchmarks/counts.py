@@ -13,7 +13,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from benchmarks.layout import count_layout
 from benchmarks.workload import history
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.eventstore import ANY_VERSION, Action, Event, Message, Observation, Store
@@ -28,11 +27,10 @@ _DEPTH = 10
 
 
 BASELINE = Path(__file__).with_name("counts.json")
-"""The recorded counts: of operations at ``BASELINE_EVENTS`` events, by CPython version, and of the layout."""
+"""The recorded counts: of operations at ``BASELINE_EVENTS`` events, by CPython version."""
 BASELINE_EVENTS = 1_000
 SLACK = 1.2
 """A count that grew by less is as before."""
-LAYOUT = "layout"
 
 
 class Count(NamedTuple):
@@ -171,10 +169,9 @@ def _open(url: str, conversation: str) -> int:
 
 
 def record() -> None:
-    """Write the counts of this CPython and of the layout to ``BASELINE``."""
+    """Write the counts of this CPython to ``BASELINE``."""
     counts = recorded()
     counts[python_version()] = {what: count._asdict() for what, count in count_all(BASELINE_EVENTS).items()}
-    counts[LAYOUT] = count_layout()
     BASELINE.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
 
 
@@ -185,13 +182,10 @@ def recorded() -> dict[str, Any]:
 
 def compared() -> Iterator[tuple[str, int, int | None, str]]:
     """Count, and yield each count: what it is of, now, as recorded, and by how much it grew if that is over a fifth."""
-    before = recorded()
-    operations = before.get(python_version(), {})
+    operations = recorded().get(python_version(), {})
     for what, counted in count_all(BASELINE_EVENTS).items():
         for unit, now in counted._asdict().items():
             yield _compared(f"{what}: {unit}", now, operations.get(what, {}).get(unit))
-    for what, now in count_layout().items():
-        yield _compared(what, now, before.get(LAYOUT, {}).get(what))
 
 
 def _compared(what: str, now: int, then: int | None) -> tuple[str, int, int | None, str]:

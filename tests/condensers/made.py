@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog.condensers.base import Condensation, Condenser
+from foldlog.condensers.base import Condensation
 from foldlog.eventstore.events import (
     Action,
     CondensationAction,
@@ -73,18 +73,3 @@ def after(view: View, result: View | Condensation) -> View:
 def shown(result: View | Condensation) -> View:
     assert isinstance(result, View), f"expected a View, got {result}"
     return result
-
-
-def sizes_while_events_arrive(condenser: Condenser, count: int) -> tuple[list[int], list[View], int]:
-    """Events arrive one at a time, and a step that condenses shows no View: the sizes, the Views, how often it did."""
-    view, shown_views, condensations = View.from_events([]), [], 0
-    arriving = iter(messages(count))
-    for event in arriving:
-        view = view.then([event])
-        result = condenser.condense(view)
-        if isinstance(result, View):
-            shown_views.append(result)
-        else:
-            view = view.then([result.action])
-            condensations += 1
-    return [len(each) for each in shown_views], shown_views, condensations

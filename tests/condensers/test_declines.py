@@ -8,7 +8,7 @@ from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.reports import Usage, reports_of
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
-from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, SystemMessage, open_store
+from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, open_store
 from foldlog.projections import Views
 from tests.condensers.made import REQUEST, condensed, message, messages
 from tests.condensers.scripted import Characters
@@ -93,12 +93,3 @@ def test_after_another_condensation_a_decline_is_recorded_again(store):
     stepped(handling, store, 2)
     outcomes = [action.metadata.get("outcome") for action in stored(store, CondensationAction)]
     assert outcomes == ["declined", None, "declined"]
-
-
-def test_where_no_model_was_asked_nothing_is_recorded_but_the_first_decline(store):
-    store.append("c2", SystemMessage(content="x" * 100), expected_version=0)
-    handling = handler(store, Unstable())
-    for _ in range(STEPS):
-        with pytest.raises(NoCondensationAvailable):
-            handling.handle("c2")
-    assert store.version("c2") == 2

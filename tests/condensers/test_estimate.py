@@ -8,7 +8,6 @@ import random
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 import foldlog
 from foldlog.condensers import Condensation, NoCondensationAvailable
@@ -18,10 +17,9 @@ from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated
 from foldlog.condensers.strategies.digest import DigestCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.summarizing import limit_of
-from foldlog.eventstore import Action, Message, Observation, SystemMessage
+from foldlog.eventstore import Message, SystemMessage
 from foldlog.formats import open_sources
 from foldlog.projections import View
-from foldlog.replays import replay
 from tests.condensers.made import messages, viewed
 from tests.condensers.scripted import Characters, Scripted
 from tests.projections.test_dialects import SIGNED, call, image, result, text
@@ -57,10 +55,10 @@ def counted(model: str, said: str) -> int:
     return whole - empty
 
 
-@pytest.mark.parametrize("name", TEXTS)
-@pytest.mark.parametrize("model", TOKENIZERS)
-def test_an_estimate_is_not_below_the_tokens_of_a_text_by_more_than_a_few(model, name):
-    assert estimated(TEXTS[name]) >= 0.95 * counted(model, TEXTS[name])
+def test_an_estimate_is_not_below_the_tokens_of_a_text_by_more_than_a_few():
+    for name, said in TEXTS.items():
+        for model in TOKENIZERS:
+            assert estimated(said) >= 0.95 * counted(model, said), (name, model)
 
 
 def test_prose_and_code_are_not_estimated_at_twice_their_tokens():
@@ -114,16 +112,6 @@ def test_max_tokens_holds_without_a_count(agent):
 def test_a_condenser_that_is_asked_without_a_model_counts_no_tokens_as_in_the_reference():
     condenser = LLMSummarizingCondenser(Scripted("S"), max_size=1_000, max_tokens=100)
     assert condenser.reasons(viewed(messages(60))) == set()
-
-
-def test_every_step_of_a_history_has_an_estimate(tmp_path):
-    view = [Message(source="user", content=f"message {n}: " + "words " * 8_000) for n in range(40)]
-    with foldlog.open("memory:", condenser=DigestCondenser(max_size=1_000, max_tokens=20_000)) as histories:
-        histories["c"].append(view)
-        assert isinstance(histories["c"].step(), Condensation)
-    history = [*view, Action(tool="run", call_id="c"), Observation(content="done", call_id="c")]
-    numbered = [replace(event, id=place) for place, event in enumerate(history)]
-    assert replay(numbered, DigestCondenser(max_size=1_000, max_tokens=20_000)).condensations
 
 
 def test_the_limit_of_a_model_that_cannot_be_counted_for_holds():

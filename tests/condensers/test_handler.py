@@ -87,12 +87,6 @@ def test_a_condensation_is_appended_and_the_next_step_goes_on(store, views):
             pytest.fail("nothing was due")
 
 
-def test_a_view_is_given_back_and_nothing_appended_where_nothing_is_due(store, views):
-    begin(store, messages(3))
-    assert CondenseHandler(store, views, llm()).handle("c1") == views.current("c1")
-    assert store.version("c1") == 3
-
-
 def test_an_unknown_conversation_is_an_error(store, views):
     with pytest.raises(ConversationNotFound):
         CondenseHandler(store, views, NoOpCondenser()).handle("c1")
@@ -321,14 +315,6 @@ def test_a_plan_that_still_holds_is_appended_and_not_paid_for_twice(store, views
     assert ids(views.current("c1")) == [0, -16, 8, 9, 10, 11, 12, 13]
 
 
-def test_a_request_in_between_does_not_outdate_a_plan_and_is_answered_by_it(store, views):
-    begin(store, messages(11))
-    condenser = llm(once=meanwhile(store, REQUEST))
-    assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), Condensation)
-    assert len(condenser.llm.calls) == 1
-    assert not views.current("c1").unhandled_condensation_request
-
-
 def test_a_plan_that_another_condensation_outdated_is_dropped_and_reported(store, views):
     begin(store, messages(11))
     condenser = llm(once=meanwhile(store, condensed(1, 2, 3)))
@@ -348,14 +334,6 @@ def test_a_dropped_plan_reports_what_was_spent_and_not_once_more_what_is_masked(
     dropped, masked = (reports_of(note) for note in stored(store, Annotation))
     assert ["rule" in report for report in dropped] == [False, False]
     assert ["rule" in report for report in masked] == [True]
-
-
-def test_a_declined_condensation_outdates_nothing(store, views):
-    begin(store, messages(11))
-    declined = CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})
-    condenser = llm(once=meanwhile(store, declined))
-    assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), Condensation)
-    assert len(condenser.llm.calls) == 1
 
 
 def test_a_plan_that_would_part_an_answer_from_its_call_is_dropped_and_made_anew(store, views):

@@ -15,19 +15,14 @@ import foldlog.aio
 from foldlog.condensers import PipelineCondenser, base, condenser_from_config
 from foldlog.condensers.compat import (
     LLM,
-    AgentCondensationObservation,
-    BrowserOutputObservation,
     Condensation,
-    CondensationAction,
     CondensationRequirement,
     Condenser,
     CondenserBase,
-    CondenserPipeline,
     LLMSummarizingCondenser,
     NoCondensationAvailableException,
     NoOpCondenser,
     Reason,
-    RecallAction,
     RollingCondenser,
     View,
     from_config,
@@ -35,8 +30,8 @@ from foldlog.condensers.compat import (
 from foldlog.condensers.config.registry import CONDENSER_REGISTRY
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.models.llm_config import LLMConfig
-from foldlog.eventstore import Action, CondensationSummary, Message, Observation
-from tests.condensers.made import REQUEST, call, condensed, ids, messages, pair, plan, viewed
+from foldlog.eventstore import Message, Observation
+from tests.condensers.made import REQUEST, call, condensed, ids, messages, plan, viewed
 from tests.condensers.scripted import Characters, Scripted, failed
 
 
@@ -142,26 +137,6 @@ def test_reasons_of_the_summarizing_condenser_can_be_asked_and_replaced():
     assert condenser_from_config(built.config.model_dump()).config == built.config
 
 
-def test_the_indices_of_a_view_are_those_at_which_it_may_be_cut():
-    indices = View.of(viewed(messages(1), pair(1), messages(1))).manipulation_indices
-    assert indices == {0, 1, 3, 4}
-    assert indices.find_next(2) == 3
-    with pytest.raises(ValueError, match="at or after 5; the last one is 4"):
-        indices.find_next(5)
-
-
-def test_a_ported_condenser_sees_lists_and_its_own_view_comes_back():
-    class Slices(Condenser):
-        def condense(self, view):
-            assert view[:1].__add__([view[3]]) == view.events[:1].__add__([view[3]]) == [view[0], view[3]]
-            assert isinstance(view, View)
-            return view
-
-    view = viewed(messages(4))
-    assert Slices().condense(view) is view
-    assert isinstance(view, View)
-
-
 # --- async ---
 
 
@@ -219,63 +194,6 @@ class NoAsync(Condenser):
 
 
 # --- V0 ---
-
-
-def test_a_pipeline_takes_its_parts_as_arguments():
-    pipeline = CondenserPipeline(NoOpCondenser(), Keeping())
-    assert plan(pipeline.condense(viewed(messages(4)))).summary == "so far"
-    assert CondenserPipeline(NoOpCondenser()).config.model_dump() == {
-        "type": "pipeline",
-        "condensers": ({"type": "noop"},),
-    }
-    assert len(CondenserPipeline().condense(viewed(messages(4)))) == 4
-
-
-def test_names_of_events_are_questions_and_some_make_one():
-    assert AgentCondensationObservation("so far") == CondensationSummary(content="so far")
-    assert isinstance(CondensationSummary(content=""), AgentCondensationObservation)
-    assert not isinstance(Message(source="user", content=""), AgentCondensationObservation)
-    assert isinstance(Action(tool="recall"), RecallAction)
-    assert isinstance(Observation(tool="browse", content=""), BrowserOutputObservation)
-    with pytest.raises(TypeError, match=r'to make one, write Observation\(tool="browse"'):
-        BrowserOutputObservation("page", url="x")
-    assert CondensationAction(forgotten_event_ids=[]).metadata["outcome"] == "declined"
-    assert isinstance(CondensationAction(forgotten_event_ids=[1]), CondensationAction)
-    assert isinstance(base.Condensation(condensed(1)), Condensation)
-    made = Condensation(forgotten_event_ids={3, 1})
-    assert (made.forgotten_event_ids, made.summary, made.summary_offset) == ({1, 3}, None, None)
-
-
-class Sums(RollingCondenser):
-    """As in V0: a range, and a summary."""
-
-    def should_condense(self, view):
-        return True
-
-    def get_condensation(self, view):
-        return Condensation(
-            action=CondensationAction(
-                forgotten_events_start_id=view[-2].id,
-                forgotten_events_end_id=view[-1].id,
-                summary="newer",
-                summary_offset=0,
-            )
-        )
-
-
-class Lists(Sums):
-    def get_condensation(self, view):
-        return Condensation(action=CondensationAction(forgotten_event_ids=[event.id for event in view[:2]]))
-
-
-def test_a_new_summary_of_v0_replaces_the_older_one_and_without_one_it_stays():
-    view = viewed(messages(2), condensed(0, summary="older", offset=0), messages(3))
-    action = plan(Sums().step(view).result)
-    assert [event.id for event in view.then([action])] == [-8, 1, 3]
-    action = plan(Lists().step(view).result)
-    assert list(action.forgotten_event_ids) == [1]
-    only_a_summary = viewed(messages(1), condensed(0, summary="older", offset=0))
-    assert plan(Lists().step(only_a_summary).result).metadata["outcome"] == "declined"
 
 
 class PlainConfig(BaseModel):
@@ -399,33 +317,6 @@ def test_what_has_no_counterpart_is_refused_with_what_to_write():
         Plain.from_config({"type": "noop"}, None)
 
 
-def test_a_sentence_is_not_lost_where_ported_code_calls_every_error_no_condensation():
-    class Swallows(Keeping):
-        def get_condensation(self, view, agent_llm=None):
-            try:
-                return Scripted().generate(messages=[])
-            except Exception as error:
-                raise NoCondensationAvailableException(f"call failed: {error}") from error
-
-    with pytest.raises(AttributeError, match="has no 'generate'; write llm"):
-        Swallows().condense(viewed(messages(4)))
-
-    class Streams(CondenserBase):
-        llm: LLM
-
-        @model_validator(mode="after")
-        def without_streaming(self):
-            if self.llm.stream:
-                raise AssertionError
-            return self
-
-        def condense(self, view, agent_llm=None):
-            return view
-
-    with pytest.raises(AttributeError, match="never streamed"):
-        Streams(llm=Scripted())
-
-
 # --- other results ---
 
 
@@ -452,24 +343,20 @@ async def _a_view():
     return viewed()
 
 
-@pytest.mark.parametrize("wrap", [Returns, RollingReturns, lambda what: PipelineCondenser([Returns(what)])])
-@pytest.mark.parametrize(
-    "what, told",
-    [
-        (lambda: None, "returned None; return the View to go on with, or a Condensation"),
-        (lambda: (1, 2), "returned a tuple; return the View"),
+def test_another_result_is_refused_with_the_condenser_and_what_to_return():
+    view = "return the View to go on with, or a Condensation"
+    for what, told in (
+        (lambda: None, f"returned None; {view}"),
+        (lambda: (1, 2), f"returned a tuple; {view}"),
         (_a_view, "returned a coroutine; define it with 'def', or as 'acondense'"),
         (lambda: condensed(1), r"returned a CondensationAction; return Condensation\(action\)"),
-    ],
-    ids=["None", "tuple", "coroutine", "action"],
-)
-def test_another_result_is_refused_with_the_condenser_and_what_to_return(wrap, what, told):
-    condenser = wrap(what)
-    with foldlog.open("memory:", condenser=condenser) as histories:
-        histories["c1"].append(messages(3))
-        with pytest.raises(TypeError, match=f"the condenser (Rolling)?Returns {told}"):
-            histories["c1"].step()
-        assert histories["c1"].version() == 3
+    ):
+        for condenser in (Returns(what), RollingReturns(what), PipelineCondenser([Returns(what)])):
+            with foldlog.open("memory:", condenser=condenser) as histories:
+                histories["c1"].append(messages(3))
+                with pytest.raises(TypeError, match=f"the condenser (Rolling)?Returns {told}"):
+                    histories["c1"].step()
+                assert histories["c1"].version() == 3
 
 
 # --- keys of models ---
@@ -523,19 +410,6 @@ def test_a_wish_on_a_short_view_is_declined_in_the_log_and_the_view_returned(con
         history.append(Message(source="agent", content="on"))
         history.request_condensation("again")
         assert ids(history.prepare())[-1] == 6
-
-
-def test_a_request_is_an_error_where_a_model_failed_or_the_prompt_is_too_long():
-    with foldlog.open("memory:", condenser=LLMSummarizingCondenser(Scripted(failed()))) as histories:
-        histories["c1"].append([*messages(11), REQUEST])
-        with pytest.raises(NoCondensationAvailable, match="boom"):
-            histories["c1"].prepare()
-    agent = Characters(60)
-    with foldlog.open("memory:", condenser=LLMSummarizingCondenser(Scripted()), agent_llm=agent) as histories:
-        histories["c1"].append([Message(source="user", content="x" * 100)])
-        histories["c1"].append([condensed(0, summary="y" * 100, offset=0), REQUEST])
-        with pytest.raises(NoCondensationAvailable):
-            histories["c1"].prepare()
 
 
 class Small(Scripted, Characters):

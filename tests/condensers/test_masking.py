@@ -32,11 +32,6 @@ def test_a_masked_event_keeps_its_id_its_call_and_its_place_and_can_be_told_from
     assert view[1].content == "done", "the View that was given is as it was"
 
 
-def test_a_masked_view_can_be_sent_to_a_model():
-    result = shown(ObservationMaskingCondenser(0).condense(viewed(message(), pair(1))))
-    assert result.to_messages()[-1] == {"role": "tool", "tool_call_id": "call 1", "content": "<MASKED>"}
-
-
 def test_a_summary_is_not_masked():
     view = viewed(messages(3), condensed(0, 1, summary="S", offset=0), pair(1))  # M1
     result = shown(ObservationMaskingCondenser(0).condense(view))

@@ -19,24 +19,12 @@ from foldlog.condensers.strategies.showing import (
     RecentEventsCondenser,
     is_masked,
 )
-from tests.condensers.made import REQUEST, SYSTEM, after, ids, message, messages, pair, plan, shown, viewed
+from tests.condensers.made import REQUEST, SYSTEM, after, ids, message, messages, pair, plan, viewed
 from tests.condensers.scripted import Scripted, failed
 
 
 def llm(*answers, **parameters):
     return LLMSummarizingCondenser(Scripted(*answers), **parameters)
-
-
-def test_noop_gives_the_very_same_view():
-    view = viewed(messages(3), REQUEST)
-    assert NoOpCondenser().condense(view) is view
-    assert not NoOpCondenser().handles_condensation_requests()
-
-
-def test_an_empty_pipeline_gives_the_very_same_view():
-    view = viewed(messages(3), REQUEST)
-    assert PipelineCondenser().condense(view) is view
-    assert not PipelineCondenser().handles_condensation_requests()
 
 
 def test_a_pipeline_answers_requests_if_a_part_does():
@@ -135,10 +123,6 @@ def test_the_default_makes_a_digest_by_size_and_on_request(view):
     action = plan(default_condenser(max_size=10).condense(view))
     assert action.metadata["condenser"] == "digest"
     assert action.summary.startswith("# Digest of")
-
-
-def test_the_default_lets_a_small_view_be():
-    assert shown(default_condenser(max_size=10).condense(viewed(messages(3)))) == viewed(messages(3))
 
 
 def test_a_part_that_only_masked_leaves_the_request_to_those_after_it():

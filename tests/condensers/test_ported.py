@@ -83,12 +83,6 @@ def test_a_masked_key_is_not_taken_for_a_key():
         condenser_from_config({"type": "llm", "llm_config": masked})
 
 
-@pytest.mark.parametrize("kind", ["recent", "digest", "noop", "amortized"])
-def test_a_list_of_events_is_refused_with_what_to_write(kind):
-    with pytest.raises(TypeError, match=r"takes a View, not a list; write condenser.condense\(View.from_events"):
-        condenser_from_config({"type": kind}).condense(messages(3))
-
-
 def test_an_object_that_is_no_model_is_refused_before_a_store_is_opened(tmp_path):
     for wrong, said in (("openai/gpt-4o", "type str"), (object(), "no model, max_input_tokens, max_output_tokens")):
         with pytest.raises(InvalidCondenser, match=said):

@@ -66,12 +66,6 @@ def test_a_size_that_is_given_always_counts():
         assert DigestCondenser(max_size=121).reasons(view, model) == frozenset()
 
 
-def test_a_request_and_too_many_tokens_are_due_whatever_the_number_of_events():
-    view = many(20)
-    assert DigestCondenser().reasons(view, Characters(5_000)) == {Reason.TOKENS}
-    assert isinstance(DigestCondenser().condense(view, Characters(5_000)), Condensation)
-
-
 @pytest.mark.parametrize("limit", [10_000, 20_000, 50_000])
 def test_as_much_tail_as_fits_stays_and_the_prompt_fits(limit):
     view, model = many(200), Characters(limit)

@@ -66,34 +66,6 @@ def openai_samples() -> Iterator[tuple[list[dict], list[dict]]]:
             yield from ((trajectory["traj"], TOOLS) for trajectory in sample[:5])
 
 
-def windows(messages: list[dict]) -> Iterator[list[dict]]:
-    n = len(messages)
-    yield messages
-    yield from (messages[:i] for i in (1, n // 2))
-    yield from (messages[i:] for i in (n // 2, n - 2))
-    yield messages[:2] + messages[n // 2 :]
-
-
-def test_counts_are_litellms_over_real_conversations_and_several_models(litellm):
-    if not SAMPLES.is_dir():
-        pytest.skip(f"the real conversations are not beside this checkout ({SAMPLES} is no folder)")
-    compared, wrong = 0, []
-    for name in MODELS:
-        llm = model(name)
-        for messages, tools in openai_samples():
-            for window in some(windows(messages), 2):
-                for offered in ([], tools):
-                    ours = llm.count_tokens(window, offered)
-                    bare = foldlog.condensers.models.client._bare_name(name)
-                    theirs = litellm.token_counter(model=bare, messages=window, tools=offered or None)
-                    compared += 1
-                    if ours != theirs:
-                        wrong.append((name, len(window), ours, theirs))
-    print(f"\n{compared} prompts of real conversations counted for {len(MODELS)} models: {len(wrong)} mismatches")  # noqa: T201
-    assert compared > 150
-    assert wrong == []
-
-
 def views() -> Iterator[View]:
     """The Views of real V1 conversations, and of others whose neighbouring user messages are merged."""
     for path in sorted((SAMPLES / "openhands_v1").iterdir()):
@@ -295,10 +267,6 @@ def test_every_model_of_the_price_list_keeps_room_for_a_prompt(litellm):
         if limits[0] > 0:
             assert limit_of(Agent(*limits)) >= limits[0] * 0.39, name
     assert checked > 1000
-
-
-def test_a_margin_can_be_given_up():
-    assert limit_of(Agent(100), margin_ratio=0) == 100
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(0, 30), st.integers(0, 400), st.data())

@@ -75,29 +75,7 @@ def test_where_a_loop_runs_on_from_the_head_nothing_is_hidden_and_the_report_say
     assert (report["hidden"], report["events_kept_whole"]) == (0, len(view) - 10)
 
 
-def test_recent_events_never_hide_a_call_that_waits():
-    view = viewed(messages(5), call(response_id="r", call_id="a"), call(response_id="r", call_id="b"))
-    assert ids(shown(RecentEventsCondenser(max_events=2, keep_first=1).condense(view))) == [0, 5, 6]
-
-
-def test_recent_events_leave_the_request_for_the_condensers_after_them():
-    view = viewed(messages(9), REQUEST)
-    assert shown(RecentEventsCondenser(max_events=3).condense(view)).unhandled_condensation_request  # P1
-
-
 # --- amortized forgetting ---
-
-
-def test_amortized_forgetting_keeps_the_head_and_half_of_max_size():
-    view = viewed(messages(11))
-    result = AmortizedForgettingCondenser(max_size=10, keep_first=2).condense(view)
-    assert (plan(result).forgotten_events_start_id, plan(result).forgotten_events_end_id) == (2, 7)
-    assert ids(after(view, result)) == [0, 1, 8, 9, 10]
-
-
-def test_amortized_forgetting_does_nothing_at_max_size():
-    view = viewed(messages(10))
-    assert AmortizedForgettingCondenser(max_size=10).condense(view) is view
 
 
 def test_a_request_on_a_short_view_is_declined_not_an_accident():
@@ -125,24 +103,12 @@ def test_a_loop_that_is_running_stays_though_the_view_is_then_above_its_size():
         condenser.condense(view.then([action, REQUEST]))
 
 
-def test_the_window_keeps_a_loop_that_is_running():
-    view = viewed(message(), messages(5), running_loop(5), REQUEST)
-    action = plan(ConversationWindowCondenser().condense(view))
-    assert action.forgotten.intervals == ((1, 5),)
-    assert action.metadata["events_kept_whole"] == 4
-
-
 def test_a_summary_in_the_middle_never_costs_the_head():
     view = viewed(messages(12), condensed(1, 2, summary="S", offset=3), messages(4))
     result = AmortizedForgettingCondenser(max_size=10, keep_first=2).condense(view)
     assert ids(after(view, result))[:2] == [0, 3], "A2"
     assert -14 in plan(result).forgotten.summaries, "A4: it goes with the rest, by its id"
     assert ids(after(view, result)) == [0, 3, 14, 15, 16]
-
-
-def test_a_tail_is_not_given_up_for_a_unit_that_reaches_the_end():
-    view = viewed(messages(4), pair(1))
-    assert ids(after(view, AmortizedForgettingCondenser(max_size=2, keep_first=0).condense(view))) == [4, 5]
 
 
 # --- the conversation window; ids as in a history that begins with 0 ---
@@ -160,16 +126,6 @@ def test_the_window_keeps_what_is_essential_and_the_newer_half():
     view, result = window(SYSTEM, message(), RECALL, STEPS)
     assert (plan(result).forgotten_events_start_id, plan(result).forgotten_events_end_id) == (4, 7)
     assert ids(after(view, result)) == [0, 1, 2, 3, 8, 9]
-
-
-def test_the_window_does_nothing_unasked():
-    view = viewed(SYSTEM, message(), STEPS)
-    assert ConversationWindowCondenser().condense(view) is view
-
-
-def test_the_window_needs_neither_system_prompt_nor_recall():
-    view, result = window(message(), STEPS)
-    assert ids(after(view, result)) == [0, 5, 6]
 
 
 def test_only_what_was_recalled_for_the_first_message_is_essential():
@@ -234,13 +190,6 @@ def test_parallel_calls_that_fill_the_window_go_where_nothing_else_can_but_not_w
     assert ids(after(view, result)) == [0, 1], "as V0 does"
     with pytest.raises(NoCondensationAvailable, match="4 events stay because a part"):
         window(SYSTEM, message(), replace(first, thinking=THINKING), calls, answers)
-
-
-def test_a_request_forgets_events_that_a_model_is_sent():
-    calls = [call(call_id=f"p{n}", response_id="r") for n in range(3)]
-    answers = [answer(call_id=f"p{n}") for n in range(3)]
-    _, result = window(SYSTEM, message(), calls, answers, answer("delivered twice", call_id="p2"))
-    assert plan(result).forgotten.intervals == ((2, 8),)
 
 
 def test_a_summary_that_a_log_holds_is_an_event_like_any_other():
