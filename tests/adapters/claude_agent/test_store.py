@@ -89,14 +89,6 @@ async def test_any_text_may_be_a_name(store, name):
     assert (await store.load(key), await store.load(agent), await store.list_sessions(f"p{name}")) == (None, None, [])
 
 
-async def test_a_batch_that_is_sent_again_adds_what_is_new(store):
-    await store.append(KEY, [line(0), line(1), {"type": "mode"}])
-    await store.append(KEY, [line(1), {"type": "mode"}, line(2), line(2)])
-    other = FoldlogSessionStore(store.histories)
-    await other.append(KEY, [line(0), line(3)])
-    assert await store.load(KEY) == [line(0), line(1), {"type": "mode"}, {"type": "mode"}, line(2), line(3)]
-
-
 async def test_random_sessions_are_what_a_plain_dictionary_says(store):
     choice = random.Random(7)
     keys = [{"project_key": p, "session_id": s} for p in ("a", "a/b", "é %") for s in ("1", "2/3")]

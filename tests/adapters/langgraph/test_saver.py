@@ -214,20 +214,6 @@ def test_a_checkpoint_that_is_put_again_is_replaced_and_other_branches_stay(save
     assert channels(saver, fork) == {"a": 4}
 
 
-def test_a_child_of_an_earlier_checkpoint_is_a_fork(saver, histories):
-    one = put(saver, {"messages": [HumanMessage("a", id="a")]})
-    two = put(saver, {"messages": [HumanMessage("a", id="a"), HumanMessage("b", id="b")]}, one)
-    fork = put(saver, {"messages": [HumanMessage("a", id="a"), HumanMessage("c", id="c")]}, one)
-    row = histories.store.conversation(saver.history(fork).id)
-    assert (row.parent, row.id) == ("langgraph/t", f"langgraph/t/@{fork['configurable']['checkpoint_id']}")
-    assert [[event.content for event in saver.history(each).view()] for each in (two, fork)] == [["a", "b"], ["a", "c"]]
-    assert saver.get_tuple(THREAD).config == fork, "the newest one counts"
-    three = put(saver, {"messages": []}, two)
-    assert saver.history(three).id == "langgraph/t"
-    assert [each.config for each in saver.list(THREAD)] == [three, fork, two, one]
-    assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
-
-
 def test_a_list_of_all_threads_is_that_of_langgraphs_saver_and_takes_no_more_statements_with_more(histories, tmp_path):
     choice, newest, counts = random.Random(3), {}, []
     ours, theirs = FoldlogSaver(histories), SqliteSaver(sqlite3.connect(tmp_path / "theirs.db"))
