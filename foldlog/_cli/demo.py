@@ -79,28 +79,22 @@ def _work_again(store: Store, history: History) -> Iterator[Event]:
     """
     ids: dict[int | None, int] = {}
     response: str | None = None
-    for event in store.events(_IMPORTED):
+    imported = list(store.events(_IMPORTED))
+    last = [*history.events(history.version() - 1)] if history.version() else []
+    if last and isinstance(last[0], Annotation) and last[0].data == getattr(imported[-1], "data", None):
+        return  # all of the work was appended before: it ends with this annotation
+    for event in imported:
         yield event
         if is_structural(event) or isinstance(event, UnknownEvent):
             continue
         if isinstance(event, Action) and event.response_id != response:
             response = event.response_id
-            while not _is_done(store, history) and isinstance(history.step(), Condensation):
+            while isinstance(history.step(), Condensation):
                 pass
         again = replace(event, id=-1, cause=ids.get(event.cause), origin=None)
         key = f"demo-{event.id}"
         [recorded] = store.append(history.id, again, expected_version=ANY_VERSION, idempotency_key=key)
         ids[event.id] = recorded.id
-
-
-def _is_done(store: Store, history: History) -> bool:
-    """Return whether all of the work was appended before: it ends with an annotation."""
-    last = store.version(_IMPORTED) - 1
-    wanted = next(iter(store.events(_IMPORTED, last)))
-    return any(
-        isinstance(event, Annotation) and isinstance(wanted, Annotation) and event.data == wanted.data
-        for event in (history.events(history.version() - 1) if history.version() else ())
-    )
 
 
 def _rounded(estimate: int) -> str:

@@ -47,14 +47,6 @@ def test_a_log_says_where_forks_begin(foldlog, forks):
     assert borders(foldlog("log", "f")) == [("c2", C3, "f3")]
     assert borders(foldlog("log", "g")) == [("c2", C3, "f3"), ("f3", F4, "g4")]
     assert borders(foldlog("log", "empty"))[-1] == ("f4", F5, "")
-    assert "borders" not in foldlog("log", "c", "--json").document
-    assert foldlog("log", "g", "--json").document["borders"] == [
-        {"parent": "c", "parent_version": 3},
-        {"parent": "f", "parent_version": 4},
-    ]
-
-
-def test_parts_of_a_log_say_only_the_borders_in_them(foldlog, forks):
     assert borders(foldlog("log", "g", "--start", 4)) == [("", F4, "g4")]
     assert borders(foldlog("log", "g", "--stop", 2)) == []
     assert borders(foldlog("log", "g", "--stop", 3)) == [("c2", C3, "")]
@@ -63,6 +55,11 @@ def test_parts_of_a_log_say_only_the_borders_in_them(foldlog, forks):
     assert borders(foldlog("log", "empty", "--tail", 0)) == []
     full = foldlog("log", "g", "--full").out
     assert full.index("c2") < full.index(C3) < full.index("f3") < full.index(F4) < full.index("g4")
+    assert "borders" not in foldlog("log", "c", "--json").document
+    assert foldlog("log", "g", "--json").document["borders"] == [
+        {"parent": "c", "parent_version": 3},
+        {"parent": "f", "parent_version": 4},
+    ]
 
 
 def test_the_export_of_a_fork_is_its_whole_history(foldlog, forks):
@@ -95,24 +92,14 @@ def test_two_forks_are_compared_since_their_common_past(foldlog, forks):
         "f3", "g4", "c3"
     ]  # fmt: skip
     assert foldlog("diff", "f", "empty").out == "f and empty share 5 events; neither has another event\n"
-
-
-def test_events_that_are_equal_after_the_common_past_do_not_diverge(foldlog, forks):
     forks.append("empty", said("same", "one"), expected_version=5)
     forks.append("f", said("same", "other"), expected_version=5)
     assert divergence(foldlog, "empty", "f") == (5, 6, "one", "other")
-    assert "share 5 events, then have 1 equal event each; the first divergent event is 6" in (
-        foldlog("diff", "empty", "f").out
-    )
-
-
-def test_a_comparison_needs_two_conversations_or_two_versions(foldlog, forks):
-    ran = foldlog("diff", "c", "f", 3)
-    assert ran.status == 2
-    assert "'f' is not a version" in ran.err
-    ran = foldlog("diff", "c", 3)
-    assert ran.status == 2
-    assert "give a second version" in ran.err
+    equal = "share 5 events, then have 1 equal event each; the first divergent event is 6"
+    assert equal in foldlog("diff", "empty", "f").out
+    for wrong, problem in {("f", 3): "'f' is not a version", (3,): "give a second version"}.items():
+        ran = foldlog("diff", "c", *wrong)
+        assert (ran.status, problem in ran.err) == (2, True)
 
 
 def test_a_list_shows_no_fork_under_another_conversation_with_the_id_of_its_parent(foldlog, forks):
