@@ -19,7 +19,7 @@ import argparse
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -38,17 +38,13 @@ from foldlog.eventstore import (
     Recorded,
     Store,
     StoreRestored,
-    open_store,
 )
-from foldlog.projections import Views
 from tests.fuzz import attacks, damage
 from tests.fuzz.attacks import Attack
-from tests.fuzz.damage import Failure, findings, seen, told
+from tests.fuzz.damage import NAMES, Failure, findings, told
 
 KEYS = KeyRing([SecretStr("5e" * 32)])
-NAMES = ("alpha", "beta")
 LENGTH = 14
-EARLIER = 9
 
 
 def _event(n: int) -> Event:
@@ -65,17 +61,6 @@ def _event(n: int) -> Event:
 
 def _forged(n: int) -> Event:
     return Message(source="user", content=f"forged {n}") if n in (0, 1, 2, 5, 12) else _event(n)
-
-
-def make(path: Path, keys: KeyRing | None = KEYS, event: Callable[[int], Event] = _event) -> None:
-    """A store of two conversations, complete in one file."""
-    with open_store(f"sqlite:///{path}", keys=keys, compression="none") as store:
-        store.register(Views(store))
-        for name in NAMES:
-            for n in range(LENGTH):
-                store.append(name, event(n), expected_version=n, idempotency_key=f"turn-{n}")
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = DELETE")
 
 
 def _followed(each: Recorded) -> tuple[object, ...]:
@@ -95,21 +80,19 @@ def _turn(store: Store, name: str, expected: int, turn: object) -> Any:
 class Trial(damage.Trial):
     """One encrypted store, attacked again and again."""
 
-    keys = KEYS
+    keys, earlier = KEYS, 9
 
     def make(self) -> None:
         self._own = self._sound.with_name("own.db")
-        make(self._sound)
-        make(self._own, None, _forged)
+        damage.make(self._sound, _event, LENGTH, keys=KEYS, compression="none")
+        damage.make(self._own, _forged, LENGTH, compression="none")
+        for path in (self._sound, self._own):
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("PRAGMA journal_mode = DELETE")
 
     def answers(self, store: Store) -> dict[str, Any]:
-        """What a store says about its conversations; an error of ours by its name."""
-        views = Views(store)
-        said: dict[str, Any] = {}
+        said = super().answers(store)
         for name in NAMES:
-            said[f"view of {name}"] = told(lambda name=name: seen(views.current(name)))
-            said[f"earlier view of {name}"] = told(lambda name=name: seen(views.at(name, version=EARLIER)))
-            said[f"log of {name}"] = told(lambda name=name: tuple(store.log(name)))
             said[f"a turn of {name} again"] = told(lambda name=name: _turn(store, name, 5, 5).event)
             said[f"a new turn of {name}"] = told(lambda name=name: _turn(store, name, LENGTH, "new").id)
         # Each trial is in a copy of the file, and its first writer says so.

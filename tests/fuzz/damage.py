@@ -37,7 +37,6 @@ from foldlog.projections import View, Views
 
 NAMES = ("alpha", "beta")
 LENGTH = 30
-EARLIER = 20
 PAGE = 4_096
 _INDEX_PAGES = (2, 10)
 """The first byte of a page of an index (https://sqlite.org/fileformat2.html#b_tree_pages)."""
@@ -51,17 +50,19 @@ class Failure(NamedTuple):
     detail: str
 
 
-def make(path: Path) -> None:
-    """A store of two conversations with everything that a View depends on, complete in one file."""
-    with open_store(f"sqlite:///{path}") as store:
+def make(path: Path, event: Callable[[int], Event], length: int, **settings: Any) -> None:
+    """A store of two conversations, complete in one file."""
+    with open_store(f"sqlite:///{path}", **settings) as store:
         store.register(Views(store))
         for name in NAMES:
-            for n in range(LENGTH):
-                store.append(name, _event(n), expected_version=n, idempotency_key=f"turn-{n}")
-        store.append("beta", Observation(content="long " * 2_000), expected_version=LENGTH)
+            for n in range(length):
+                store.append(name, event(n), expected_version=n, idempotency_key=f"turn-{n}")
 
 
 def _event(n: int) -> Event:
+    """An event of each kind on which a View depends; the last one takes several pages."""
+    if n == LENGTH - 1:
+        return Observation(content="long " * 2_000)
     if n == 12:
         return CondensationAction(forgotten_event_ids=(1, 2, 3, 5), summary="what was first", summary_offset=1)
     if n == 22:
@@ -73,17 +74,6 @@ def _event(n: int) -> Event:
     if n % 7 == 3:
         return Annotation(name="note", data={"n": n})
     return Message(source="user", content=f"message {n} " + "x" * (n * 37 % 400))
-
-
-def answers(store: Store) -> dict[str, Any]:
-    """What a store says about its conversations; an error of ours by its name."""
-    views = Views(store)
-    said: dict[str, Any] = {}
-    for name in NAMES:
-        said[f"view of {name}"] = told(lambda name=name: seen(views.current(name)))
-        said[f"earlier view of {name}"] = told(lambda name=name: seen(views.at(name, version=EARLIER)))
-        said[f"log of {name}"] = told(lambda name=name: tuple(store.events(name)))
-    return said
 
 
 def told(ask: Callable[[], Any]) -> Any:
@@ -105,6 +95,7 @@ class Trial:
     """One store, spoilt again and again. ``right`` are the answers of the sound one."""
 
     keys: KeyRing | None = None
+    earlier = 20
 
     def __init__(self, folder: Path) -> None:
         self._path, self._sound = folder / "spoilt.db", folder / "sound.db"
@@ -118,10 +109,17 @@ class Trial:
         self.outcomes: Counter[str] = Counter()
 
     def make(self) -> None:
-        make(self._sound)
+        make(self._sound, _event, LENGTH)
 
     def answers(self, store: Store) -> dict[str, Any]:
-        return answers(store)
+        """What a store says about its conversations; an error of ours by its name."""
+        views = Views(store)
+        said: dict[str, Any] = {}
+        for name in NAMES:
+            said[f"view of {name}"] = told(lambda name=name: seen(views.current(name)))
+            said[f"earlier view of {name}"] = told(lambda name=name: seen(views.at(name, version=self.earlier)))
+            said[f"log of {name}"] = told(lambda name=name: tuple(store.log(name)))
+        return said
 
     def asked(self) -> tuple[dict[str, Any], list[str]]:
         """Return what the spoilt store says, and where that is not the truth what its verification finds."""
