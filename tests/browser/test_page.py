@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import foldlog
-from foldlog.eventstore import Message, open_store
+from foldlog._page.report import new_fold
+from foldlog._words.safe_text import json_text
+from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Store, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.formats import open_sources
 from foldlog.projections import Views
 from tests.browser.states import BUTTONS, LINES, V, find, forked_report, sample
 from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history
 
+GONE = ("summarized", "forgotten", "taken back")
 REAL = Path(__file__).parents[3] / "shared" / "data"
 
 
@@ -124,13 +128,39 @@ def test_a_very_long_line_opens_and_is_shown_in_parts(page, report):
     assert page.ask("document.querySelectorAll('.body b').length") == 0
 
 
+def forgets(*ids: int, summary: str | None = None, offset: int | None = None) -> CondensationAction:
+    return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=offset)
+
+
+def said(number: int) -> list[Event]:
+    return [Message(source=("user", "agent")[n % 2], content=f"word {n}") for n in range(number)]
+
+
+SUMMARIZED = [forgets(1, 2, summary="one", offset=1), forgets(-8, 3, summary="two", offset=1), forgets(-9)]
+"""A summary that is summarized, then forgotten."""
+TAKEN_BACK = [forgets(1, summary="one", offset=1), *said(1), Retraction(version=3), *said(2), Retraction(version=6)]
+"""What is taken back, and a condensation with it."""
+
+
 def histories():
     yield "sample", sample
     yield "usual", lambda: list(usual_history())
     yield "hostile", lambda: list(hostile_history())
+    yield "without condensations", lambda: said(3)
+    yield "summarized", lambda: [*said(6), *SUMMARIZED, *said(2)]
+    yield "taken back", lambda: [*said(4), *TAKEN_BACK]
     if REAL.is_dir():
         for source in list(open_sources([REAL / "openhands_v0", REAL / "claude_code"]))[:24]:
             yield source.name, lambda source=source: list(source.events())
+
+
+def documents(store: Store) -> list[str]:
+    """The page's document of a history at half of its versions, and what came then."""
+    fold, half = new_fold(store, "c"), store.version("c") // 2
+    fold.take(store.log("c", 0, half))
+    begun = fold.document()
+    fold.take(store.log("c", half))
+    return [json_text(begun), json_text(fold.document(half))]
 
 
 @pytest.mark.parametrize("events", [pytest.param(make, id=str(name)[:40]) for name, make in histories()])
@@ -142,12 +172,24 @@ def test_the_page_shows_the_view_of_every_version_and_every_difference(page, rep
         page.open(report(events))
         shown = page.ask(f"Array.from({{length: {len(events) + 1}}}, (_, v) => {V}.history.view(v))")
         assert shown == [[event.id for event in views.at("c", version)] for version in range(len(events) + 1)]
+        begun, rest = documents(store)
+        page.ask(f"void (window.grown = new {V}.history.constructor({begun})).add({rest})")  # as one that goes on
+        counts = "[one.view(v), Array.from(one.tally(v).states).sort()]"
+        of_both = [
+            page.ask(f"((one) => Array.from({{length: {len(events) + 1}}}, (_, v) => {counts}))({one})")
+            for one in ("window.grown", f"{V}.history")
+        ]
+        assert of_both[0] == of_both[1]
         lives = views.lifetimes("c")
         stands = f"{V}.history.isGone(id, version) ? {V}.history.standsFor(id, version).summary : null"
         states = f"{V}.history.ordered.map((id) => [id, {V}.history.state(id, version), {stands}])"
         moments = page.ask(f"Array.from({{length: {len(events) + 1}}}, (_, version) => {states})")
         for version, told in enumerate(moments):
+            counted = Counter(state for event, state, _ in told if event >= 0)
+            tally = Counter(dict(of_both[0][version][1]))
+            assert [tally[state] for state in GONE] == [counted[state] for state in GONE]
             for event, state, summary in told:
+                assert state != "summarized" or summary in shown[version], (version, event)
                 said = {"masked": "sent", "unsent": "pending"}.get(state, state)
                 why = lives.of(event).at(version)
                 if why == "summarized" and summary is None:  # its summary left the View, too
