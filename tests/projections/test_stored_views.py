@@ -21,6 +21,7 @@ from foldlog.eventstore.events import (
     Message,
     Observation,
     Origin,
+    Retraction,
     UnknownEvent,
     summary_id,
 )
@@ -99,6 +100,15 @@ def test_a_version_that_never_was_is_refused(store: Store, version: int):
     append(store, *said("a", "b"))
     with pytest.raises(NoSuchVersion, match=f"has no version {version}; it is at version 2"):
         views.at("c", version)
+
+
+def test_a_retraction_behind_events_without_revisions_is_revised_from_the_log(store: Store):
+    append(store, *said("a", "b", "c"), forget(0), *said("d"))
+    store.register(Views(store))
+    append(store, Retraction(version=4))
+    assert records(store) == [4, 6]
+    assert ids(Views(store).current("c")) == [1, 2]
+    assert audit(store, "c").findings == ()
 
 
 def test_condensations_are_read_when_asked_for(store: Store):

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import random
-import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
-from pathlib import Path
-
-import pytest
 from hypothesis import given
 
-from foldlog.eventstore import open_store
 from foldlog.eventstore.events import (
     CondensationAction,
-    CondensationRequest,
     CondensationSummary,
     Event,
-    Message,
     Retraction,
     is_structural,
 )
-from foldlog.projections import View, Views
+from foldlog.projections import View
 from foldlog.projections.explain import explain_difference, explain_event
 from foldlog.projections.retractions import target
-from tests.how_many import examples, some
+from tests.how_many import examples
 from tests.properties.histories import histories
 
 
@@ -71,57 +61,3 @@ def test_a_difference_agrees_with_the_views(events: list[Event]) -> None:
             assert one.summary.id in {event.id for event in after}
             assert {event.id for event in one.events} <= {event.id for event in told.left}
             assert not {event.id for event in one.events} & {event.id for event in after}
-
-
-def forgetful_history(at: random.Random) -> list[Event]:
-    """Messages, and condensations of some of the View; now and then a request, or a retraction."""
-    events: list[Event] = []
-    others = at.choice([0, 0.03])
-    for event_id in range(60):
-        chance = at.random()
-        view = View.from_events(events)
-        if chance < 0.25 and len(view) > 2:
-            start = at.randrange(len(view) - 1)
-            forgotten = [event.id for event in view[start : start + at.randint(1, 8)]]
-            summary = at.choice([None, "in short", "in brief"])
-            offset = None if summary is None else start
-            events.append(
-                CondensationAction(id=event_id, forgotten_event_ids=forgotten, summary=summary, summary_offset=offset)
-            )
-        elif chance > 1 - others:
-            events.append(CondensationRequest(id=event_id))
-        elif chance > 1 - 2 * others:
-            events.append(Retraction(id=event_id, version=max(0, event_id - at.randint(1, 20))))
-        else:
-            events.append(Message(id=event_id, source="user", content=str(event_id)))
-    return events
-
-
-@pytest.mark.parametrize("seed", some(range(50), 10))
-def test_a_store_tells_what_the_events_tell(seed: int, tmp_path: Path) -> None:
-    """Whichever revisions are stored."""
-    at = random.Random(seed)
-    source = forgetful_history(at)
-    with open_store(f"sqlite:///{tmp_path}/s.db", durability="relaxed") as store:
-        store.register(Views(store))
-        store.ingest("c", source)
-    with closing(sqlite3.connect(tmp_path / "s.db")) as database, database:
-        lost = [event.id + 1 for event in source if at.random() < at.choice([0, 0.1, 0.3])]
-        if at.random() < 0.5:
-            lost += range(at.randrange(len(source)), len(source) + 1)
-        database.executemany("DELETE FROM records WHERE version = ?", zip(lost, strict=True))
-    with open_store(f"sqlite:///{tmp_path}/s.db?mode=ro") as store:
-        events = list(store.events("c"))
-        views = [View.from_events(events[:version]) for version in range(len(events) + 1)]
-        summaries = {event.id: event for each in views for event in each if event.id < 0}
-        structural = [event for event in events if is_structural(event)]
-
-        def since(start: int) -> Iterable[Event]:
-            return (one for one in structural if one.id >= start)
-
-        for event in [*events, *summaries.values()]:
-            assert Views(store).why("c", event.id) == explain_event(event, views[-1], since)
-        for before in range(0, len(events), 11):
-            for after in range(before, len(events), 13):
-                told = explain_difference(views[before], views[after], since)
-                assert Views(store).difference("c", before, after) == told

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldlog.eventstore import Store, open_store
+from foldlog.eventstore import Record, Store, WriteTransaction, open_store
 from foldlog.eventstore.events import Event
 from foldlog.projections import View, Views
 from tests.how_many import examples
@@ -70,6 +72,26 @@ def test_rebuilt_revisions_are_the_same_bytes(events: list[Event]) -> None:
         assert_every_version(Views(store), events)
 
 
-def stored(store: Store) -> list[object]:
+@many
+@given(histories, st.lists(st.booleans(), min_size=1, max_size=5))
+def test_views_are_the_same_whichever_revisions_are_stored(events: list[Event], kept: list[bool]) -> None:
+    """A damaged one is not read, so that any may be missing."""
+    if not events:
+        return
+    with open_store("memory:") as store:
+        store.register(Views(store))
+        appended(store, events, [1] * len(events))
+        some = [record for record, keeps in zip(stored(store), cycle(kept), strict=False) if keeps]
+
+        def keep_some(writing: WriteTransaction) -> None:
+            writing.delete_records("views")
+            writing.put_records("views", some)
+
+        for version in reversed(range(len(events) + 1)):
+            store.project("c", keep_some)
+            assert Views(store).at("c", version) == View.from_events(events[:version])
+
+
+def stored(store: Store) -> list[Record]:
     with reading(store, "c") as snapshot:
         return list(snapshot.records("views"))
