@@ -85,7 +85,7 @@ def run(
         gone: list[ConversationRow] = []
         stay: list[tuple[ConversationRow, EventStoreError]] = []
         with terminal.progress() as bars:
-            bar = bars.add_task("erasing", unit="conversations", total=len(rows))
+            bar = bars.add_task("looking" if dry_run else "erasing", unit="conversations", total=len(rows))
             for row, error in work:
                 if error is None:
                     gone.append(row)
