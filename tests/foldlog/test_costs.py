@@ -31,9 +31,8 @@ DETAILS = {"prompt_tokens_details": {"cached_tokens": 900}, "completion_tokens_d
 ALL = ("prompt_tokens", "cached_tokens", "cache_write_tokens", "completion_tokens", "reasoning_tokens")
 
 
-@pytest.mark.parametrize(
-    "told, usage",
-    [
+def test_usage_has_one_shape_and_no_count_that_nobody_told():
+    for told, usage in [
         ({"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050, **DETAILS}, (1000, 900, None, 50, 40)),
         ({"input_tokens": 9, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 0}}, (9, 0, None, 5, None)),
         ({"input_tokens": 9, "output_tokens": 5, "input_token_details": {"cache_read": 4}}, (9, 4, None, 5, None)),
@@ -49,39 +48,32 @@ ALL = ("prompt_tokens", "cached_tokens", "cache_write_tokens", "completion_token
             (nothing, (None,) * 5)
             for nothing in (None, 7, {}, {"prompt_tokens": 0}, {"input_tokens": True}, {"prompt_tokens": -1})
         ),
-    ],
-)
-def test_usage_has_one_shape_and_no_count_that_nobody_told(told, usage):
-    assert usage_of(told) == {name: count for name, count in zip(ALL, usage, strict=True) if count is not None}
+    ]:
+        assert usage_of(told) == {name: count for name, count in zip(ALL, usage, strict=True) if count is not None}
 
 
-@pytest.mark.parametrize(
-    "model, usage, cost",
-    [
+def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path):
+    for model, usage, cost in [
         ("m", {"prompt_tokens": 10, "completion_tokens": 1}, 20.0),
         ("provider/m", {"prompt_tokens": 10, "cached_tokens": 5, "completion_tokens": 1}, 15.5),
         ("a/b/w", {"prompt_tokens": 10, "cached_tokens": 2, "cache_write_tokens": 4, "completion_tokens": 1}, 21.0),
         ("m", {"prompt_tokens": 10}, None),
         ("half", {"prompt_tokens": 10, "completion_tokens": 1}, None),
         ("no such model", {"prompt_tokens": 10, "completion_tokens": 1}, None),
-    ],
-)
-def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path, model, usage, cost):
-    path = tmp_path / "prices.json"
-    path.write_text(json.dumps(PRICES))
-    assert Prices(path).cost(model, usage) == (None if cost is None else pytest.approx(cost))
+    ]:
+        path = tmp_path / "prices.json"
+        path.write_text(json.dumps(PRICES))
+        assert Prices(path).cost(model, usage) == (None if cost is None else pytest.approx(cost))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"m": 3}', '{"m": {"input_cost_per_token": -1}}', '{"m": {"input_cost_per_token": "1"}}']
-)
-def test_prices_that_cannot_be_read_are_refused(tmp_path, text):
-    path = tmp_path / "prices.json"
-    path.write_text(text)
-    with pytest.raises(InvalidArgument, match=r"prices\.json.*give JSON such as"):
-        Prices(path)
-    with pytest.raises(InvalidArgument, match=r"missing\.json"), foldlog.open("memory:") as histories:
-        histories["c"].stats(prices=tmp_path / "missing.json")
+def test_prices_that_cannot_be_read_are_refused(tmp_path):
+    for text in ["", "[]", '{"m": 3}', '{"m": {"input_cost_per_token": -1}}', '{"m": {"input_cost_per_token": "1"}}']:
+        path = tmp_path / "prices.json"
+        path.write_text(text)
+        with pytest.raises(InvalidArgument, match=r"prices\.json.*give JSON such as"):
+            Prices(path)
+        with pytest.raises(InvalidArgument, match=r"missing\.json"), foldlog.open("memory:") as histories:
+            histories["c"].stats(prices=tmp_path / "missing.json")
 
 
 def test_a_reply_has_a_cost_meta_and_a_time():

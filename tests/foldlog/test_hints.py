@@ -69,22 +69,19 @@ def test_an_error_names_the_store_that_was_given(foldlog, store, run_hint, monke
     assert "'foldlog list' shows" in foldlog("view", "qqq").err
 
 
-@pytest.mark.parametrize(
-    "recorded, typed",
-    [
+def test_an_extra_is_installed_from_where_foldlog_was(tmp_path, monkeypatch):
+    for recorded, typed in [
         (None, "pip install 'foldlog[llm]'"),
         ({"url": "file:///my%20code", "dir_info": {"editable": True}}, "pip install -e '/my code[llm]'"),
         ({"url": "file:///code", "dir_info": {}}, "pip install '/code[llm]'"),
         ({"url": "file:///f-0.1-py3-none-any.whl", "archive_info": {}}, "pip install '/f-0.1-py3-none-any.whl[llm]'"),
         ({"url": "https://host/foldlog.git", "vcs_info": {}}, "pip install 'foldlog[llm]'"),
-    ],
-)
-def test_an_extra_is_installed_from_where_foldlog_was(recorded, typed, tmp_path, monkeypatch):
-    (tmp_path / "METADATA").write_text("Name: foldlog\n")
-    if recorded is not None:
-        (tmp_path / "direct_url.json").write_text(json.dumps(recorded))
-    monkeypatch.setattr(metadata, "distribution", lambda name: PathDistribution(tmp_path))
-    assert install_command("llm") == typed
+    ]:
+        (tmp_path / "METADATA").write_text("Name: foldlog\n")
+        if recorded is not None:
+            (tmp_path / "direct_url.json").write_text(json.dumps(recorded))
+        monkeypatch.setattr(metadata, "distribution", lambda name: PathDistribution(tmp_path))
+        assert install_command("llm") == typed
 
 
 def test_every_text_about_an_extra_follows_one_rule():

@@ -102,9 +102,8 @@ def test_events_of_every_kind_are_shown(foldlog, tmp_path):
     assert foldlog("show", "c", -12).out.splitlines()[0].split()[:2] == ["-12", "summary"]
 
 
-@pytest.mark.parametrize(
-    "arguments, line",
-    [
+def test_a_call_is_shown_by_its_command_line():
+    for arguments, line in [
         ({"command": "ls -l", "description": "look"}, "ls -l"),
         ('{"command": ["bash", "-lc", "ls | wc"], "workdir": "/w"}', "ls | wc"),
         ({"type": "exec", "command": ["grep", "-r", "a b"]}, "grep -r 'a b'"),
@@ -112,11 +111,8 @@ def test_events_of_every_kind_are_shown(foldlog, tmp_path):
         ({"command": "view", "path": "a.py"}, "view a.py"),
         ({"command": ["a", 1], "n": 1}, '{"command": ["a", 1], "n": 1}'),
         ({"command": [], "n": 1}, '{"command": [], "n": 1}'),
-    ],
-    ids=str,
-)
-def test_a_call_is_shown_by_its_command_line(arguments, line):
-    assert gist(Action(tool="shell", arguments=arguments, call_id="1"), 80) == f"shell: {line}"
+    ]:
+        assert gist(Action(tool="shell", arguments=arguments, call_id="1"), 80) == f"shell: {line}"
 
 
 def test_nothing_is_cut_where_stdout_is_no_terminal(foldlog, work):

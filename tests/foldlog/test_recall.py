@@ -96,9 +96,8 @@ def test_results_of_the_tool_are_not_found_again(history):
     assert isinstance(history.tail(1)[0], Observation)
 
 
-@pytest.mark.parametrize(
-    "arguments, said",
-    [
+def test_a_call_that_cannot_be_used_is_answered(history):
+    for arguments, said in [
         ("{", "as a JSON object"),
         ([], "as a JSON object"),
         ({"queri": "x"}, "as a JSON object"),
@@ -108,12 +107,10 @@ def test_results_of_the_tool_are_not_found_again(history):
         ({"query": 5}, "as texts"),
         ({"ids": ["3"]}, "whole numbers"),
         ({"ids": [True]}, "whole numbers"),
-    ],
-)
-def test_a_call_that_cannot_be_used_is_answered(history, arguments, said):
-    assert said in history.recall_tool()(arguments)
-    with pytest.raises(foldlog.InvalidArgument, match="max_tokens is 299; use a whole number from 300"):
-        history.recall_tool(max_tokens=299)
+    ]:
+        assert said in history.recall_tool()(arguments)
+        with pytest.raises(foldlog.InvalidArgument, match="max_tokens is 299; use a whole number from 300"):
+            history.recall_tool(max_tokens=299)
 
 
 def test_a_call_is_given_as_the_model_wrote_it(history):

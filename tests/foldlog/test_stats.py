@@ -174,33 +174,37 @@ USUAL = {
 }
 
 
-@pytest.mark.parametrize(
-    "format, records, calls, prompt, cached, completion, cost",
-    [
+def test_the_usage_of_imported_records_is_counted_once():
+    for format, records, calls, prompt, cached, completion, cost in [
         ("claude-code", CLAUDE, 1, 43, 40, 5, None),
         ("codex", CODEX, 2, 60, 40, 10, None),
         ("openhands-v0", V0, 2, 30, 1, 5, 0.75),
         ("openhands-v1", V1, 2, 30, None, 0, 1.0),
         ("swe-agent", CLAUDE, 0, None, None, None, None),
-    ],
-)
-def test_the_usage_of_imported_records_is_counted_once(format, records, calls, prompt, cached, completion, cost):
-    hostile = [7, None, {"message": 3}, {"message": {"usage": {"input_tokens": -3}}}, {"payload": {"info": "x"}}]
-    hostile += [{"llm_metrics": {"accumulated_token_usage": []}}, {"key": "stats", "value": {"usage_to_metrics": 3}}]
-    events = decode(
-        [{**USUAL[format], **record} if isinstance(record, dict) else record for record in [*records, *hostile]],
-        format,
-        findings=lambda finding: None,
-    )
-    found = [call for call in calls_of_imported(events, format) if call.model != "(not named)"]
-    assert sum(call.calls for call in found) == calls
-    tokens = Counter()
-    for call in found:
-        tokens.update(call.usage)
-    assert [tokens.get(f"{name}_tokens") for name in ("prompt", "cached", "completion")] == [prompt, cached, completion]
-    costs = [call.cost for call in found if call.cost is not None]
-    assert (sum(costs) if costs else None) == (None if cost is None else pytest.approx(cost))
-    assert all(call.at is not None and call.at.date() == DAY.date() for call in found)
+    ]:
+        hostile = [7, None, {"message": 3}, {"message": {"usage": {"input_tokens": -3}}}, {"payload": {"info": "x"}}]
+        hostile += [
+            {"llm_metrics": {"accumulated_token_usage": []}},
+            {"key": "stats", "value": {"usage_to_metrics": 3}},
+        ]
+        events = decode(
+            [{**USUAL[format], **record} if isinstance(record, dict) else record for record in [*records, *hostile]],
+            format,
+            findings=lambda finding: None,
+        )
+        found = [call for call in calls_of_imported(events, format) if call.model != "(not named)"]
+        assert sum(call.calls for call in found) == calls
+        tokens = Counter()
+        for call in found:
+            tokens.update(call.usage)
+        assert [tokens.get(f"{name}_tokens") for name in ("prompt", "cached", "completion")] == [
+            prompt,
+            cached,
+            completion,
+        ]
+        costs = [call.cost for call in found if call.cost is not None]
+        assert (sum(costs) if costs else None) == (None if cost is None else pytest.approx(cost))
+        assert all(call.at is not None and call.at.date() == DAY.date() for call in found)
 
 
 def test_the_command_shows_the_figures(foldlog, monkeypatch):
