@@ -292,21 +292,6 @@ def test_what_was_left_out_is_counted_on():
     assert left_out == f"({301 - len(rest)} earlier left out)"
 
 
-def test_where_room_is_short_every_older_ask_is_shortened_before_one_is_left_out():
-    events = [Message(source="user", content=f"{n} " + "word " * 300) for n in range(10)]
-    *older, newest = section(Digest.of(events).text(6_000), "Asked by the user")
-    assert [line.split()[0] for line in older] == [str(n) for n in range(9)]
-    assert all(line.endswith("…") for line in older)
-    assert newest == "9 " + "word " * 299 + "word"
-
-
-def test_the_first_ask_is_the_last_to_go():
-    events = [Message(source="user", content=f"ask {n} " + "x" * 200) for n in range(100)]
-    asked = section(Digest.of(events).text(1_000), "Asked by the user")
-    assert asked[1].startswith("ask 0 ")
-    assert asked[-1].startswith("ask 99 ")
-
-
 @examples(200)
 @given(histories, st.integers(500, 3_000))
 def test_any_history_has_a_digest_that_is_bounded_the_same_every_time_and_can_be_taken_apart(events, length):
