@@ -265,80 +265,49 @@ def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monk
 # --- mistakes ---
 
 
+OF = "[condenser]\ntype = "
+LLM = '[condenser]\ntype = "llm"\n'
+PARTS = '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\n'
+ASKING = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n'
+
+
 @pytest.mark.parametrize(
     "text, said",
     [
-        ('[condenser]\ntype = "recnt"', "condenser.type: unknown condenser type 'recnt' (did you mean 'recent'?)"),
+        (OF + '"recnt"', "condenser.type: unknown condenser type 'recnt' (did you mean 'recent'?)"),
         ("[condenser]\nmax_size = 3", "condenser.type: is required, as a text; it is one of amortized,"),
+        (LLM + 'max_sise = 3\n[llm]\nmodel = "m"', "condenser.max_sise: unknown key (did you mean"),
+        (OF + '"noop"\nfoo = 1', "condenser.foo: unknown key; allowed are type"),
+        (OF + '"recent"\nmax_events = 0', "condenser.max_events: should be greater than or equal to 1, not"),
+        (OF + '"recent"\nmax_events = "many"', "condenser.max_events: should be a valid integer"),
+        (LLM + 'llm_config = "x"\n[llm.y]\nmodel = "m"', "condenser.llm_config: unknown model 'x'"),
         (
-            '[condenser]\ntype = "llm"\nmax_sise = 3\n[llm]\nmodel = "m"',
-            "condenser.max_sise: unknown key (did you mean",
-        ),
-        ('[condenser]\ntype = "noop"\nfoo = 1', "condenser.foo: unknown key; allowed are type"),
-        (
-            '[condenser]\ntype = "recent"\nmax_events = 0',
-            "condenser.max_events: should be greater than or equal to 1, not",
-        ),
-        ('[condenser]\ntype = "recent"\nmax_events = "many"', "condenser.max_events: should be a valid integer"),
-        (
-            '[condenser]\ntype = "llm"\nllm_config = "x"\n[llm.y]\nmodel = "m"',
-            "condenser.llm_config: unknown model 'x'",
-        ),
-        (
-            '[condenser]\ntype = "llm"\nllm_config = "y"\n[llm.y]\nmodle = "m"',
+            LLM + 'llm_config = "y"\n[llm.y]\nmodle = "m"',
             "condenser.llm_config: llm.y.model: is required; llm.y.modle: unkn",
         ),
-        ('[condenser]\ntype = "llm"\n[llm]\ntemperature = 1', "condenser.llm_config: llm.model: is required"),
+        (LLM + "[llm]\ntemperature = 1", "condenser.llm_config: llm.model: is required"),
+        (LLM + '[condenser.llm_config]\nmodel = "m"\nkey = "x"', "condenser.llm_config.key: unknown"),
+        (PARTS + "attention_window = 1", "condenser.condensers[0].type: is"),
         (
-            '[condenser]\ntype = "llm"\n[condenser.llm_config]\nmodel = "m"\nkey = "x"',
-            "condenser.llm_config.key: unknown",
-        ),
-        (
-            '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\nattention_window = 1',
-            "condenser.condensers[0].type: is",
-        ),
-        (
-            '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\ntype = "noop"\n'
-            '[[condenser.condensers]]\ntype = "recent"\nmax_events = -1',
+            PARTS + 'type = "noop"\n[[condenser.condensers]]\ntype = "recent"\nmax_events = -1',
             "condenser.condensers[1].max_events: should be",
         ),
-        ('[condenser]\ntype = "pipeline"\ncondensers = 3', "condenser.condensers: "),
-        (
-            '[condenser]\ntype = "pipeline"\ncondensers = [3]',
-            "condenser.condensers[0]: should be a table with a 'type'",
-        ),
-        (
-            '[condenser]\ntype = "amortized"\nmax_size = 4\nkeep_first = 2',
-            "condenser: keep_first (2) must be less than half",
-        ),
-        (
-            '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\ntype = "digest"\nmax_size = 4\nkeep_first = 1',
-            "condenser.condensers[0]: keep_first (1) must",
-        ),
+        (OF + '"pipeline"\ncondensers = 3', "condenser.condensers: "),
+        (OF + '"pipeline"\ncondensers = [3]', "condenser.condensers[0]: should be a table with a 'type'"),
+        (OF + '"amortized"\nmax_size = 4\nkeep_first = 2', "condenser: keep_first (2) must be less than half"),
+        (PARTS + 'type = "digest"\nmax_size = 4\nkeep_first = 1', "condenser.condensers[0]: keep_first (1) must"),
         ('[condenser.a]\ntype = "noop"', "condenser.type: is missing, as there is no table [condenser]"),
         ('[condensers]\ntype = "noop"', "condensers: is not a known table; did you mean [condenser]?"),
         ('type = "digest"\nmax_size = 80', "type: stands outside of a table; write [condenser] in the line above it"),
         ('condenser = "noop"', "condenser: should be a table, not a text"),
-        ('[condenser]\ntype = "noop"\nkind = "llm"', "condenser.kind: is another word for 'type', and both are given"),
+        (OF + '"noop"\nkind = "llm"', "condenser.kind: is another word for 'type', and both are given"),
+        (OF + '"digest"\nmax_length = 499', "condenser.max_length: should be greater than or equal to 500"),
+        (ASKING + 'fallbacks = "b"', "condenser.llm_config: llm.fallbacks: should be a valid list"),
+        (ASKING + "timeout_s = inf", "condenser.llm_config: llm.timeout_s: should be a finite number"),
+        (ASKING + 'api_key = ""', "condenser.llm_config: llm.api_key: "),
+        (ASKING + 'base_url = "localhost:8000"', "condenser.llm_config: llm.base_url: "),
         (
-            '[condenser]\ntype = "digest"\nmax_length = 499',
-            "condenser.max_length: should be greater than or equal to 500",
-        ),
-        (
-            '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\nfallbacks = "b"',
-            "condenser.llm_config: llm.fallbacks: should be a valid list",
-        ),
-        (
-            '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\ntimeout_s = inf',
-            "condenser.llm_config: llm.timeout_s: should be a finite number",
-        ),
-        ('[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\napi_key = ""', "condenser.llm_config: llm.api_key: "),
-        (
-            '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\nbase_url = "localhost:8000"',
-            "condenser.llm_config: llm.base_url: ",
-        ),
-        (
-            '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n[llm.extra]\nstream = true\ntimeout = 3',
+            ASKING + "[llm.extra]\nstream = true\ntimeout = 3",
             "condenser.llm_config: llm.extra: stream, timeout cannot be set here",
         ),
     ],
