@@ -97,20 +97,20 @@ class RecordEvents:
 
     def add(self, kind: Any, **fields: Any) -> Any:
         """Add an event, and return it. The first one has the id of the record; a step to another branch has none."""
-        common: dict[str, Any] = {"id": self.version, "timestamp": self.timestamp}
         if not self.shown:
-            common["shown"] = False
+            fields["shown"] = False
         if kind is Retraction or not self.is_empty:
-            common["origin"] = Origin(format=self.origin.format)
+            origin = Origin(format=self.origin.format)
         else:
-            common["origin"], self.is_empty = self.origin, False
+            origin, self.is_empty = self.origin, False
         if self.meta and kind is not Retraction:
-            common["meta"], self.meta = self.meta, {}
-        event = kind(**(common | fields))
+            fields["meta"], self.meta = self.meta, {}
+        fields.setdefault("timestamp", self.timestamp)
+        event = kind(id=self.version, origin=origin, **fields)
         self.events.append(event)
         if kind is Action:
             self._decoder.calls.open(event)
-        if self._decoder.keeps_shown:
+        if (event.shown or event.structural) and self._decoder.keeps_shown:
             self._decoder.shown.follow(event, self._decoder.known(event, self))
         return event
 

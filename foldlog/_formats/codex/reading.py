@@ -72,8 +72,9 @@ class CodexDecoder(FollowingDecoder):
     def check(self, record: Any) -> None:
         if type(record) is not dict:
             raise NotAnEvent(f"expected a record object, found {described(record)}")
-        if line_of(record) is None:
+        if (line := line_of(record)) is None:
             raise NotAnEvent("the object has no text under 'type', which every record of Codex has")
+        self._line = line
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         read = RecordEvents(self, Origin(format=NAME), None)
@@ -82,7 +83,7 @@ class CodexDecoder(FollowingDecoder):
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         """Add the event of a record, after those of the items of a compaction's history, or of calls that it aborts."""
-        line, payload = line_of(record) or ("", None)
+        line, payload = self._line
         timestamp, time = read_time(record.get("timestamp"))
         if line == "compacted" and type(payload) is dict:
             self._compact(read, payload, timestamp, time)
@@ -166,8 +167,8 @@ class CodexDecoder(FollowingDecoder):
                     offset += event.shown and number < (place or 0)
             summary = "" if place is None else texts_in(history[place]["content"])[0]
         told = {"summary": summary, "summary_offset": offset} if summary else {}
-        origin = Origin(format=NAME, id=payload.get("id"), time=time)
-        read.add(CondensationAction, forgotten_event_ids=forgotten, origin=origin, timestamp=timestamp, **told)
+        read.begin(Origin(format=NAME, id=payload.get("id"), time=time), timestamp)
+        read.add(CondensationAction, forgotten_event_ids=forgotten, **told)
 
 
 def _read_message(read: RecordEvents, payload: dict[str, Any]) -> None:
@@ -176,8 +177,7 @@ def _read_message(read: RecordEvents, payload: dict[str, Any]) -> None:
         read.add(SystemMessage, content=content)
         return
     source = _SPEAKERS.get(role, "environment") if type(role) is str else "environment"
-    texts = texts_in(payload.get("content"))
-    if source == "user" and texts and all(_CONTEXT.match(text) for text in texts):
+    if source == "user" and (texts := texts_in(payload.get("content"))) and all(map(_CONTEXT.match, texts)):
         source = "environment"
     read.add(Message, content=content, source=source)
 
