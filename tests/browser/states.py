@@ -155,7 +155,7 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         page.open(address)
         yield "empty"
     with serving(some) as address:
-        home = address.split("?")[0]
+        base = address.split("?")[0]
         home(page, address, 4)
         yield "conversations"
         page.ask(f"fetch('api/fleet').then((each) => each.json()).then((one) => {V}.showFleet({{...one, counted: 1}}))")
@@ -166,12 +166,12 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         page.type(" nowhere")
         page.wait("document.querySelector('.hits')?.innerText.includes('No event')")
         yield "conversations-no-hit"
-        page.open(f"{home}?id=another%20try")
+        page.open(f"{base}?id=another%20try")
         page.wait(f"{LINES}.length && !document.querySelector('.waiting')")
         yield "live"
-        page.open(f"{home}?id=none")
+        page.open(f"{base}?id=none")
         yield "error"
-        page.open(f"{home}?id=usual")
+        page.open(f"{base}?id=usual")
     page.wait("document.querySelector('.live.lost')")
     yield "lost"
     with serving(encrypted, FOLDLOG_KEY=key) as address:
