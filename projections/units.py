@@ -9,7 +9,7 @@ these units.
                      response that has one; without a call id its ``cause``. One that answers none is an orphan.
     parallel calls   the actions of one model response, with their observations. An action without a response id is
                      alone. Servers repeat ids: a response ends at an action with another response id, or with a call
-                     id that the response has an answer for; once answered, also at a summary.
+                     id that the response has an answer for; at a summary, too, if none of its calls waits.
     loop             starts at an action with thinking, runs through actions and observations, ends at any other event,
                      or at the next action with thinking. Orphans, and events that no model sees, neither belong to it
                      nor end it.

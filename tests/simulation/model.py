@@ -239,7 +239,7 @@ def as_sent(events: list[Event]) -> list[Event]:
     groups: list[list[Event]] = []
     calls: list[Event] = []
     for event in events:
-        if calls and responses.get(event["id"], 0) == responses.get(calls[0]["id"]):
+        if calls and responses.get(event["id"], -1) == responses.get(calls[0]["id"]):
             calls.append(event)
             continue
         groups.append([event])
