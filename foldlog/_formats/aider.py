@@ -30,13 +30,7 @@ from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import Located, joined_text, refused, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import (
-    Action,
-    CondensationAction,
-    Message,
-    Origin,
-    SystemMessage,
-)
+from foldlog.eventstore import Action, CondensationAction, Message, Origin, SystemMessage
 
 NAME = "aider"
 

@@ -27,25 +27,10 @@ from itertools import islice
 from typing import Any
 
 from foldlog._formats.format import LOOK_AT, EachAlone, Format, Options
-from foldlog._formats.record import (
-    dicts_in,
-    joined_text,
-    member,
-    refused,
-    text_or_empty,
-    usage_told,
-)
+from foldlog._formats.record import dicts_in, joined_text, member, refused, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, parts_in, role_of, time_of, url_in
-from foldlog.eventstore import (
-    Action,
-    CondensationAction,
-    Content,
-    Event,
-    Message,
-    Observation,
-    SystemMessage,
-)
+from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, SystemMessage
 
 NAME = "copilot-cli"
 

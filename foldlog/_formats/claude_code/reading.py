@@ -23,15 +23,7 @@ from foldlog._formats.format import Options, Past
 from foldlog._formats.recent import Recent
 from foldlog._formats.record import NotAnEvent, described, read_time, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import (
-    CondensationAction,
-    Event,
-    Message,
-    Origin,
-    Retraction,
-    Source,
-    SystemMessage,
-)
+from foldlog.eventstore import CondensationAction, Event, Message, Origin, Retraction, Source, SystemMessage
 
 _RESPONSES_MAX = 100
 """Side chains run at the same time, so that the lines of several responses alternate."""

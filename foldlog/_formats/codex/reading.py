@@ -12,15 +12,7 @@ from foldlog._formats.codex.lines import content_of, has_failed, line_of, parent
 from foldlog._formats.codex.writing import NAME
 from foldlog._formats.record import NotAnEvent, described, read_time
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import (
-    Annotation,
-    CondensationAction,
-    Event,
-    Message,
-    Origin,
-    Source,
-    SystemMessage,
-)
+from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Origin, Source, SystemMessage
 
 ABORTED = "aborted"
 """The text of Codex for a call that never got an output."""
