@@ -142,14 +142,7 @@ def forget(
     It has a range if the ids are consecutive, else a list: a range never names an event that stays.
     """
     ids = sorted(event.id for event in events)
+    named: dict[str, Any] = {"forgotten_event_ids": tuple(ids)}
     if len(ids) > 1 and ids[0] >= 0 and ids[-1] - ids[0] == len(ids) - 1:
-        return CondensationAction(
-            forgotten_events_start_id=ids[0],
-            forgotten_events_end_id=ids[-1],
-            summary=summary,
-            summary_offset=offset,
-            metadata=dict(metadata),
-        )
-    return CondensationAction(
-        forgotten_event_ids=tuple(ids), summary=summary, summary_offset=offset, metadata=dict(metadata)
-    )
+        named = {"forgotten_events_start_id": ids[0], "forgotten_events_end_id": ids[-1]}
+    return CondensationAction(**named, summary=summary, summary_offset=offset, metadata=dict(metadata))
