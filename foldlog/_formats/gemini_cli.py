@@ -118,11 +118,6 @@ def _shown(part: _Part) -> _Part | None:
     return {"type": "file", "file": {"filename": "", name: url}}
 
 
-def thought_of(thought: _Part) -> str:
-    subject, description = (text_or_empty(thought.get(key)) for key in ("subject", "description"))
-    return f"**{subject}** {description}" if subject else description
-
-
 def result_of(result: Any) -> tuple[Content, bool]:
     """Return what a model is told of a result, and whether that is an error."""
     told: list[Any] = []
@@ -149,7 +144,6 @@ _USAGE = {
 _SNAPSHOT = "<state_snapshot>"
 _CONTEXTS = ("<session_context>", "<hook_context>", _SNAPSHOT)
 """The beginnings of what Gemini CLI says as the user."""
-_FAILED = ("error", "cancelled")
 
 
 def session_in(record: Any) -> str | None:
@@ -232,10 +226,8 @@ class GeminiDecoder(FollowingDecoder):
         kept = [each for each in members if 0 <= each < version]
         gone = tuple(each for each in members if each not in set(kept))
         read.timestamp = read_time(following[0].get("timestamp"))[0]
-        read.add(
-            CondensationAction, forgotten_event_ids=gone, summary=snapshot, summary_offset=len(kept),
-            metadata={"reason": "tokens"},
-        )  # fmt: skip
+        told: _Part = {"summary": snapshot, "summary_offset": len(kept), "metadata": {"reason": "tokens"}}
+        read.add(CondensationAction, forgotten_event_ids=gone, **told)
         self._drop(same)
         self._places[str(following[0].get("id"))] = same
         self._messages.append(_Stands(following[0], read.version, shown=True))
@@ -284,7 +276,9 @@ class GeminiDecoder(FollowingDecoder):
         calls = [part["functionCall"] for part in parts if type(part.get("functionCall")) is dict]
         thoughts = [text_or_empty(part.get("text")) for part in parts if part.get("thought") is True]
         if not calls and not thoughts:
-            thoughts = [thought_of(each) for each in dicts_in(record.get("thoughts"))]
+            for each in dicts_in(record.get("thoughts")):
+                subject, thought = text_or_empty(each.get("subject")), text_or_empty(each.get("description"))
+                thoughts.append(f"**{subject}** {thought}" if subject else thought)
             calls = dicts_in(record.get("toolCalls"))
         read.parts = shown_parts([part for part in parts if part.get("thought") is not True])
         read.thinking = [{"type": "thinking", "thinking": text} for text in thoughts if text]
@@ -296,7 +290,8 @@ class GeminiDecoder(FollowingDecoder):
         for call in calls:
             result = results.get(call.get("id"), {}) if type(call.get("id")) is str else {}
             if result.get("result"):
-                self._answer(read, call["id"], result["result"], is_error=result.get("status") in _FAILED)
+                failed = result.get("status") in ("error", "cancelled")
+                self._answer(read, call["id"], result["result"], is_error=failed)
 
     def _answer(self, read: RecordEvents, call_id: Any, result: Any, tool: Any = "", *, is_error: bool = False) -> None:
         """Add a result. A second one of the same call is not shown."""
@@ -305,11 +300,9 @@ class GeminiDecoder(FollowingDecoder):
         newest = next(of_call, None)
         call = newest if newest is None or isinstance(newest, Action) else next(of_call, None)
         content, has_failed = result_of(result)
-        read.add(
-            Observation, content=content, tool=text_or_empty(tool) if call is None else call.tool,
-            call_id=named, cause=None if call is None else call.id,
-            is_error=is_error or has_failed, shown=call is not None and call is newest,
-        )  # fmt: skip
+        told = {"tool": text_or_empty(tool)} if call is None else {"tool": call.tool, "cause": call.id}
+        shown, is_error = call is not None and call is newest, is_error or has_failed
+        read.add(Observation, content=content, call_id=named, is_error=is_error, shown=shown, **told)
 
 
 class GeminiEncoder(PairsEncoder):
