@@ -55,7 +55,7 @@ def _blocks(page: Path) -> list[str]:
 
 def test_the_python_guide_prints_what_it_shows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    options = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.REPORT_ONLY_FIRST_FAILURE
+    options = doctest.ELLIPSIS | doctest.REPORT_ONLY_FIRST_FAILURE
     tried = doctest.testfile(str(ROOT / "docs/PYTHON.md"), module_relative=False, optionflags=options)
     assert (tried.failed, tried.attempted > 60) == (0, True)
 
