@@ -265,7 +265,8 @@ class Working:
             self._seen = standing, time.monotonic()
         left_s = self._give_up_at - started
         if left_s <= 0:
-            raise LeaseTaken(self._id, "a worker drives it", standing, "wait longer (wait_s), or say that it is busy")
+            remedy = "wait longer (wait_s), also if that worker was killed, or say that it is busy"
+            raise LeaseTaken(self._id, "a worker drives it", standing, remedy)
         self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
         return min(self._pause_s, left_s)
 

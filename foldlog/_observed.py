@@ -44,7 +44,7 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
         "up: %(reason)s; cost %(cost)s USD",
     ),
     "foldlog.store.waited": (_WARNING, "a write waited %(seconds).1f s for other writers or its server"),
-    "foldlog.store.away": (_WARNING, "%(problem)s; trying again for up to %(seconds)g s"),
+    "foldlog.store.away": (_WARNING, "%(problem)s; trying again for up to %(seconds)g s (patience_s in the URL)"),
     "foldlog.follower.behind": (
         _WARNING,
         "follower %(follower)r is %(seconds)d s behind the store: it has not read the event at position %(position)d",

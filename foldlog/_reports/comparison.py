@@ -114,7 +114,7 @@ def _loss(row: StrategyFiguresDocument) -> str:
     lost, said = row.events_lost, len(row.user_messages_lost)
     words = f"loses {lost:,} events" + (f", {said:,} of them said by the user" if said else "")
     words = "loses no event" if not lost else words
-    masked = f"; masks {row.events_masked:,}" if row.events_masked else ""
+    masked = f"; masks {row.events_masked:,}, which some calls are not shown" if row.events_masked else ""
     summaries = f"; {row.events_summarized:,} stand in a summary" if row.events_summarized else ""
     sent, repeated = row.tokens_sent, row.tokens_repeated
     again = f"; {100 * repeated / sent:.0f} % of its tokens are repeated" if sent and repeated is not None else ""

@@ -205,6 +205,17 @@ def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_
     assert foldlog("compare", "c1", "--agent-model", "other", "--prices", "prices.json").status == 2
 
 
+def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, config):
+    with open_store("sqlite:///foldlog.db") as store:
+        replies = [Message(source="agent", content="hm", meta={"model": model}) for model in ("some/a", "b c", "b c")]
+        told = CondensationAction(forgotten_event_ids=(1,), metadata={"model": "small", "usage": {"input_tokens": 9}})
+        store.append("c2", [Message(source="user", content="hi"), *replies, told, told, told], expected_version=0)
+    noop = "--config", config("noop")
+    note = "foldlog: note: its replies are of b c; to count and price as that one: --agent-model 'b c'\n"
+    assert foldlog("compare", "c2", *noop).err == note
+    assert foldlog("compare", "c2", *noop, "--agent-model", "gpt-4o").err == ""
+
+
 def test_people_read_a_verdict_and_a_table(foldlog, work, config):
     files = "--config", config("amortized", "max_size = 20"), "--config", config("noop")
     out = foldlog("compare", "c1", *files).out

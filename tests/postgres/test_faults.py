@@ -53,11 +53,13 @@ def store(url: str) -> Iterator[Store]:
 def test_who_waits_for_a_server_that_is_away_is_told_once(caplog: pytest.LogCaptureFixture):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(StoreUnavailable, match="tried for 1 s"):
+    with pytest.raises(
+        StoreUnavailable, match=r"tried for 1 s, the store was not opened; to wait less, set patience_s in the URL"
+    ):
         open_store(f"postgresql://agent@127.0.0.1:{port}/history?patience_s=1")
     [told] = [record.getMessage() for record in caplog.records if record.name == "foldlog.store.away"]
     assert "Connection refused" in told
-    assert told.endswith("; trying again for up to 1 s")
+    assert told.endswith("; trying again for up to 1 s (patience_s in the URL)")
 
 
 CUTS: tuple[Cut, ...] = ("request", "answer")

@@ -268,7 +268,7 @@ class PostgresRecorder(Recorder):
                 if not told:  # who mistyped the address should not think for a minute that all is well
                     tell("foldlog.store.away", problem=str(error), seconds=self._patience_s)
                     told = True
-                self._recover(error, patience, "the store was not opened")
+                self._recover(error, patience, "the store was not opened; to wait less, set patience_s in the URL")
 
     def _begin(self, wire: Wire, may_assume: bool) -> PostgresTransaction:
         wire.abandon()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,7 +44,8 @@ def run(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="A TOML file with [condenser]; once for each condenser. noop, which forgets nothing, is always there.",
+            help="A TOML file with [condenser]; once for each condenser, in the place of the default one. noop, which "
+            "forgets nothing, is always there.",
             show_default="the default condenser; with a model whose limit is known, also with fewer tokens",
         ),
     ] = None,
@@ -77,6 +79,7 @@ def run(
         conversation = resolved(store, conversation)
         version = store.conversation(conversation).version
         replays, asks = _replays(store, conversation, version, condensers, model)
+        called = None if agent is not None else _model_called(store, conversation, version)
     rows = comparison(
         replays, asks, price, {name: described(each, model or ESTIMATE) for name, each in condensers.items()}
     )
@@ -96,6 +99,25 @@ def run(
     terminal.answer(document, lambda: _show(conversation, version, model, rows, verdict), as_json=as_json)
     if html is not None and not as_json:
         terminal.say(f"The Views over time: {terminal.printable(str(html))}")
+    if called is not None:
+        terminal.note(
+            f"its replies are of {called}; to count and price as that one: --agent-model {shlex.quote(called)}"
+        )
+
+
+def _model_called(store: Store, conversation: str, version: int) -> str | None:
+    """Return the model that the agent called most, if its replies tell. Cost: the events."""
+    from foldlog._reports.spending import Spending
+    from foldlog._reports.unreadable import sound
+    from foldlog._reports.usage import UNNAMED
+
+    spending, calls = Spending(), Counter[str]()
+    logged = sound(store, conversation, 0, version, [])
+    spending.take(each for each in logged if not isinstance(each.event, CondensationAction))
+    for (_, model), one in spending.summed().models.items():
+        calls[model] += one.calls
+    del calls[UNNAMED]
+    return next((model for model, _ in calls.most_common(1)), None)
 
 
 def _price(agent: str | None, prices: Path | None) -> tuple[Price, str]:

@@ -165,7 +165,7 @@ def run(
                 cells = _long_cells if in_full else _short_cells
                 print_rows(_LONG if in_full else _SHORT, map(cells, chain(page, lines)))
         else:
-            _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else [])
+            _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None)
     if own and not as_json:
         terminal.note(f"{count(len(own), 'conversation')} that runtimes keep for themselves: --all shows them")
     if locked and not as_json:
@@ -270,14 +270,16 @@ def _document(line: _Line) -> ConversationDocument:
 # -- for people -------------------------------------------------------------------------------------------------------
 
 
-def _show_none(db: str, store: Store, limit: int | None, leased: Sequence[datetime]) -> None:
+def _show_none(db: str, store: Store, limit: int | None, leased: Sequence[datetime] | None) -> None:
     there = sum(1 for _ in listed(store))
     if there:
-        why = "is listed: --limit is 0" if limit == 0 else "matches"
+        why = "matches" if leased is None else "waits for a worker"
+        why = "is listed: --limit is 0" if limit == 0 else why
         said = f"None of {count(there, 'conversation')} {why}."
-        if leased:  # also by a worker that was killed
+        if leased:
+            ends = leased[0].isoformat(timespec="seconds")
             said += (
-                f" Still leased: {len(leased):,}; the first lease ends at {leased[0].isoformat(timespec='seconds')}."
+                f" Still leased, perhaps by workers that were killed: {len(leased):,}; the first lease ends at {ends}."
             )
     else:
         where = terminal.printable(store_name(db))
