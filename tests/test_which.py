@@ -10,8 +10,12 @@ from tests.which import covering
 @pytest.mark.parametrize(
     "asked, among, not_among",
     [
-        ("list", "tests/foldlog/test_cli.py::test_an_import_is_named_by_its_file_and_listed", "test_export_gives"),
-        ("foldlog/_cli/views/why.py", "tests/foldlog/test_cli.py::test_a_summary_that_stands_for", "test_export_gives"),
+        ("list", "tests/foldlog/test_cli.py::test_an_import_is_listed_viewed_logged_and_exported", "test_export_gives"),
+        (
+            "foldlog/_cli/views/why.py",
+            "tests/foldlog/test_looking.py::test_why_takes_an_id_or_words",
+            "test_export_gives",
+        ),
         ("eventstore/codec.py", "tests/eventstore/test_codec.py", "test_cli"),
         ("tests/test_which.py", "tests/test_which.py", "test_cli"),
         ("projections/views.py", "tests/conformance/test_rekey.py", "test_cli"),  # it imports a name from the face
