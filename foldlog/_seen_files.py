@@ -2,9 +2,9 @@
 log that has grown is read on from where it ended.
 
 A file is kept with each conversation that it holds, beside its events, as ``KeptBeside`` says: what is erased or
-redacted is read again. It is kept when all of it was imported without a finding: where it is, its size, its time and
-its inode, and of a log a hash of its bytes. So a log is read on where these bytes are what they were, and no other hand
-wrote to its conversation; else it is read whole.
+redacted is read again. Where it is is kept always, for a redaction to look into; when all of it was imported without a
+finding, also its size, its time and its inode, and of a log a hash of its bytes. So a log is read on where these bytes
+are what they were, and no other hand wrote to its conversation; else it is read whole.
 """
 
 from __future__ import annotations
@@ -182,17 +182,16 @@ class SeenFiles:
         self._open, self._of_open = None, {}
         if name is None or name not in self._states:
             return
-        forgotten = {one.conversation for _, one in self._seen.get(name, ())}
-        if all(is_sound for is_sound, _, _ in conversations.values()):
-            forgotten -= conversations.keys()  # those that it continues in a fork of
-            state, number = self._states[name], len(conversations)
-            for each, (_, format, alone) in conversations.items():
-                is_log = number == 1 and alone and format_named(format).live
-                digest = _digest(Path(name), state[1]) if is_log else ""
-                digest = digest if _state(name) == state else ""  # it was written while it was read
-                value = _Kept(name, self._options, state, number, format, alone, digest)
-                self._kept.keep(self._store.conversation(each), value)
-        for each in forgotten:
+        is_whole = all(is_sound for is_sound, _, _ in conversations.values())
+        state, number = self._states[name], len(conversations)
+        for each, (_, format, alone) in conversations.items():
+            is_log = is_whole and number == 1 and alone and format_named(format).live
+            digest = _digest(Path(name), state[1]) if is_log else ""
+            digest = digest if _state(name) == state else ""  # it was written while it was read
+            value = _Kept(name, self._options, state, number, format, alone, digest) if is_whole else _Kept(name)
+            self._kept.keep(self._store.conversation(each), value)
+        # Those that it continues in a fork of:
+        for each in {one.conversation for _, one in self._seen.get(name, ())} - conversations.keys():
             self._kept.keep(self._store.conversation(each), _Kept())
 
     def flush(self) -> None:

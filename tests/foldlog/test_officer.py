@@ -335,6 +335,14 @@ def test_each_summary_that_may_quote_what_is_redacted_is_named_once(foldlog, tmp
     assert (ran.out.count(quote), ran.out.count("may quote"), ran.out.count("redacted too: f")) == (1, 1, 1)
 
 
+def test_a_file_that_was_imported_with_a_finding_is_looked_into_too(foldlog, tmp_path):
+    Path("torn.jsonl").write_text('{"role": "user", "content": "I am Nadia"}\n{"role": "user", "content": "Nad')
+    foldlog("import", "torn.jsonl")
+    ran = foldlog("redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+    assert ran.status == 1, ran.err
+    assert f"{tmp_path}/torn.jsonl still holds the text; delete it" in str(ran.document["stay"])
+
+
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_each_file_that_holds_the_text_is_named_until_it_is_gone(foldlog, tmp_path, monkeypatch, encrypted):
     if encrypted:
@@ -485,7 +493,9 @@ def test_a_redaction_says_where_it_looked_and_what_has_other_forms_of_the_text(f
     looked = "holds the text: looked through all events, summaries, documents and imported records of 1 conversation"
     ran = foldlog(*redact, "--dry-run")
     assert more in ran.err
-    assert f"what is named above {looked}; not" in ran.err
+    assert (
+        f"in the conversations what is named above {looked}, but, in a dry run, not the files of the store" in ran.err
+    )
     ran = foldlog(*redact, "--yes")
     assert more in ran.err
     assert f"1 event redacted; nothing {looked}, and the files of the store" in ran.err

@@ -534,7 +534,7 @@ def fill(store: Store) -> None:
 
 
 def test_a_partitioned_store_holds_what_one_table_holds_and_copy_leads_to_it(url: str, postgres_server: Server):
-    """Its rows lie in several partitions; what is whole is found in them in the order of positions, and as one moment."""
+    """Its rows lie in several partitions; what is whole is found in them in order, and as one moment."""
     parted = url.replace(schema_of(url), f"{schema_of(url)}_parted")
     with open_store(url) as one, open_store(f"{parted}&partitions=4") as four:
         fill(one)

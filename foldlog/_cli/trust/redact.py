@@ -186,10 +186,12 @@ def run(
         terminal.note(similar)
     if text is not None:
         found = "what is named above" if stay or (goes and dry_run) else "nothing"
-        files = "" if dry_run else ", and the files of the store, its index, backups and imports"
+        link, files = "and", "the files of the store, its index, backups and imports"
+        if dry_run:
+            found, link = f"in the conversations {found}", "but, in a dry run, not"
         terminal.note(
             f"{'' if dry_run else f'{done}; '}{found} holds the text: looked through all events, summaries, documents "
-            f"and imported records of {count(len(rows), 'conversation')}{files}; not through your reports and exports"
+            f"and imported records of {count(len(rows), 'conversation')}, {link} {files}; not your reports and exports"
         )
 
 
