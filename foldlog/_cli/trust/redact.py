@@ -115,13 +115,12 @@ def run(
     In a terminal the command shows the events and asks first. The whole content of an event goes. Id, kind, place,
     times, size, and the model, tokens and cost of a reply stay, and published heads still verify. The model sees the
     word "redacted". The receipt is a new event: who, when, why, and a hash of the former content. At the end the store
-    is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. Earlier copies and backups still hold
-    the content.
+    is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. Earlier copies still hold the content.
 
     --matching finds a text in events, summaries, documents and records of imports. In the end it names what still holds
-    it: events, ids of conversations, and of the store's file, the search index, known backups, audit databases, and the
-    files that were replaced or imported those with its bytes. It does not look into exports, reports and other stores,
-    nor through compression and encryption. A shell keeps the text in its history.
+    it: events, ids, and of the store's file, the search index, known backups, audit databases, and the files that were
+    replaced or imported those with its bytes. It does not look into exports, reports, other stores, nor through
+    compression and encryption. Shells keep the text.
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
