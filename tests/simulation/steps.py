@@ -330,6 +330,8 @@ class Steps:
                     events, documents = payload
                     events = [dict(event) for event in events]
                     options["expected"] = rng.choice((None, 0, version))
+                else:  # longer, for another process may redact it before
+                    events = [plain.message(f"{self.text(rng)} {self.text(rng)}")]
         elif 0.3 < draw < 0.4:
             options["dedupe"] = True
             numbers = rng.sample(range(6), rng.randrange(1, 4))
