@@ -90,7 +90,7 @@ def main(
         bool,
         typer.Option(
             "--publish",
-            help="Measure nothing; put the saved full run and floors into docs/speed.json, page and README.",
+            help="Measure nothing; put the saved full run into docs/speed.json, page and README.",
         ),
     ] = False,
     counts: Annotated[
@@ -104,8 +104,7 @@ def main(
 ) -> None:
     """Ask the questions that have targets. Exit status 1 where one gave no figure, or a full run misses a target."""
     if publish:
-        run, floors = (json.loads((results / f"{name}.json").read_text()) for name in ("full", "floors"))
-        speed_page.publish(run, floors)
+        speed_page.publish(json.loads((results / "full.json").read_text()))
         return
     if counts or record_counts:
         if record_counts:

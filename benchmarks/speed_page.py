@@ -23,15 +23,14 @@ _COUNTED = "3.12"
 """The CPython of which the counts are shown."""
 
 Run = Mapping[str, Any]
-"""What ``python -m benchmarks`` saves, with the floors of ``python -m benchmarks.floors``."""
+"""What ``python -m benchmarks`` saves."""
 
 
-def publish(run: Run, floors: Run) -> None:
+def publish(run: Run) -> None:
     """Write docs/speed.json, and put its figures into docs/SPEED.md and README.md."""
-    together = {**run, "floors": floors}
-    PUBLISHED.write_text(json.dumps(together, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), together), encoding="utf-8")
-    README.write_text(in_readme(README.read_text(encoding="utf-8"), together), encoding="utf-8")
+    PUBLISHED.write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), run), encoding="utf-8")
+    README.write_text(in_readme(README.read_text(encoding="utf-8"), run), encoding="utf-8")
 
 
 def published() -> Run:
@@ -43,7 +42,6 @@ def in_page(text: str, run: Run) -> str:
     for command, made in (
         ("python -m benchmarks --publish", _answers(run)),
         ("python -m benchmarks --record", _counts()),
-        ("python -m benchmarks.floors", _floors(run["floors"])),
     ):
         text = with_part(text, command, made)
     return text
@@ -117,15 +115,3 @@ def _counts() -> str:
     for operation, count in recorded()[_COUNTED].items():
         lines.append(f"| {operation} | {count['bytecodes']:,} | {count['statements']} |")
     return "\n".join(lines)
-
-
-def _floors(floors: Run) -> str:
-    lines = [
-        "| CPU time | foldlog | only the necessary steps, by hand | target | what these steps take of foldlog's time |",
-        "|---|---:|---:|---:|---|",
-    ]
-    for floor in floors["floors"]:
-        steps = ", ".join(f"{name} {max(share, 0):.0%}" for name, share in floor["shares"].items())
-        cells = f"{floor['now']:.2f} | {floor['floor']:.2f} | {limit(floor['better'], floor['target'])} | {steps}"
-        lines.append(f"| {floor['question']} | {cells} |")
-    return "\n".join([*lines, "", f"Ratios to the baseline. {floors['measured_at'][:10]}, commit {floors['commit']}."])
