@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of
@@ -61,7 +61,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """The thinking of the last responses since their last actions."""
         self._prompt: Any = None
         self._switches = Switches(chain)
-        self._boundary: dict[str, Any] = {}
+        self._boundary: dict[str, Any] | None = None if self.past is not None else {}
+        """The boundary whose summary has not come; None where it may be before the first line."""
         self._session: Any = None
 
     def known(self, event: Event, read: RecordEvents | None) -> str | None:
@@ -120,8 +121,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def _begin(self, record: dict[str, Any]) -> None:
         """Find out to which agent the session belongs, at the first line that tells."""
         self._is_begun = True
-        last = None if self.past is None else _last_shown(self.past)
-        self._side = is_side(last or record)
+        last = record if self.past is None else _last_shown(self.past) or record
+        self._side, self._session = is_side(last), last.get("sessionId")
         self._switches = Switches(ShownChain(self._side))
         if self.past is not None:
             earlier = islice(self.past.newest_first(), _LAST_EVENTS)
@@ -141,6 +142,16 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._switches.complete(switches)
         self._titles.complete(titles)
         self._is_whole = True
+
+    def _earlier_boundary(self) -> dict[str, Any]:
+        """Return the last boundary before the first line, if no summary and no switch came after it."""
+        past = self.past
+        if past is None:
+            return {}
+        ends = (each.id for each in past.newest_first() if type(each) in (CondensationAction, Retraction))
+        last = next(ends, -1)
+        lines = takewhile(lambda each: each[1][0].id > last, past.newest_records())
+        return next((one for one, _ in lines if is_boundary(one) and is_side(one) == self._side), {})
 
     def _earlier_thinking(self, response_id: str) -> tuple[dict[str, Any], ...]:
         """Read the lines before the first one, where the first response may have begun there."""
@@ -223,7 +234,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def _condense(self, read: RecordEvents, summary: str) -> None:
         """Forget all present events except those that the boundary keeps. A summary without text is a message."""
-        boundary, self._boundary = self._boundary, {}
+        boundary, self._boundary = self._earlier_boundary() if self._boundary is None else self._boundary, {}
         kept = Kept.by(boundary)
         forgotten, staying = parted(self.shown.all(), kept)
         comes_last = kept.anchor is not None and kept.anchor == boundary.get("uuid")

@@ -18,6 +18,7 @@ from foldlog._formats import registry as formats_registry
 from foldlog._importing import import_source
 from foldlog.eventstore import (
     Action,
+    CondensationAction,
     InvalidArgument,
     InvalidEvent,
     Message,
@@ -147,13 +148,21 @@ def test_a_compaction_forgets_what_stands_wherever_the_decoder_began(histories, 
     history = histories["c1"]
     history.append_records([line(n, n - 1 if n else None, content=f"m{n}") for n in range(4)], format="claude-code")
     history.append(Message(source="user", content="ours"))
-    if restarts:
-        forget_decoders(histories)
     boundary = {**line(4, None), "type": "system", "subtype": "compact_boundary", "logicalParentUuid": "u3"}
     del boundary["message"]
-    summary = line(5, 4, content="all before", isCompactSummary=True)
-    history.append_records([boundary, summary, line(6, 5, content="next")], format="claude-code")
-    assert [event.content for event in history.view()] == ["all before", "next"]
+    kept = {"trigger": "auto", "preservedMessages": {"anchorUuid": "u4", "uuids": ["u2"]}}
+    records = [boundary | {"compactMetadata": kept}, line(5, 4, content="all before", isCompactSummary=True)]
+    records += [line(6, 5, content="next"), {**boundary, "uuid": "u7", "logicalParentUuid": "u6"}]
+    records[-1]["compactMetadata"] = kept
+    records += [line(8, 5, content="on"), line(9, 8, content="all", isCompactSummary=True)]
+    for one in records:
+        if restarts:
+            forget_decoders(histories)
+        history.append_records([one], format="claude-code")
+    assert [event.content for event in history.at(7)] == ["m2", "all before"]
+    assert [event.content for event in history.view()] == ["all"]
+    told = [event.metadata for event in history.events() if isinstance(event, CondensationAction)]
+    assert told == [{"trigger": "auto", "reason": "tokens"}, {}], "a boundary on a branch that was left tells nothing"
 
 
 @pytest.mark.parametrize("restarts", [False, True])
