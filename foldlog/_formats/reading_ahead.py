@@ -6,6 +6,7 @@ its place in a file, and comes back as its events. One that is long, or whose pr
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import deque
@@ -59,7 +60,7 @@ def _cores() -> int:
 
 
 def _read_by(number: int, sources: Iterator[Source], make: Make) -> Iterator[Source]:
-    pool = ProcessPoolExecutor(number, get_context("spawn"), _leave_interrupts_to_the_writer)
+    pool = ProcessPoolExecutor(number, get_context("spawn"), _begin)
     waiting: deque[tuple[Source, Future[_Read] | None]] = deque()
     try:
         for source in sources:
@@ -95,5 +96,6 @@ def _read(parcel: Parcel, make: Make) -> _Read:
     return events, source.findings, source.findings_count, make(events)
 
 
-def _leave_interrupts_to_the_writer() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # interrupts are for the writer
+    gc.set_threshold(100_000, 20, 100)  # events are many objects without cycles
