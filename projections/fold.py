@@ -1,6 +1,6 @@
 """The View as a fold: each event changes what the View shows.
 
-There is one fold. ``evolve`` is the fold of one event, so that folding step by step and folding at once cannot differ.
+There is one fold, of any number of events: folding step by step and folding at once cannot differ.
 It accepts whatever the log holds and never repairs: making events fit for a model is ``well_formed``, on the way out.
 
     a shown event          is added to the end
@@ -91,11 +91,6 @@ class Folded(NamedTuple):
     state: ViewState
     condensations: Sequence[CondensationAction]
     older: Sequence[CondensationAction] | None = None
-
-
-def evolve(state: ViewState, event: Event) -> ViewState:
-    """Return the state after one more event. See ``fold``."""
-    return fold((event,), state).state
 
 
 def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:

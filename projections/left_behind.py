@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 
 from foldlog.eventstore import Action, Event, Observation
-from foldlog.projections.units import WaitingCalls, is_unseen, units
+from foldlog.projections.units import is_unseen, units
 
 
 def left_behind_after(
@@ -40,27 +40,32 @@ def left_behind_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten
 
 def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Event]) -> bool:
     """Return whether certainly no event of the piece shares a unit with one of the head or the tail."""
-    if (head and head[-1].stays_with_next) or (piece and piece[-1].stays_with_next):
-        return False
     if not _all_are_answered(head) or not _all_are_answered(piece):
         return False  # an observation may be in another part than its call
-    if _may_be_of_one_response(head, piece) or _may_be_of_one_response(piece, tail):
-        return False
-    thinking = [event for part in (head, piece) for event in part if type(event) is Action and event.thinking]
-    return not thinking or not (_is_in_loop(head, piece) or _is_in_loop([*head, *piece], tail))
+    return not any(
+        (before and before[-1].stays_with_next) or _is_of_one_response(before, after) or _is_in_loop(before, after)
+        for before, after in ((head, piece), ([*head, *piece], tail))
+    )
 
 
 def _all_are_answered(events: Sequence[Event]) -> bool:
-    calls = WaitingCalls()
-    for position, event in enumerate(events):
+    """Return whether certainly each call of these events is answered among them, and each observation answers one."""
+    waiting = set[str | int | None]()
+    for event in events:
         if type(event) is Action:
-            calls.add(event, position)
+            key: str | int | None = event.id if event.call_id is None else event.call_id
+            if key in waiting:
+                return False
+            waiting.add(key)
         elif type(event) is Observation:
-            calls.take(event)
-    return not calls.waiting
+            key = event.cause if event.call_id is None else event.call_id
+            if key not in waiting:
+                return False
+            waiting.remove(key)
+    return not waiting
 
 
-def _may_be_of_one_response(before: Sequence[Event], after: Sequence[Event]) -> bool:
+def _is_of_one_response(before: Sequence[Event], after: Sequence[Event]) -> bool:
     """Return whether the actions beside this border have one response id."""
     parts = (reversed(before), after)
     last, first = (next((each.response_id for each in part if type(each) is Action), None) for part in parts)
