@@ -15,10 +15,12 @@ from foldlog.eventstore.events import (
     Annotation,
     CondensationAction,
     CondensationRequest,
+    CondensationSummary,
     Event,
     Message,
     Observation,
     SystemMessage,
+    UnknownEvent,
 )
 from tests.simulation import model
 
@@ -50,6 +52,8 @@ class Shown:
     left_behind: frozenset[int] = frozenset()
     requested: bool = False
     version: int = 0
+    told: tuple[tuple[int, ...], frozenset[int]] | None = None
+    """Its cut points, and the ids that are sent, where these are not the law's: it knows no bonds of events."""
 
     def ids(self) -> list[int]:
         return [item.id for item in self.items]
@@ -87,7 +91,9 @@ def item_of(event: Event) -> Item | None:
                 text=text_of(event.content),
                 tool=event.tool,
             )
-        case Annotation():
+        case CondensationSummary():
+            return Item(event.id, "summary", text=event.content)
+        case Annotation() | UnknownEvent():
             return Item(event.id, "note")
     raise AssertionError(f"the attack writes no {type(event).__name__}")
 
@@ -144,6 +150,8 @@ def answered(view: Shown) -> dict[int, int]:
 
 @once
 def cut_points(view: Shown) -> list[int]:
+    if view.told is not None:
+        return list(view.told[0])
     conversation, shown = modelled(view)
     return conversation.cut_points(shown)
 
@@ -151,6 +159,8 @@ def cut_points(view: Shown) -> list[int]:
 @once
 def sent(view: Shown) -> set[int]:
     """The ids of what is sent to a model."""
+    if view.told is not None:
+        return set(view.told[1])
     conversation, shown = modelled(view)
     return set(conversation.fit(shown))
 

@@ -26,7 +26,7 @@ from tests.attack.checks import (
     shown_problems,
     turn_problems,
 )
-from tests.attack.law import Item, Shown, cut_points, folded, item_of, sent
+from tests.attack.law import Shown, cut_points, folded, item_of, sent
 from tests.attack.replies import Given, good, nasty
 from tests.attack.runtime import Runtime
 from tests.condensers.openai_server import Answer, OpenAIServer, Request, Text, ToolCall
@@ -76,17 +76,9 @@ class TokenAgent:
 
     def token_sums(self, view: View) -> Sequence[int]:
         sums = [0]
-        for item in Shown(tuple(map(_item, view.events))).items:
+        for item in filter(None, map(item_of, view.events)):
             sums.append(sums[-1] + choices.tokens(item))
         return sums
-
-
-def _item(event: Event) -> Item:
-    if event.id < -1:
-        return Item(event.id, "summary", text=str(event.content))  # type: ignore[union-attr]
-    item = item_of(event)
-    assert item is not None
-    return item
 
 
 def spec_of(draw: Random, url: str, *, slow: bool) -> dict[str, Any]:

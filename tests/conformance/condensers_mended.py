@@ -1,28 +1,27 @@
 """What the references would answer with the bugs of their list mended: written down again, as plainly as can be.
 
-Nothing of ours is used but the View and its cut points. ``Mended`` names what happens by our event ids.
+What each strategy without a summary forgets is said in ``tests.attack.choices``. Nothing of ours is used but the View
+and its cut points. ``Mended`` names what happens by our event ids.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from foldlog.condensers.strategies.model_summaries import FIELDS, TOOL_NAME
 from foldlog.eventstore.events import (
-    Action,
-    Annotation,
     CondensationSummary,
     Event,
-    Message,
     Observation,
     SystemMessage,
-    UnknownEvent,
 )
 from foldlog.projections import View
+from tests.attack import choices
+from tests.attack.law import Shown, item_of
 from tests.conformance.condenser_answers import Script, Spec
 
 Json = dict[str, Any]
@@ -127,8 +126,9 @@ def has_real(events: Sequence[Event]) -> bool:
     return any(event.id >= 0 for event in events)
 
 
-def first_that_forgets(view: View, choices: Iterable[Sequence[Event]]) -> Mended:
-    return next((condensation(events) for events in choices if has_real(events)), unavailable(view))
+def first_that_forgets(view: View, found: Iterable[set[int]]) -> Mended:
+    forgets = (Mended("condensation", forgotten=frozenset(gone)) for gone in found if max(gone, default=-1) >= 0)
+    return next(forgets, unavailable(view))
 
 
 def unavailable(view: View) -> Mended:
@@ -136,87 +136,31 @@ def unavailable(view: View) -> Mended:
     return ERROR if view.unhandled_condensation_request else as_it_is(view)
 
 
+def law_of(view: View) -> Shown:
+    """The View as the law of the attack knows it, all of which a model was shown: conformance asks condensers alone."""
+    items = tuple(replace(item, by_agent=False) for item in map(item_of, view) if item is not None)
+    told = tuple(view.cut_points), frozenset(view[place].id for place in view.fit_positions)
+    return Shown(items, frozenset(view.left_behind), view.unhandled_condensation_request, view.version, told)
+
+
 def recent(spec: Spec, view: View) -> Mended:
-    if len(view) <= spec["max_events"]:
-        return as_it_is(view)
-    tail = max(0, spec["max_events"] - spec["keep_first"])
-    hidden = whole_units_without(view, head_and_tail(view, spec["keep_first"], tail))
-    return Mended("view", tuple(event.id for event in view if event not in hidden))
+    gone = choices.recent(dict(spec), law_of(view))
+    return Mended("view", tuple(event.id for event in view if event.id not in gone))
 
 
 def amortized(spec: Spec, view: View) -> Mended:
     if not (view.unhandled_condensation_request or len(view) > spec["max_size"]):
         return as_it_is(view)
-    tail = spec["max_size"] // 2 - spec["keep_first"]
-    return first_that_forgets(view, [whole_units_without(view, head_and_tail(view, spec["keep_first"], tail))])
-
-
-def head_and_tail(view: View, head: int, tail: int) -> set[int]:
-    places = list(range(len(view)))
-    return {*places[:head], *places[len(places) - min(tail, len(places)) :]}
-
-
-def whole_units_without(view: View, kept: set[int]) -> list[Event]:
-    """What goes if these places are kept and no unit may be parted: the ruling on SEMANTICS c.4 and c.5."""
-    gone = []
-    for place, event in enumerate(view.events):
-        before = max(cut for cut in view.cut_points if cut <= place)
-        behind = [cut for cut in view.cut_points if cut > place]
-        if behind and not any(other in kept for other in range(before, behind[0])):
-            gone.append(event)
-    return gone
+    return first_that_forgets(view, choices.amortized(dict(spec), law_of(view)))
 
 
 def window(view: View) -> Mended:
-    if not view.unhandled_condensation_request:
-        return as_it_is(view)
-    events = view.events
-    asked = next((n for n, e in enumerate(events) if isinstance(e, Message) and e.source == "user"), None)
-    if asked is None:
-        return ERROR
-    prompts = [place for place, event in enumerate(events) if isinstance(event, SystemMessage)]
-    recalls = [place for place, event in enumerate(events) if place > asked and recalls_for(event, events[asked])]
-    essential = {asked, *prompts[:1], *recalls[:1]}
-    for recall in recalls[:1]:
-        answers = [n for n, e in enumerate(events) if isinstance(e, Observation) and e.cause == events[recall].id]
-        essential.update([place for place in answers if place > recall][:1])
-    window = list(range(len(events)))[-max(1, (len(events) - len(essential)) // 2) :]
-    newer = list(window)
-    while newer and isinstance(events[newer[0]], Observation | CondensationSummary):
-        newer = newer[1:]
-    windows = [newer]
-    if not newer:  # W1: V0 forgets the newest calls because the window shows their outputs alone; a loop stays
-        looping = [place for place in window if in_a_loop(view, place)]
-        windows = [[place for place in window if place in view.fit_positions], looping]
-    gone = [events_without(whole_units_without(view, essential | set(each))) for each in windows]
-    sent = {view[place].id for place in view.fit_positions}  # to forget other events makes no prompt shorter
-    return first_that_forgets(view, [each for each in gone if any(event.id in sent for event in each)])
-
-
-def in_a_loop(view: View, place: int) -> bool:
-    """Whether a call with thinking is before it in the View, and nothing between that would end the loop."""
-    event = view[place]
-    orphans = set(range(len(view))) - set(view.fit_positions)
-    if event.id in view.left_behind or not isinstance(event, Action | Observation) or place in orphans:
-        return False
-    for before in reversed(view[: place + 1]):
-        if isinstance(before, Action) and before.thinking and before.id not in view.left_behind:
-            return True
-        if not isinstance(before, Action | Observation | Annotation | UnknownEvent):
-            return before.id in view.left_behind
-    return False
-
-
-def recalls_for(event: Event, asked: Event) -> bool:
-    if not isinstance(event, Action) or event.tool != "recall" or not isinstance(asked, Message):
-        return False
-    parts = [{"text": asked.content}] if isinstance(asked.content, str) else asked.content
-    return bool(event.arguments["query"] in {sep.join(p["text"] for p in parts if "text" in p) for sep in ("", "\n")})
-
-
-def events_without(gone: Iterable[Event]) -> list[Event]:
-    """Without the summaries, which stay."""
-    return [event for event in gone if not is_synthetic(event)]
+    """W1: V0 forgets the newest calls because the window shows their outputs alone; here they stay."""
+    return (
+        first_that_forgets(view, choices.window({}, law_of(view)))
+        if view.unhandled_condensation_request
+        else as_it_is(view)
+    )
 
 
 def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any) -> Mended:
@@ -367,16 +311,11 @@ def attention(spec: Spec, view: View, replies: Replies, source_ids: Any) -> Mend
     reply = replies.next()
     if isinstance(reply, dict) and "error" in reply and not asked:
         return as_it_is(view)
-    place_of = {view[place].id: place for place in open_to_choice}
-    ids = reply["ids"] if isinstance(reply, dict) and "ids" in reply else []
-    ours = [place_of.get(source_ids.get(source_id)) for source_id in ids]
-    chosen = [place for place in dict.fromkeys(ours) if place is not None][:places]
-    choices = [chosen, []] if asked else [chosen]  # the newest, where what the model would let go cannot go
-    forgetting = []
-    for first in choices:
-        stays = first + [place for place in reversed(open_to_choice) if place not in first][: places - len(first)]
-        forgetting.append(events_without(whole_units_without(view, head | set(stays))))
-    return first_that_forgets(view, forgetting)
+    ids = [source_ids.get(each) for each in (reply["ids"] if isinstance(reply, dict) and "ids" in reply else [])]
+    law = law_of(view)
+    # The newest, where what the model would let go cannot go.
+    found = [each for given in ([ids, []] if asked else [ids]) for each in choices.attention(dict(spec), law, given)]
+    return first_that_forgets(view, found)
 
 
 def all_stay_anyway(view: View, head: set[int], open_to_choice: list[int], places: int) -> bool:
