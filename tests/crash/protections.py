@@ -28,7 +28,7 @@ PROTECTIONS = {
         "an erasure that the disk ends says how far it came",
         "eventstore:unfinished",
         Gone("command"),
-        "tests/eventstore/test_erasure.py -k disk_ends",
+        "tests/foldlog/test_maintenance_commands.py -k rows_stay",
     ),
     "documents": Protection(
         "new values of documents are written in the transaction of their events",
@@ -364,7 +364,7 @@ if self._is_staged:
         "a backup is verified",
         "eventstore:back_up",
         Instead("verify Store", "made = list(verify(Store(copy, database.settings)))[:0]"),
-        "tests/eventstore/test_maintenance.py -k tells_what_is_damaged",
+        "tests/foldlog/test_maintenance_commands.py -k damage_in_it_is",
     ),
     "stale": Protection(
         "an import that lives is not taken for dead",

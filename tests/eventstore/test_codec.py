@@ -99,16 +99,6 @@ def test_every_stored_body_is_json_that_other_tools_read(event: Event):
     assert "\x00" not in body
 
 
-def test_the_id_is_not_in_the_body():
-    assert (
-        encode(Message(id=7, source="user", content="hi")).body == b'{"kind":"message","content":"hi","source":"user"}'
-    )
-
-
-def test_what_has_its_default_takes_no_room():
-    assert encode(Annotation(name="n")).body == b'{"kind":"annotation","name":"n"}'
-
-
 def test_values_that_json_cannot_hold_are_kept_exactly_beside_a_readable_form():
     stored = json.loads(encode(Message(source="user", content="a\ud800b")).body)
     assert stored["content"] == "a\ufffdb"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
-import inspect
 import logging
 import os
 import sqlite3
@@ -24,7 +22,6 @@ from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     CorruptEvent,
-    InvalidOption,
     KeyRing,
     KeyUnavailable,
     Message,
@@ -103,19 +100,6 @@ def test_a_history_is_the_same_however_it_is_stored(path: Path, compression: Any
         assert_sound(store)
     assert encodings(path) == {COMPRESSIONS.index(compression) + (ENCRYPTED if sealed else 0)}
     assert is_in_the_files(path) == (compression == "none" and not sealed)
-
-
-def test_compression_halves_what_a_history_of_text_takes(path: Path):
-    def stored(compression: Any) -> int:
-        file = path.with_name(compression)
-        with open_store(f"sqlite:///{file}", compression=compression) as store:
-            store.ingest("c1", (Message(source="user", content=source[n * 700 : n * 700 + 1_900]) for n in range(100)))
-        return file.stat().st_size
-
-    source = inspect.getsource(argparse)
-    plain = stored("none")
-    assert stored("zlib") < plain / 2
-    assert stored("zstd") < plain / 2
 
 
 def test_what_does_not_shrink_is_stored_as_it_is():
@@ -204,14 +188,6 @@ def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path):
     assert KeyRing.from_file(str(file)).current == KeyRing([NEW]).current
 
 
-def test_an_open_store_takes_what_the_environment_says(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("FOLDLOG_KEY", OLD.get_secret_value())
-    monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
-    with open_store(f"sqlite:///{path}") as store:
-        fill(store)
-    assert encodings(path) == {1 + ENCRYPTED}
-
-
 @pytest.mark.parametrize(
     "environment, says",
     [
@@ -229,11 +205,6 @@ def test_what_is_no_key_is_a_clear_error_that_does_not_show_it(environment: dict
     shown = f"{raised.value} {raised.value.__context__!r}"
     assert "swordfish" not in shown
     assert "ab" * 31 not in shown
-
-
-def test_a_compression_that_there_is_not_is_a_clear_error(path: Path):
-    with pytest.raises(InvalidOption, match="unknown compression 'lzma'; choose none, zlib, zstd"):
-        open_store(f"sqlite:///{path}", compression="lzma")  # type: ignore[arg-type]
 
 
 def test_a_key_is_never_shown_or_logged(path: Path, caplog: pytest.LogCaptureFixture):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import random
 import sqlite3
@@ -32,7 +31,6 @@ from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.errors import OperationalError
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, maintenance
 from foldlog.eventstore.recorders.types import as_rows
 from tests.crash.bytes_left import bytes_left
@@ -160,29 +158,6 @@ def test_others_go_on_writing_while_a_long_history_is_erased(tmp_path: Path):
         stop.set()
         writer.join(30)
     assert files_with(tmp_path, SECRET) == []
-
-
-def test_an_erasure_that_the_disk_ends_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    url = f"sqlite:///{tmp_path}/history.db"
-    with open_store(url) as store:
-        store.append("secret", Message(source="user", content="x"), expected_version=0)
-        transact, calls = store.database.recorder.transact, itertools.count()
-
-        def fail_after_the_first(work: object, **how: object) -> object:
-            if next(calls):
-                raise OperationalError("cannot write: disk I/O error; nothing was written")
-            return transact(work, **how)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(store.database.recorder, "transact", fail_after_the_first)
-        with pytest.raises(
-            StoreUnavailable, match=r"is erased for every reader, but not all .* run the same command again"
-        ):
-            erase(store, "secret", reason="asked to")
-        monkeypatch.undo()
-        with pytest.raises(ConversationErased):
-            list(store.events("secret"))
-        assert erase(store, "secret", reason="asked to").version == 1
-        assert all(verdict.findings == () for verdict in verify(store))
 
 
 def mark(kind: str, name: str) -> str:

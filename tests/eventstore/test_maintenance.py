@@ -94,15 +94,6 @@ def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(store: Store
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_backup_tells_what_is_damaged_in_it(store: Store, tmp_path: Path):
-    with closing(sqlite3.connect(tmp_path / "store.db")) as decaying:
-        decaying.execute("UPDATE events SET body = replace(body, 'hi', 'ho') WHERE position = 3")
-        decaying.commit()
-    done = back_up(store, str(tmp_path / "copy.db"))
-    assert [(verdict.conversation, verdict.findings[0].first) for verdict in done.findings] == [("live", 2)]
-    assert (tmp_path / "copy.db").exists()
-
-
 def test_a_backup_is_of_one_moment_while_others_write(store: Store, tmp_path: Path):
     """Each batch of five is in it whole, and what was recorded before it began is in it."""
     stop = threading.Event()
@@ -138,18 +129,6 @@ def test_a_store_in_memory_cannot_be_backed_up_and_has_nothing_to_vacuum(tmp_pat
 
 
 # -- vacuum -----------------------------------------------------------------------------------------------------------
-
-
-def test_vacuum_keeps_positions_and_gives_space_back(store: Store, tmp_path: Path):
-    store.append("to erase", [HI] * 400, expected_version=0)
-    store.append("live", HI, expected_version=6)
-    erase(store, "to erase", reason="asked for")
-    before = places(store)
-    done = vacuum(store)
-    assert done.bytes_after < done.bytes_before * 0.6
-    assert done.bytes_after == (tmp_path / "store.db").stat().st_size
-    assert places(store) == before
-    assert [verdict.findings for verdict in verify(store)] == [(), (), (), ()]
 
 
 def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(store: Store, tmp_path: Path):

@@ -182,14 +182,6 @@ def test_a_database_of_another_program_is_said_and_left_as_it_is(path: str):
     assert Path(path).read_bytes() == before
 
 
-def test_an_empty_file_becomes_a_store(path: str):
-    Path(path).touch()
-    with pytest.raises(DatabaseError, match="is empty or of an older schema; to write, open it as a user who may"):
-        SQLiteRecorder(path, writable=False)
-    begin(recorder := SQLiteRecorder(path))
-    recorder.close()
-
-
 # -- the schema -------------------------------------------------------------------------------------------------------
 
 

@@ -251,13 +251,6 @@ def test_keys_and_records_that_know_more_than_the_events_tell_of_a_cut(path: Pat
     ]
 
 
-def test_one_conversation_can_be_checked_alone(path: Path):
-    spoil(path, f"UPDATE events SET shown = 0 WHERE {of('a', 7)}")
-    with open_store(f"sqlite:///{path}") as store:
-        assert [v.findings for v in verify(store, "b")] == [()]
-        assert len(next(verify(store, "a")).findings) == 1
-
-
 def test_what_is_missing_is_one_finding_also_where_it_is_long(tmp_path: Path):
     path = tmp_path / "long.db"
     with open_store(f"sqlite:///{path}") as store:

@@ -113,30 +113,18 @@ def test_what_holds_no_heads_is_refused(foldlog, store, tmp_path):
     assert "'foldlog verify --print-heads --json > heads.json' publishes the present heads" in absent.err
 
 
-def test_erase_leaves_a_receipt_and_not_a_byte(foldlog, store, tmp_path):
-    head = heads_of(store)["one"]
-    receipt = foldlog("erase", "one", "--yes", "--reason", "asked to", "--json").document["conversations"][0]
-    assert (receipt["conversation"], receipt["version"], receipt["erased_reason"]) == ("one", 5, "asked to")
-    assert receipt["head"] == head
-    for file in tmp_path.iterdir():
-        assert b"3 of one" not in file.read_bytes(), file
-    assert foldlog("log", "one").status == 2
-    assert "was erased at" in foldlog("log", "one").err
-    ran = foldlog("verify")
-    assert ran.status == 0
-    assert "one: erased at" in ran.out
-    assert "with 5 events (asked to)" in ran.out
-    assert "3 of two" in foldlog("log", "two").out
-
-
 def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_removes_them(foldlog, store, tmp_path):
+    head = heads_of(store)["one"]
     ran = foldlog("erase", "one", "--yes", "--reason", "asked to", "--no-vacuum", "--json")
     assert ran.status == 0
-    assert ran.document["conversations"][0]["bytes_pending"] is True
+    (receipt,) = ran.document["conversations"]
+    assert (receipt["version"], receipt["head"], receipt["bytes_pending"]) == (5, head, True)
     assert "bytes pending: the file of the store may still hold bytes of it; run 'foldlog vacuum'" in ran.err
     rows = {row["conversation"]: row for row in foldlog("list", "--json").document["conversations"]}
     assert rows["one"]["bytes_pending"] is True
     assert rows["two"]["bytes_pending"] is False
+    (erased,) = [line for line in foldlog("verify").out.splitlines() if line.startswith("one: erased at")]
+    assert erased.endswith("with 5 events (asked to)")
     assert foldlog("vacuum", "--json").document["bytes_pending"] is False
     assert not any(row["bytes_pending"] for row in foldlog("list", "--json").document["conversations"])
 
@@ -356,14 +344,6 @@ def test_rekey_with_nothing_set_leaves_everything_as_it_is(foldlog, store, monke
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "none")
     assert foldlog("rekey").out == "3 conversations: 5 events rewritten, 0 keys changed.\n"
     assert "3 of one" in foldlog("log", "one").out
-
-
-def test_a_key_that_is_none_is_one_line_without_the_key(foldlog, store, monkeypatch):
-    monkeypatch.setenv("FOLDLOG_KEY", "swordfish")
-    ran = foldlog("list")
-    assert ran.status == 2
-    assert len(ran.err.splitlines()) == 1
-    assert "swordfish" not in ran.err
 
 
 def test_erase_needs_a_reason_a_history_that_is_there_and_yes_where_there_is_no_terminal(foldlog, store):
