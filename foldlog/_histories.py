@@ -325,7 +325,7 @@ class Histories:
             detach_forks=detach_forks,
             expected=expected,
         )
-        return gone_everywhere(self.store, tombstone, source, complete=complete)
+        return gone_everywhere(self.store, conversation, tombstone, source, complete=complete)
 
     def close(self) -> None:
         """Close the store. Views that a caller holds and that were not read yet are read first. The threads of its

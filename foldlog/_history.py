@@ -577,7 +577,7 @@ class History:
         )
         if source is not None:
             keep_source(self._store, self.id, source)
-        return gone_everywhere(self._store, receipt, source, complete=complete)
+        return gone_everywhere(self._store, self.id, receipt, source, complete=complete)
 
     def why(self, event_id: int, at: int | None = None) -> Why:
         """Return why the View, now or at a version, shows an event, or the summary with this id, or does not. Raises

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from foldlog._reports.audit_database import path_of
+from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, told
 from foldlog._search.index import erase_from_index, index_path, remove_index, still_in_index
 from foldlog._seen_files import source_files
 from foldlog.eventstore import (
@@ -25,13 +25,9 @@ from foldlog.eventstore import (
     open_store,
     recent_conversations,
 )
-from foldlog.eventstore.log.database import behind
 from foldlog.eventstore.maintenance import backup, copy, erase, redact, rekey, verify
 from foldlog.eventstore.maintenance.unfinished import purge
 
-_ALL = 2**63
-_BACKUP = "backup "
-_COPIES = (_BACKUP, "former file ", "imported file ")
 _PAGE = 1_000
 Removed = TypeVar("Removed", ConversationRow, redact.RedactionReceipt)
 
@@ -86,14 +82,8 @@ class Maintenance:
 
         As long as the file is there, receipts of later erasures name it in ``unconfirmed``.
         """
-        store, position = self._store, self._store.database.last_position
-        made = backup.back_up(store, path, on_progress)
-        with suppress(EventStoreError):  # the store cannot be written any more: its backup is made all the same
-            for name in read_models(store):
-                if is_gone(name):
-                    confirm(store, name, None)
-            confirm(store, f"{_BACKUP}{os.path.abspath(path)}", position)
-        return made
+        with noted(self._store, "backup", path):
+            return backup.back_up(self._store, path, on_progress)
 
     def vacuum(self, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
         """Reclaim disk space, and remove the remains of interrupted operations, in the search index too. See
@@ -228,7 +218,7 @@ def erased(
                 yield row, error
             else:
                 if last is not None:
-                    yield last._replace(unconfirmed=holders(store, last.unconfirmed, sources.get(last.id))), None
+                    yield gone_everywhere(store, last.id, last, sources.get(last.id), complete=False), None
                 last = tombstone
         if len(stay) == len(waiting):
             yield from stay
@@ -236,79 +226,61 @@ def erased(
         waiting = [row for row, _ in stay]
     if last is not None:
         source = sources.get(last.id)
-        yield gone_everywhere(store, last, source, complete=complete), None  # a server vacuums its tables once for all
+        yield (
+            gone_everywhere(store, last.id, last, source, complete=complete),
+            None,
+        )  # a server vacuums its tables once for all
 
 
-def gone_everywhere(store: Store, receipt: Removed, source: str | None = None, *, complete: bool) -> Removed:
+def gone_everywhere(
+    store: Store, conversation: str, receipt: Removed, source: str | None, *, complete: bool
+) -> Removed:
     """Return the receipt of a removal once what was removed is gone from the search index too, and, if it is to be
     ``complete``, its bytes from the tables of a server.
     """
-    unconfirmed = holders(store, receipt.unconfirmed, source)
+    unconfirmed = holders(store, receipt.unconfirmed, {conversation}, source)
     if complete:
         purge(store.database.recorder, "what was erased is gone for every reader")
     return receipt._replace(unconfirmed=unconfirmed, bytes_pending=store.database.bytes_pending)
 
 
-def read_models(store: Store, position: int = _ALL) -> list[str]:
-    """Return what the store knows of that has not reached a position: read models, and backups by their files."""
-    return store.database.recorder.query(lambda reader: behind(reader, position))
-
-
-def holders(store: Store, unconfirmed: Iterable[str], source: str | None = None) -> tuple[str, ...]:
-    """Return what may still hold what was erased: of ``unconfirmed`` the read models and the backups that still exist,
-    the search index where it cannot be changed, the former files that restores kept, and the file ``source``.
+def holders(
+    store: Store, unconfirmed: Iterable[str], conversations: Container[str] | None = None, source: str | None = None
+) -> tuple[str, ...]:
+    """Return what may still hold what was erased of these conversations, or of any one: of ``unconfirmed`` the read
+    models and the files that foldlog wrote of them, the search index where it cannot be changed, the former files that
+    restores kept, and the file ``source``.
     """
-    there = [name for name in unconfirmed if not is_gone(name)]
+    there = [told(store, name) for name in unconfirmed if may_hold(name, conversations)]
     former = [] if store.path is None else sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
     files = [
-        *(f"{_COPIES[1]}{path}" for path in former),
-        *([f"{_COPIES[2]}{source}"] if source is not None and os.path.exists(source) else []),
+        *(f"former file {path}" for path in former),
+        *([f"imported file {source}"] if source is not None and os.path.exists(source) else []),
     ]
     return (*there, *still_in_index(store), *files)
 
 
-def note_backups(store: Store, restored_from: str, former: str | None) -> None:
-    """Note in a restored store the backup that it is, and those that the former file knew: they may hold what is erased
-    from now on.
+def note_files(store: Store, restored_from: str, former: str | None) -> None:
+    """Note in a restored store the backup that it is, and the files that the former file knew: they may hold what is
+    erased from now on.
     """
-    names = {f"{_BACKUP}{os.path.abspath(restored_from)}"}
+    names = {f"backup {os.path.abspath(restored_from)}"}
     if former is not None:
         with suppress(EventStoreError), open_store(f"{as_url(former)}?mode=ro") as earlier:  # else it is damaged
-            names |= set(read_models(earlier))
+            names |= {name for name in read_models(earlier) if is_a_copy(name)}
     for name in names:
-        if name.startswith(_BACKUP) and not is_gone(name):
-            confirm(store, name, 0)
-
-
-def path_in(name: str) -> str:
-    """Return the path in the name of a holder that is a file; an empty text for another one."""
-    audit = path_of(name)
-    if audit is not None:
-        return str(audit)
-    return next((name.removeprefix(kind) for kind in _COPIES if name.startswith(kind)), "")
-
-
-def is_gone(name: str) -> bool:
-    """Return whether a name is that of a backup whose file is not there any more."""
-    return name.startswith(_BACKUP) and not os.path.exists(name.removeprefix(_BACKUP))
-
-
-def is_a_copy(name: str) -> bool:
-    """Return whether a name is that of a file that does not follow the store, so that it can only be deleted."""
-    return name.startswith(_COPIES)
+        confirm(store, name, 0)
 
 
 def derived_from(store: Store) -> Iterator[str]:
     """Yield what is derived from a store and lies outside of its own file, as far as the store knows of it: names such
     as "audit database /path". It holds plain text, whether the store is encrypted or not. Cost: two look-ups.
 
-    Files that a command was told to write, such as backups, exports and reports, are copies: they do not follow the
-    store, and it does not know where they are.
+    Backups are not among them: those of an encrypted store are encrypted.
     """
     path = index_path(store)
     if path is not None and os.path.exists(path):
         yield f"search index {path}"
     for name in read_models(store):
-        audit = path_of(name)
-        if audit is not None and audit.exists():
+        if os.path.exists(path_in(name)) and not name.startswith("backup "):
             yield name

@@ -9,9 +9,10 @@ in few ways. So a search takes time in proportion to the text, whatever the text
 
 from __future__ import annotations
 
-import os
 import re
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from json import loads
@@ -24,7 +25,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from foldlog._formats.live import recorded
+from foldlog._histories import Histories
 from foldlog._history import History
+from foldlog._page.report import texts_of_page
 from foldlog._search.index import index_path
 from foldlog.eventstore import (
     ConversationRow,
@@ -34,6 +37,8 @@ from foldlog.eventstore import (
     Store,
     SystemMessage,
     VersionConflict,
+    as_url,
+    open_store,
 )
 from foldlog.eventstore.documents.values import newest_documents
 from foldlog.eventstore.log.redacted import can_be_redacted, has_content
@@ -199,19 +204,35 @@ def keep_documents(history: History, store: Store, gone: Collection[int], holds:
 
 def files_with(store: Store, holds: Holds, others: Iterable[str], *, with_store: bool = True) -> Iterator[str]:
     """Yield the files that hold the bytes of a match: the store's own, its search index, and ``others``. What is
-    compressed or encrypted is not found. Cost: these files.
+    compressed or encrypted is not found, but for the texts of a page: ``store_has`` looks into a backup. Cost: these
+    files.
     """
     own = [] if store.path is None else [store.path, f"{store.path}-wal"]
     for path in [*(own if with_store else ()), index_path(store) or "", *others]:
-        if not os.path.isfile(path):
-            continue
-        with open(path, "rb") as file:
-            before = b""
-            while chunk := file.read(_CHUNK_BYTES):
-                if _has(holds, before + chunk):
-                    yield path
-                    break
-                before = chunk[-_OVERLAP_BYTES:]
+        is_held = False
+        with suppress(OSError, ValueError, zlib.error):  # one that cannot be read is named as what may hold it
+            is_held = any(_has(holds, part) for part in _parts(path))
+        if is_held:
+            yield path
+
+
+def store_has(path: str, holds: Holds) -> bool:
+    """Return whether an event of a store that can be opened without more keys than the environment's holds a match.
+    Raises ``EventStoreError`` where it cannot be read. Cost: its events.
+    """
+    with open_store(f"{as_url(path)}?mode=ro") as store:
+        names = [row.id for row in store.iter_conversations() if row.erased_at is None]
+        return any(events_with(Histories(store)[name], store, holds, redacted=True) for name in names)
+
+
+def _parts(path: str) -> Iterator[bytes]:
+    """Yield the bytes of a file in parts that overlap; of a page those that it holds compressed, too."""
+    with open(path, "rb") as file:
+        before = b""
+        while chunk := file.read(_CHUNK_BYTES):
+            yield before + chunk
+            before = chunk[-_OVERLAP_BYTES:]
+    yield from texts_of_page(path)
 
 
 def _without_kept(event: Event) -> dict[str, Any]:

@@ -58,14 +58,15 @@ def check_target(path: Path) -> None:
     """Raise ``InvalidOption`` if ``path`` is a folder, or a file there would replace a SQLite database or its log."""
     if path.is_dir():
         raise InvalidOption(f"{path} is a folder; name a file")
-    if _is_database(path):
+    if is_database(path):
         raise InvalidOption(f"{path} is a database, which a file written there would replace; choose another name")
     for suffix in _BESIDE_A_DATABASE:
-        if path.name.endswith(suffix) and _is_database(database := path.with_name(path.name.removesuffix(suffix))):
+        if path.name.endswith(suffix) and is_database(database := path.with_name(path.name.removesuffix(suffix))):
             raise InvalidOption(f"{path} belongs to the database {database}; choose another name for the new file")
 
 
-def _is_database(path: Path) -> bool:
+def is_database(path: Path) -> bool:
+    """Return whether a file is a SQLite database."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import io
+import re
 import tempfile
 import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import IO
 
@@ -32,6 +33,8 @@ shown.
 """
 _GISTS = 2_000
 _SPLIT = "\0split\0"
+_DOCTYPE = b"<!doctype html>"
+_DATA = re.compile(rb'<script type="text/plain" class="\w+" data-first="\d+">(.*)</script>')
 
 Progress = Callable[[int], None]
 
@@ -99,8 +102,21 @@ def _spooled(logged: Iterable[Logged], texts: IO[str], progress: Progress) -> It
 
 def _write_data(file: IO[str], name: str, text: str, first: int = 0) -> None:
     """Write an inert element with a compressed text. Its base64 has no character that ends an element."""
-    packed = base64.b64encode(zlib.compress(text.encode("utf-8"), 6)).decode("ascii")
+    packed = b64encode(zlib.compress(text.encode("utf-8"), 6)).decode("ascii")
     file.write(f'<script type="text/plain" class="{name}" data-first="{first}">{packed}</script>\n')
+
+
+def texts_of_page(path: str) -> Iterator[bytes]:
+    """Yield the compressed texts of a page, and its lines as they are read; nothing of another file."""
+    with open(path, "rb") as file:
+        if file.read(len(_DOCTYPE)) == _DOCTYPE:
+            for line in file:
+                packed = _DATA.search(line)
+                yield (
+                    unescape(line.decode("utf-8", "replace")).encode()
+                    if packed is None
+                    else zlib.decompress(b64decode(packed[1]))
+                )
 
 
 def _write(file: IO[str], document: HistoryDocument, gists: list[str], texts: IO[str]) -> None:

@@ -89,11 +89,6 @@ def name_of(path: Path) -> str:
     return f"{_NAME}{path.absolute()}"
 
 
-def path_of(name: str) -> Path | None:
-    """Return the path of the audit database that confirms under a name; None for another read model."""
-    return Path(name.removeprefix(_NAME)) if name.startswith(_NAME) else None
-
-
 class AuditTables:
     """The tables of an audit database, which apply what the store has recorded: ``apply``, then ``describe``.
 

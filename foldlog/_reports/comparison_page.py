@@ -65,7 +65,7 @@ def write_page(
 <section class="verdict">{"".join(f"<p>{escape(line)}</p>" for line in verdict)}</section>
 <h2>Figures</h2><div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>
 {plots}{_legend(list(replays))}
-<footer>Made by foldlog compare. The history was replayed; nothing was changed in the store.</footer>
+<footer>Made by foldlog compare. The history was replayed and not changed.</footer>
 </body></html>
 """
     with whole_file(path) as file:

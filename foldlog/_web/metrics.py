@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
+from foldlog._copies import is_a_copy
 from foldlog._documents import FleetDocument
-from foldlog._maintenance import is_a_copy
 from foldlog._words.reasons import WORDS
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import Store
@@ -66,12 +66,13 @@ def _followers(store: Store) -> Iterator[tuple[str, str, str, list[_Sample]]]:
     about = "Events that a read model has not confirmed."
     if recorder.on_server:
         status = follower_status(store)
-        yield "follower_lag_events", "gauge", about, [({"follower": e.follower}, e.events) for e in status.followers]
+        lags = [each for each in status.followers if not is_a_copy(each.follower)]
+        yield "follower_lag_events", "gauge", about, [({"follower": each.follower}, each.events) for each in lags]
         yield (
             "follower_lag_seconds",
             "gauge",
             "The age of the first of these events.",
-            [({"follower": each.follower}, each.seconds) for each in status.followers],
+            [({"follower": each.follower}, each.seconds) for each in lags],
         )
         yield "events_held_back", "gauge", "Events that a running transaction holds back.", [({}, status.held_back)]
         return

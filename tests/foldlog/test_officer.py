@@ -343,29 +343,40 @@ def test_a_file_that_was_imported_with_a_finding_is_looked_into_too(foldlog, tmp
     assert f"{tmp_path}/torn.jsonl still holds the text; delete it" in str(ran.document["stay"])
 
 
+FILES_OF_M = {"comparison": "c.html", "export": "e.jsonl", "report": "r.html"}
+
+
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_each_file_that_holds_the_text_is_named_until_it_is_gone(foldlog, tmp_path, monkeypatch, encrypted):
     if encrypted:
         monkeypatch.setenv("FOLDLOG_KEY", KEY)
     mail(foldlog)
-    for made in (["backup", "b.db"], ["audit", "--to", "audit.db"], ["restore", "b.db", "--yes"]):
-        assert foldlog(*made).status == 0
+    with api.open("foldlog.db") as histories:
+        histories["other"].append(said("hello"))
+    wrote = ["export m -o e.jsonl", "export other -o other.jsonl", "report m -o r.html", "compare m --html c.html"]
+    for made in ("backup b.db", "audit --to audit.db", *wrote, "restore b.db --yes"):
+        assert foldlog(*made.split()).status == 0
     former = min(tmp_path.glob("foldlog.db.replaced-*"))  # others are its log
     Path("m.jsonl").unlink()
     assert foldlog("audit", "--to", "audit.db").status == 0
-    given = ("redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+    given = ("redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
     for found in (2, 0, 0):  # also where nothing is left to redact
         ran = foldlog(*given)
         named = " ".join(one["problem"] for one in ran.document["stay"])
         assert (ran.status, len(ran.document["receipts"])) == (1, found)
-        for path in ["audit.db"] if encrypted else ["audit.db", "b.db", former.name]:
+        for path in ("audit.db", "e.jsonl", "r.html", "b.db", former.name):
             assert f"the file {tmp_path / path} still holds the text; delete it" in named
-        assert {f"backup {tmp_path}/b.db", f"former file {former}"} <= {*ran.document["holders"]}
+        assert "other.jsonl" not in f"{named} {ran.document['holders']}", "it holds another conversation"
+        holders = {f'{kind} of ["m"] {tmp_path}/{name}' for kind, name in FILES_OF_M.items()}
+        assert holders | {f"backup {tmp_path}/b.db", f"former file {former}"} <= {*ran.document["holders"]}
     assert foldlog("audit", "--to", "audit.db").status == 0
-    for path in (Path("b.db"), *tmp_path.glob("foldlog.db.replaced-*")):
+    Path("r.html").rename("moved.html")
+    for path in map(Path, ("b.db", "e.jsonl", "c.html", *tmp_path.glob("foldlog.db.replaced-*"))):
         path.unlink()
-    ran = foldlog(*given)
-    assert (ran.status, ran.document["stay"], ran.document["holders"]) == (0, [], []), ran.err
+    moved = [f"not in its place any more, {name}" for name in sorted({*holders, f"backup {tmp_path}/b.db"})]
+    for named in (moved, []):
+        ran = foldlog(*given)
+        assert (ran.status, ran.document["stay"], sorted(ran.document["holders"])) == (0, [], named), ran.err
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

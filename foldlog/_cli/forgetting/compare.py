@@ -20,6 +20,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, 
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._cli.tables import Column, print_rows
+from foldlog._copies import noted
 from foldlog._documents import ComparisonDocument, StrategyFiguresDocument
 from foldlog._reports.comparison import comparison, described, verdict_of
 from foldlog._reports.comparison_page import write_page
@@ -60,8 +61,8 @@ def run(
 ) -> None:
     """Replay a conversation under several condensers. Say which costs least, and what each loses for it.
 
-    Its own condensations are left out, but for the column "as recorded", and a condenser that uses a model asks it. The
-    store is not changed. The cost is that of all prompts to the agent's model, and of the condenser's own. Tokens with
+    Its own condensations are left out, but for the column "as recorded", and a condenser that uses a model asks it. It
+    changes no history. The cost is that of all prompts to the agent's model, and of the condenser's own. Tokens with
     which the prompt before began as well are repeated, and cost what the provider asks for tokens from its cache. The
     price is that of --agent-model, by --prices or litellm's table. Without it a new token costs ten times as much as a
     repeated one.
@@ -80,12 +81,13 @@ def run(
         version = store.conversation(conversation).version
         replays, asks = _replays(store, conversation, version, condensers, model)
         called = None if agent is not None else _model_called(store, conversation, version)
-    rows = comparison(
-        replays, asks, price, {name: described(each, model or ESTIMATE) for name, each in condensers.items()}
-    )
-    verdict = verdict_of(rows, price, priced, "" if model else "≈ ")
-    if html is not None:
-        write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows, model), replays=replays)
+        rows = comparison(
+            replays, asks, price, {name: described(each, model or ESTIMATE) for name, each in condensers.items()}
+        )
+        verdict = verdict_of(rows, price, priced, "" if model else "≈ ")
+        if html is not None:
+            with noted(store, "comparison", html, conversation):
+                write_page(html, title=conversation, verdict=verdict, figures=figure_rows(rows, model), replays=replays)
     document = ComparisonDocument(
         conversation=conversation,
         version=version,
@@ -258,7 +260,7 @@ def _show(
     if model is None:
         console.print(f"Tokens are estimated: ≈. To count them: {install_command('llm')}")
     else:
-        console.print(f"Tokens {counted_words(model)}. The store was not changed.")
+        console.print(f"Tokens {counted_words(model)}. No history was changed.")
 
 
 def figure_rows(rows: list[StrategyFiguresDocument], model: LLM | None) -> list[list[str]]:

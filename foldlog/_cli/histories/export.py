@@ -14,6 +14,7 @@ from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Force, completed, output_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
+from foldlog._copies import noted
 from foldlog._documents import ExportedDocument, RecordsDocument, streamed
 from foldlog._formats.conversion import ANY_HISTORY, format_of_history
 from foldlog._formats.registry import format_named
@@ -69,13 +70,16 @@ def run(
             raise Refused(str(error)) from error
         findings: list[str] = []
         if output is not None:
-            with whole_file(output) as file:
+            with noted(store, "export", output, conversation), whole_file(output) as file:
                 number = _write(file, records, chosen)
             if as_json:
-                noted = tuple(notes) or UNSET
                 terminal.emit(
                     ExportedDocument(
-                        conversation=conversation, format=chosen, file=str(output), records=number, notes=noted
+                        conversation=conversation,
+                        format=chosen,
+                        file=str(output),
+                        records=number,
+                        notes=tuple(notes) or UNSET,
                     )
                 )
             else:

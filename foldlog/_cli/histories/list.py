@@ -371,11 +371,13 @@ def _told(more: Overview) -> str:
 
 def _list_followers(db: str, *, as_json: bool) -> None:
     """Show how far the followers of a PostgreSQL store lag, and which transaction holds them back."""
+    from foldlog._copies import is_a_copy
     from foldlog._documents import FollowerDocument, FollowersDocument, HolderDocument
     from foldlog.eventstore.maintenance.status import follower_status
 
     with open_existing(db) as store:
         status = follower_status(store)
+    lags = [lag for lag in status.followers if not is_a_copy(lag.follower)]
     holder = status.held_by
     if as_json:
         terminal.emit(
@@ -385,7 +387,7 @@ def _list_followers(db: str, *, as_json: bool) -> None:
                 last_position=str(status.last_position),
                 held_by=None if holder is None else HolderDocument.of(holder),
                 synchronous_standby_names=status.standbys,
-                followers=tuple(FollowerDocument.of(lag, position=str(lag.position)) for lag in status.followers),
+                followers=tuple(FollowerDocument.of(lag, position=str(lag.position)) for lag in lags),
             )
         )
         return
@@ -401,6 +403,6 @@ def _list_followers(db: str, *, as_json: bool) -> None:
         console.print(
             f"  it is of {name}, pid {holder.pid or '-'}, {holder.state}, and began {holder.age_s:,.1f} s ago"
         )
-    for lag in status.followers:
+    for lag in lags:
         name = terminal.printable(lag.follower, one_line=True)
         console.print(f"follower {name}: {count(lag.events, 'event')} behind, {lag.seconds:,.1f} s")

@@ -10,6 +10,7 @@ from foldlog._cli.agent_model import AgentModelName, named_model
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, check_output, output_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
+from foldlog._copies import noted
 from foldlog._documents import ReportDocument
 from foldlog._page.report import write_report
 
@@ -37,14 +38,15 @@ def run(
         path = _writable(output or _default_file(conversation, force=force))
         version = store.conversation(conversation).version
         bar = bars.add_task("reading", unit="events", total=version)
-        size = write_report(
-            store,
-            conversation,
-            path,
-            limit=None if model is None else model.max_input_tokens,
-            model=model,
-            progress=lambda done: bars.update(bar, completed=done),
-        )
+        with noted(store, "report", path, conversation):
+            size = write_report(
+                store,
+                conversation,
+                path,
+                limit=None if model is None else model.max_input_tokens,
+                model=model,
+                progress=lambda done: bars.update(bar, completed=done),
+            )
     told = f"{size / 1e6:,.2f} MB" if path.is_file() else "written"  # a device has no size
     document = ReportDocument(conversation=conversation, version=version, file=str(path), bytes=size)
     terminal.answer(document, f"{terminal.printable(str(path), one_line=True)}: {told}", as_json=as_json)

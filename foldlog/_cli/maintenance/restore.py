@@ -14,7 +14,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing
 from foldlog._documents import RestoredDocument
-from foldlog._maintenance import note_backups
+from foldlog._maintenance import note_files
 from foldlog._words.gist import count
 from foldlog.eventstore import StoreUnusable, as_url, restore_store
 from foldlog.eventstore.recorders.urls import parse
@@ -49,7 +49,7 @@ def run(
         use_store(str(backup))  # the commands that it names
         raise Refused(str(error)) from error
     with open_existing(db) as store:
-        note_backups(store, str(backup), done.kept)
+        note_files(store, str(backup), done.kept)
     kept = "" if done.kept is None else f"; the former file is {terminal.printable(done.kept)}"
     told = (
         f"{terminal.printable(done.path)}: restored {count(done.events, 'event')} of "

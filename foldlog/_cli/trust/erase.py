@@ -16,8 +16,9 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, NoVacuum, SomeConversat
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
+from foldlog._copies import is_a_copy, path_in
 from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
-from foldlog._maintenance import conversations_with, erased, is_a_copy, would_erase
+from foldlog._maintenance import conversations_with, erased, would_erase
 from foldlog._reports.overview import overview_of
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationRow, EventStoreError, Store
@@ -61,9 +62,9 @@ def run(
     conversation stays that gets a new event before its turn, or whose younger fork shares its events.
 
     A tombstone stays: the id, when, why, how many events, and the last head. An append does not use its id again.
-    Earlier copies and backups still hold the conversations; later ones hold the tombstones. The report names the
-    backups, read models and imported files that may still hold them; the same command asks again. It does not know
-    exports, reports and other stores.
+    Earlier copies and backups still hold the conversations; later ones hold the tombstones. The report names
+    backups, exports, reports, read models and imported files that may still hold them; the same command asks again. It
+    does not know other stores.
 
     Example: foldlog erase tidewatch --reason "asked to"
     """
@@ -147,14 +148,12 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
     """Name the read models that may still hold what was removed, and the command that updates an audit database; and
     the files that can only be deleted.
     """
-    from foldlog._reports.audit_database import path_of
-
     for name in dict.fromkeys(unconfirmed):
         if is_a_copy(name):
             terminal.note(f"a file may still hold the content, until it is deleted: {name}")
             continue
-        path = path_of(name)
-        remedy = "let it follow the store" if path is None else f"run '{command('audit', '--to', path)}'"
+        path = path_in(name)
+        remedy = f"run '{command('audit', '--to', path)}'" if path else "let it follow the store"
         terminal.warn(
             f"a read model may still hold the content, because it has not confirmed the {removal}: {name}; {remedy}, "
             f"then run the same command again to ask again"

@@ -19,6 +19,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._cli.trust import erase
+from foldlog._copies import may_hold, path_in, read_models, stores_in
 from foldlog._documents import (
     MatchDocument,
     ProblemDocument,
@@ -28,8 +29,8 @@ from foldlog._documents import (
 )
 from foldlog._histories import Histories
 from foldlog._history import History
-from foldlog._maintenance import conversations_with, holders, path_in, read_models
-from foldlog._matching import Holds, events_with, files_with, gone_of_each, keep_documents, text_or_pattern
+from foldlog._maintenance import conversations_with, holders
+from foldlog._matching import Holds, events_with, files_with, gone_of_each, keep_documents, store_has, text_or_pattern
 from foldlog._seen_files import source_files
 from foldlog._words.gist import count, gist
 from foldlog.eventstore import (
@@ -118,9 +119,9 @@ def run(
     is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. Earlier copies still hold the content.
 
     --matching finds a text in events, summaries, documents and records of imports. In the end it names what still holds
-    it: events, ids, and of the store's file, the search index, known backups, audit databases, and the files that were
-    replaced or imported those with its bytes. It does not look into exports, reports, other stores, nor through
-    compression and encryption. Shells keep the text.
+    it: events, ids, and of the store's file, the search index, known backups, exports, reports, audit databases, and
+    the files that were replaced or imported those with its bytes. It does not look into other stores and other
+    compressed files. Shells keep the text.
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
@@ -158,39 +159,41 @@ def run(
         taken = _taken(receipts, with_summaries=with_summaries)
         done = f"{count(len(taken), 'event')} redacted"
         is_pending = bool(receipts) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
-        may_hold = dict.fromkeys(name for receipt in receipts for name in receipt.unconfirmed)
+        unconfirmed = dict.fromkeys(name for receipt in receipts for name in receipt.unconfirmed)
         if text is not None and not dry_run:
             everywhere = conversation is None and not where
             stay += _left(find(redacted=True), store.iter_conversations() if everywhere else rows, text)
             sources = source_files(store, rows)
             stay += [_in_path(name, path) for name, path in sources.items() if text(path)]
-            may_hold |= dict.fromkeys(holders(store, read_models(store, store.database.last_position)))
-            beside = [*filter(None, map(path_in, [*may_hold, *read_models(store)])), *sources.values()]
-            held = _files(store, text, beside, stay, with_store=not is_pending)
+            those = None if everywhere else {row.id for row in rows}
+            known = [name for name in read_models(store) if may_hold(name, those)]
+            unconfirmed |= dict.fromkeys(holders(store, read_models(store, store.database.last_position), those))
+            held = _files(store, text, [*known, *unconfirmed], sources.values(), stay, with_store=not is_pending)
             stay += held.values()
-            may_hold = {name: None for name in may_hold if path_in(name) not in held} if not as_json else may_hold
+            if not as_json:
+                unconfirmed = {name: None for name in unconfirmed if path_in(name) not in held}
         pending = bytes_pending_words(store, "it")
         if not as_json:
             _show(store, receipts, taken)
     if as_json:
         told = tuple(_document(receipt._replace(bytes_pending=is_pending)) for receipt in receipts)
         listed = tuple(MatchDocument(conversation=name, event_ids=tuple(e.id for e in es)) for name, es in goes.items())
-        terminal.emit(RedactionsDocument(found=listed, receipts=told, stay=tuple(stay), holders=tuple(may_hold)))
+        terminal.emit(RedactionsDocument(found=listed, receipts=told, stay=tuple(stay), holders=tuple(unconfirmed)))
     for problem in stay:
         terminal.warn(problem.problem)
     if is_pending:
         terminal.note(f"bytes pending: {pending}")
-    erase.warn_of_unconfirmed(may_hold, "redaction")
+    erase.warn_of_unconfirmed(unconfirmed, "redaction")
     if similar:
         terminal.note(similar)
     if text is not None:
         found = "what is named above" if stay or (goes and dry_run) else "nothing"
-        link, files = "and", "the files of the store, its index, backups and imports"
+        link, files = "and", "the files of the store, its index, backups, exports, reports and imports"
         if dry_run:
             found, link = f"in the conversations {found}", "but, in a dry run, not"
         terminal.note(
             f"{'' if dry_run else f'{done}; '}{found} holds the text: looked through all events, summaries, documents "
-            f"and imported records of {count(len(rows), 'conversation')}, {link} {files}; not your reports and exports"
+            f"and imported records of {count(len(rows), 'conversation')}, {link} {files}; not what a shell wrote"
         )
 
 
@@ -291,20 +294,30 @@ def _in_path(conversation: str, path: str) -> ProblemDocument:
 
 
 def _files(
-    store: Store, text: Holds, beside: Iterable[str], stay: Sequence[ProblemDocument], *, with_store: bool
+    store: Store,
+    text: Holds,
+    known: Sequence[str],
+    sources: Iterable[str],
+    stay: Sequence[ProblemDocument],
+    *,
+    with_store: bool,
 ) -> dict[str, ProblemDocument]:
-    """Return which of the store's own files and of those ``beside`` it still hold the text, by path. ``stay`` is known
-    to.
+    """Return which of the store's own files, of those that it knows by name and of its sources still hold the text, or
+    cannot be looked into, by path. ``stay`` is known to.
     """
     own_files = (store.path, f"{store.path}-wal")
     own = "in what is named above" if stay else "in an idempotency key or another name, or run 'foldlog vacuum'"
-    return {
-        path: ProblemDocument(
-            conversation=None,
-            problem=f"the file {path} still holds the text{f', {own}' if path in own_files else '; delete it'}",
-        )
-        for path in files_with(store, text, dict.fromkeys(beside), with_store=with_store)
+    problems = {
+        path: f"the file {path} still holds the text{f', {own}' if path in own_files else '; delete it'}"
+        for path in files_with(store, text, dict.fromkeys([*map(path_in, known), *sources]), with_store=with_store)
     }
+    for path in dict.fromkeys(stores_in(known)):  # whose rows may be compressed or encrypted
+        try:
+            if path not in problems and store_has(path, text):
+                problems[path] = f"the file {path} still holds the text; delete it"
+        except EventStoreError as error:
+            problems[path] = f"the file {path} cannot be looked into, and may hold the text; delete it: {error}"
+    return {path: ProblemDocument(conversation=None, problem=problem) for path, problem in problems.items()}
 
 
 def _conversations(store: Store, conversation: str | None, where: Sequence[str] | None) -> list[ConversationRow]:

@@ -1,0 +1,89 @@
+"""The files that foldlog wrote from a store and that do not follow it: backups, exports, reports and comparisons.
+
+The store keeps each of them under a name, like a read model that has reached the position at which it was written: what
+is erased or redacted later names it in ``unconfirmed``. One that is not in its place any more is named once, and then
+forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from foldlog._whole_file import is_database
+from foldlog.eventstore import EventStoreError, Store, confirm
+from foldlog.eventstore.log.database import behind
+
+_ALL = 2**63
+_MOVED = "not in its place any more, "
+_IDS = r'(?: of (?P<ids>\[(?:"(?:[^"\\]|\\.)*"(?:, )?)+\]))?'
+_KINDS = "audit database|backup|comparison|export|report|former file|imported file"
+_FILE = re.compile(rf"(?:{_KINDS}){_IDS} (?P<path>/.*)", re.DOTALL)
+
+
+def read_models(store: Store, position: int = _ALL) -> list[str]:
+    """Return what the store knows of that has not reached a position: read models, and files by their names."""
+    return store.database.recorder.query(lambda reader: behind(reader, position))
+
+
+@contextmanager
+def noted(store: Store, kind: str, path: str | os.PathLike[str], conversation: str | None = None) -> Iterator[None]:
+    """Note a file that the block writes, of a conversation or of the whole store. A store that cannot be written does
+    not know of it. Forget what the file replaces, and earlier ones of the same kind that are gone.
+    """
+    position, of, place = store.database.last_position, "", os.path.abspath(path)
+    if conversation is not None:  # and those whose events it shares
+        lineage = store.query(conversation, lambda reading: reading.lineage)
+        names = dict.fromkeys([conversation, *(border.parent for border in lineage)])
+        of = f" of {json.dumps([*names], ensure_ascii=False)}"
+    yield
+    if not os.path.isfile(place):
+        return  # a pipe
+    with suppress(EventStoreError):
+        for name in read_models(store):
+            if path_in(name) == place or (name.startswith(f"{kind}{of} /") and is_gone(name)):
+                confirm(store, name, None)
+        confirm(store, f"{kind}{of} {place}", position)
+
+
+def may_hold(name: str, conversations: Container[str] | None) -> bool:
+    """Return whether what has this name may hold one of these conversations, or any: a file tells of which it is."""
+    found = _FILE.fullmatch(name)
+    ids = json.loads(found["ids"] or "[]") if found is not None else []
+    return conversations is None or not ids or any(each in conversations for each in ids)
+
+
+def stores_in(names: Iterable[str]) -> Iterator[str]:
+    """Yield the paths of the backups and former files that are stores, of those with these names."""
+    for name in names:
+        if name.startswith(("backup", "former file")) and is_database(Path(path_in(name))):
+            yield path_in(name)
+
+
+def told(store: Store, name: str) -> str:
+    """Return a name for a person. One of a file that is gone says so, and is forgotten."""
+    if not is_gone(name):
+        return name
+    with suppress(EventStoreError):
+        confirm(store, name, None)
+    return f"{_MOVED}{name}"
+
+
+def path_in(name: str) -> str:
+    """Return the path in the name of a file; an empty text for another name."""
+    found = _FILE.fullmatch(name)
+    return "" if found is None else found["path"]
+
+
+def is_gone(name: str) -> bool:
+    """Return whether a name is that of a file that does not follow the store, and is not there any more."""
+    return is_a_copy(name) and not os.path.exists(path_in(name))
+
+
+def is_a_copy(name: str) -> bool:
+    """Return whether a name is that of a file that does not follow the store, so that it can only be deleted."""
+    return not name.startswith("audit") and bool(path_in(name.removeprefix(_MOVED)))
