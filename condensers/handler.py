@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -102,7 +103,7 @@ class CondenseHandler:
             except NoCondensationAvailable as error:
                 tell_of_failures(conversation, self._condenser.type, error.reports)
                 error.may_go_on = self._may_go_on(view, error)
-                if self._declined(conversation, append, view, error, remembered):
+                if self._declined(conversation, append, view, error):
                     raise
                 continue
             if isinstance(result, View):
@@ -130,8 +131,7 @@ class CondenseHandler:
             while len(self._remembered) >= _CONVERSATIONS_REMEMBERED:
                 self._remembered.pop(next(iter(self._remembered)), None)
             lately = list(self._store.events(conversation, max(0, view.version - _LOOKED_BACK), view.version))
-            remembered = Remembered(self._condenser.type, view, lately)
-            remembered = self._remembered.setdefault(conversation, remembered)
+            remembered = self._remembered.setdefault(conversation, Remembered(lately))
         return remembered
 
     def preview(self, view: View, condenser: Condenser | None = None) -> Step:
@@ -172,14 +172,11 @@ class CondenseHandler:
         report = {**plan.metadata, "outcome": "dropped", "problem": problem, "planned_at": planned_at}
         spent = [each for each in report.pop(CONDENSER_METADATA_KEY, []) if not is_standing(each)]
         append(annotation([*spent, report]), expected_version=ANY_VERSION)
-        tell(
-            "foldlog.condensation.dropped",
-            conversation=conversation,
-            condenser=self._condenser.type,
-            planned_at=planned_at,
-            reason=problem,
-            cost=Usage.of(spent).cost,
-        )
+        cost = Usage.of(spent).cost
+        self._tell("foldlog.condensation.dropped", conversation, planned_at=planned_at, reason=problem, cost=cost)
+
+    def _tell(self, name: str, conversation: str, **values: Any) -> None:
+        tell(name, conversation=conversation, **{"condenser": self._condenser.type, **values})
 
     def _tell_made(
         self, conversation: str, view: View, plan: CondensationAction, made: CondensationAction, seconds: float
@@ -190,9 +187,9 @@ class CondenseHandler:
         told, after = plan.metadata, view.then((plan,))
         spent = Usage.of(reports_of(made))
         tokens = {"tokens_before": view, "tokens_after": after}
-        tell(
+        self._tell(
             "foldlog.condensation.made",
-            conversation=conversation,
+            conversation,
             condensation=made.id,
             condenser=told.get("condenser", self._condenser.type),
             reason=told.get("reason", "asked for"),
@@ -204,13 +201,13 @@ class CondenseHandler:
             ms=round(seconds * 1_000),
         )
 
-    def _declined(
-        self, conversation: str, append: Append, view: View, error: NoCondensationAvailable, remembered: Remembered
-    ) -> bool:
+    def _declined(self, conversation: str, append: Append, view: View, error: NoCondensationAvailable) -> bool:
         """Answer a condensation that could not be made. Return False where another one came first, and the step may
         succeed after all.
         """
-        if remembered.decline_stands(view):
+        newest = _newest(view)
+        stands = newest.get("outcome") == "declined" and newest.get("condenser") == self._condenser.type
+        if stands and not view.unhandled_condensation_request:
             if spent := list(filter(cost_something, error.reports)):
                 append(annotation(spent), expected_version=ANY_VERSION)
             return True
@@ -222,19 +219,9 @@ class CondenseHandler:
             if error.reports:
                 self._drop(conversation, append, declined, view.version, str(outdated))
             return False
-        remembered.declined(view)
-        failed = any("failure" in report for report in error.reports)
-        self._tell_declined(conversation, view, "its model failed" if failed else str(error))
+        reason = "its model failed" if any("failure" in report for report in error.reports) else str(error)
+        self._tell("foldlog.condensation.declined", conversation, events_before=len(view), reason=reason)
         return True
-
-    def _tell_declined(self, conversation: str, view: View, reason: str) -> None:
-        tell(
-            "foldlog.condensation.declined",
-            conversation=conversation,
-            condenser=self._condenser.type,
-            events_before=len(view),
-            reason=reason,
-        )
 
     def _may_go_on(self, view: View, error: NoCondensationAvailable) -> bool:
         """Return whether a request that cannot be fulfilled may be a wish of the model: no model failed, and the agent
@@ -242,10 +229,10 @@ class CondenseHandler:
         """
         if not view.unhandled_condensation_request or any("failure" in report for report in error.reports):
             return False
-        newest = view.condensations[-1] if view.condensations else None
-        if newest is None or newest.metadata.get("outcome") != "declined":
+        if _newest(view).get("outcome") != "declined":
             return True
-        return any(event.id > newest.id and event.source == "agent" for event in view.tail(_LOOKED_BACK))
+        declined = view.condensations[-1].id
+        return any(event.id > declined and event.source == "agent" for event in view.tail(_LOOKED_BACK))
 
     def _reported(
         self, conversation: str, append: Append, view: View, reports: tuple[Report, ...], remembered: Remembered
@@ -259,7 +246,8 @@ class CondenseHandler:
             return view
         for report in news:
             if report.get("outcome") == "above size":
-                self._tell_declined(conversation, view, report["problem"])
+                reason = report["problem"]
+                self._tell("foldlog.condensation.declined", conversation, events_before=len(view), reason=reason)
         append(annotation(news), expected_version=ANY_VERSION)
         since = tuple(self._store.events(conversation, start=view.version))
         # A mask does not know of a condensation that came since: the next step handles that one.
@@ -269,7 +257,12 @@ class CondenseHandler:
 _CONVERSATIONS_REMEMBERED = 1_000
 
 _LOOKED_BACK = 100
-"""A handler that is new to a conversation reads this many of its last events, for recorded rules and a decline."""
+"""A handler that is new to a conversation reads this many of its last events, for recorded rules."""
+
+
+def _newest(view: View) -> Mapping[str, Any]:
+    """Return the metadata of the newest condensation of ``view``; empty without one. Cost: the structural events."""
+    return view.condensations[-1].metadata if view.condensations else {}
 
 
 # --- plans ---
@@ -327,18 +320,12 @@ class Remembered:
     """The memory of a handler for one conversation, so that it does not report or try the same at every step.
 
     A mask applies its rule at every step; the rule is recorded once. A model that failed while condensing could wait is
-    asked again some events later, and the number of events doubles with each further failure. A decline stands while it
-    is the newest condensation and no request waits. Several threads may use one object: at worst a rule or a decline is
-    recorded twice, or a model is asked once too often.
+    asked again some events later, and the number of events doubles with each further failure. Several threads may use
+    one object: at worst a rule is recorded twice, or a model is asked once too often.
     """
 
-    def __init__(self, condenser: str, view: View, lately: Sequence[Event]) -> None:
-        """Begin with the rules and the decline that an earlier handler recorded in these last events of the View."""
-        newest = next((event for event in reversed(lately) if isinstance(event, CondensationAction)), None)
-        told = {} if newest is None else newest.metadata
-        stands = (told.get("outcome"), told.get("condenser")) == ("declined", condenser)
-        self._declined_after = len(view.condensations) if stands else None
-        """The number of condensations of the View with its newest decline; None while none is known."""
+    def __init__(self, lately: Iterable[Event]) -> None:
+        """Begin with the rules that an earlier handler recorded in these last events of the conversation."""
         self._rules = {_rule(report) for event in lately for report in reports_of(event)}
         self._wait = _WAIT
         self._ask_again_at = 0
@@ -355,14 +342,6 @@ class Remembered:
     def condensed(self) -> None:
         """Note that a condensation was made: the next failure counts as the first."""
         self._wait, self._ask_again_at = _WAIT, 0
-
-    def decline_stands(self, view: View) -> bool:
-        """Return whether the newest condensation of ``view`` is a decline, and no request waits."""
-        return not view.unhandled_condensation_request and self._declined_after == len(view.condensations)
-
-    def declined(self, view: View) -> None:
-        """Note that a decline was appended to ``view``."""
-        self._declined_after = len(view.condensations) + 1
 
     def news(self, reports: Iterable[Report]) -> tuple[Report, ...]:
         """Return the ``reports`` to record: all except standing reports that are recorded already."""
