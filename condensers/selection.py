@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from typing import Any
 
 from foldlog.eventstore import (
     Action,
@@ -20,13 +20,6 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import View
 from foldlog.projections.units import is_unseen
-
-
-class IndexSpan(NamedTuple):
-    """A half-open piece of a View, ``view[start:stop]``, between two of its cut points."""
-
-    start: int
-    stop: int
 
 
 def next_cut(cut_points: Sequence[int], wanted: int) -> int | None:
@@ -48,7 +41,7 @@ def last_cut(view: View) -> int:
     return view.cut_points[bisect_right(view.cut_points, kept_place(view)) - 1]
 
 
-def middle(view: View, keep_first: int, keep_last: int) -> IndexSpan | None:
+def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
     """Return the span between the first ``keep_first`` and the last ``keep_last`` events; None if it is empty.
 
     Borders move to the next cut point, so the head may grow and the tail may shrink by the rest of a unit. The span
@@ -60,7 +53,7 @@ def middle(view: View, keep_first: int, keep_last: int) -> IndexSpan | None:
     start = next_cut(view.cut_points, keep_first)
     stop = next_cut(view.cut_points, len(view) - keep_last)
     stop = last_cut(view) if stop is None else min(stop, last_cut(view))
-    return IndexSpan(start, stop) if start is not None and start < stop else None
+    return slice(start, stop) if start is not None and start < stop else None
 
 
 def ends(view: View, keep_first: int, keep_last: int) -> set[int]:

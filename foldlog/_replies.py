@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog.condensers.reports import usage_of
+from foldlog._usage import usage_of
 from foldlog.eventstore import (
     Action,
     Annotation,

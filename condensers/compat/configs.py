@@ -12,7 +12,7 @@ from foldlog.condensers.base import Condenser
 from foldlog.condensers.config.registry import (
     CondenserConfig,
     condenser_from_config,
-    is_registered,
+    config_type_of,
     register_config,
 )
 from foldlog.condensers.errors import InvalidCondenser
@@ -40,7 +40,7 @@ def register(config_type: type[BaseModel], condenser_type: type[Condenser]) -> N
         raise InvalidCondenser(f"condenser configuration {config_type.__name__} is already registered")
     PLAIN[config_type] = condenser_type
     field = config_type.model_fields.get("type")
-    if field is not None and isinstance(field.default, str) and not is_registered(field.default):
+    if field is not None and isinstance(field.default, str) and config_type_of(field.default) is None:
         derived: Any = create_model(config_type.__name__, __base__=(config_type, CondenserConfig))
         register_config(derived, condenser_type)
 

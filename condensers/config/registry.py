@@ -99,7 +99,7 @@ def config_types() -> list[type[CondenserConfig]]:
     Raises ``InvalidCondenser`` where one of those packages cannot be loaded.
     """
     for name in entry_points(group=ENTRY_POINTS).names:
-        _find(name)
+        config_type_of(name)
     return sorted(CONDENSER_REGISTRY, key=lambda config_type: config_type.names())
 
 
@@ -150,7 +150,7 @@ def _type_of(table: Mapping[str, Any]) -> type[CondenserConfig]:
     name, allowed = table.get(key), _names()
     if not isinstance(name, str):
         raise wrong_table([((key,), f"is required, as a text; it is one of {', '.join(allowed)}")])
-    found = _find(name)
+    found = config_type_of(name)
     if found is None:
         raise wrong_table([((key,), f"unknown condenser type {name!r}{suggestion(name, allowed)}")])
     return found
@@ -159,17 +159,13 @@ def _type_of(table: Mapping[str, Any]) -> type[CondenserConfig]:
 _finding = threading.RLock()
 
 
-def _find(name: str) -> type[CondenserConfig] | None:
+def config_type_of(name: str) -> type[CondenserConfig] | None:
+    """Return the configuration class of a type or alias, those of installed packages among them; None if unknown."""
     with _finding:  # otherwise two threads would register the same class
         if _registered(name) is None:
             for entry_point in entry_points(group=ENTRY_POINTS, name=name):
                 _register(entry_point)
         return _registered(name)
-
-
-def is_registered(name: str) -> bool:
-    """Return whether a type or alias is known, those of installed packages among them."""
-    return _find(name) is not None
 
 
 def _registered(name: str) -> type[CondenserConfig] | None:

@@ -41,11 +41,7 @@ def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Con
     Raises ``InvalidCondenser`` if the file cannot be read or a key is wrong: with the file, the path of the key, and
     the allowed values.
     """
-    config = load_condenser_config(path, name)
-    try:
-        return condenser_from_config(config)
-    except InvalidCondenser as error:
-        raise InvalidCondenser(f"{os.fspath(path)}: {error}") from error
+    return condenser_from_config(load_condenser_config(path, name), path=f"{os.fspath(path)}: condenser")
 
 
 def load_condenser_config(path: str | os.PathLike[str], name: str | None = None) -> CondenserConfig:

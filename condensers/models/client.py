@@ -92,7 +92,7 @@ class LLM:
     def __init__(self, config: LLMConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
         if find_spec("litellm") is None:  # raise it before any work that needs litellm
             raise InvalidCondenser(f"model: {config.model!r} needs litellm; install it with: {install_command('llm')}")
-        self.config = config
+        self.config, self.model, self.timeout_s = config, config.model, config.timeout_s
         self._key = config.key()
         self._sleep = sleep
         self._fallbacks = tuple(LLM(fallback, sleep=sleep) for fallback in config.fallbacks)
@@ -110,14 +110,6 @@ class LLM:
         return once
 
     # --- completions ---
-
-    @property
-    def model(self) -> str:
-        return self.config.model
-
-    @property
-    def timeout_s(self) -> float:
-        return self.config.timeout_s
 
     @property
     def supports_function_calling(self) -> bool:

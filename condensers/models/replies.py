@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from foldlog._usage import usage_of
 from foldlog.condensers.base import Reply, Report, Summarizer, ToolCall
 from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed
 from foldlog.condensers.models.estimate import estimated, event_tokens
 from foldlog.condensers.models.failures import failure_of, problem_of
 from foldlog.condensers.prompts import Prompt
-from foldlog.condensers.reports import usage_of
 from foldlog.eventstore import CondensationSummary, Event
 
 _LENGTH_MAX = 1_000_000

@@ -23,7 +23,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from foldlog.condensers.base import AgentModel, Overrun, Reason, Requirement, setting
-from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.estimate import ESTIMATE, counting
 from foldlog.condensers.prompts.rendering import clipped, truncated
 from foldlog.condensers.strategies.digest_facts import Section, facts, subject_of, without_id
@@ -52,11 +51,6 @@ class DigestCondenser(SummarizingCondenser):
         ge=2,
     )
     max_length: int = setting(11_000, "how many characters a digest has at most", ge=_LENGTH_MIN)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_length < _LENGTH_MIN:
-            raise InvalidCondenser(f"max_length ({self.max_length}) must be at least {_LENGTH_MIN} characters")
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
         return Summary(Digest.of(events).text(self.max_length))

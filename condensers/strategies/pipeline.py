@@ -59,26 +59,23 @@ class PipelineCondenser(ReportingCondenser):
         return next(filter(None, found), None)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        with within_s(max((getattr(part, "timeout_s", STEP_S) for part in self.condensers), default=STEP_S)):
-            return self._step(view, agent_llm)
-
-    def _step(self, view: View, agent_llm: AgentModel | None) -> Step:
         whole = view
         reports: tuple[Report, ...] = ()
         unavailable: NoCondensationAvailable | None = None
-        for condenser in self.condensers:
-            try:
-                result, more = stepped(condenser, view, agent_llm)
-            except NoCondensationAvailable as error:
-                unavailable = unavailable or error
-                reports += error.reports
-                if not all(map(is_standing, error.reports)):
-                    break
-                continue
-            reports += more
-            if isinstance(result, Condensation):
-                return reported(_placed(result, seen=view, whole=whole), reports)
-            view = result
+        with within_s(max((getattr(part, "timeout_s", STEP_S) for part in self.condensers), default=STEP_S)):
+            for condenser in self.condensers:
+                try:
+                    result, more = stepped(condenser, view, agent_llm)
+                except NoCondensationAvailable as error:
+                    unavailable = unavailable or error
+                    reports += error.reports
+                    if not all(map(is_standing, error.reports)):
+                        break
+                    continue
+                reports += more
+                if isinstance(result, Condensation):
+                    return reported(_placed(result, seen=view, whole=whole), reports)
+                view = result
         if unavailable is not None:
             unavailable.reports = reports
             raise unavailable

@@ -13,7 +13,6 @@ from typing import Any, TypeGuard
 from msgspec.structs import replace
 
 from foldlog.condensers.base import AgentModel, ReportingCondenser, Step, setting
-from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.selection import ends, unkept
 from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import View
@@ -39,14 +38,8 @@ class RecentEventsCondenser(ReportingCondenser):
 
     type = "recent"
 
-    max_events: int = setting(100, "how many events are shown in all", ge=1)
+    max_events: int = setting(100, "how many events are shown in all", ge=0, in_tables=1)
     keep_first: int = setting(1, "how many events at the head are always shown", ge=0)
-
-    def __post_init__(self) -> None:
-        if self.max_events < 0 or self.keep_first < 0:
-            raise InvalidCondenser(
-                f"max_events ({self.max_events}) and keep_first ({self.keep_first}) cannot be negative"
-            )
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         if len(view) <= self.max_events:
@@ -84,10 +77,7 @@ class ObservationMaskingCondenser(ReportingCondenser):
 
     type = "observation_masking"
 
-    attention_window: int = setting(5, "how many of the last events are shown in full", ge=1)
-
-    def __post_init__(self) -> None:
-        _check_window(self.attention_window)
+    attention_window: int = setting(5, "how many of the last events are shown in full", ge=0, in_tables=1)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         older = view[: max(0, len(view) - self.attention_window)]
@@ -101,10 +91,7 @@ class BrowserOutputCondenser(ReportingCondenser):
 
     type = "browser_output_masking"
 
-    attention_window: int = setting(1, "how many of the last browser outputs are shown in full", ge=1)
-
-    def __post_init__(self) -> None:
-        _check_window(self.attention_window)
+    attention_window: int = setting(1, "how many of the last browser outputs are shown in full", ge=0, in_tables=1)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         outputs = [(index, event) for index, event in enumerate(view.events) if is_browser_output(event)]
@@ -124,11 +111,6 @@ def _where(output: Observation, call: Event | None) -> str:
     arguments = call.arguments if isinstance(call, Action) and isinstance(call.arguments, dict) else {}
     url = output.extras.get("url") or arguments.get("url")
     return f"Visited URL {url}" if url else f"Output of {output.tool}"
-
-
-def _check_window(attention_window: int) -> None:
-    if attention_window < 0:
-        raise InvalidCondenser(f"attention_window ({attention_window}) cannot be negative; 0 masks everything")
 
 
 def masked(view: View, masks: Mapping[int, tuple[str, Any]], by: str, rule: Mapping[str, Any]) -> Step:

@@ -24,7 +24,7 @@ from foldlog.condensers.models.estimate import ESTIMATE, tokens_of
 from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from foldlog.condensers.selection import IndexSpan, after_system_prompt, forget, last_cut, middle, next_cut, real
+from foldlog.condensers.selection import after_system_prompt, forget, last_cut, middle, next_cut, real
 from foldlog.condensers.strategies.showing import unmasked
 from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
@@ -105,7 +105,8 @@ class SummarizingCondenser(RollingCondenser):
         return None
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        return self._reasons(view, agent_llm, self.overrun(view, agent_llm))
+        due = reasons_by_size(view, self.limits(agent_llm)[0])
+        return due | {Reason.TOKENS} if self.overrun(view, agent_llm) else due
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         span = self._middle(view, agent_llm)
@@ -123,9 +124,9 @@ class SummarizingCondenser(RollingCondenser):
         start = next_cut(view.cut_points, after_system_prompt(view))
         if start is None or not real(view[start : last_cut(view)]):
             return None
-        span = IndexSpan(start, last_cut(view))
+        span = slice(start, last_cut(view))
         failures: list[ModelCallFailed] = []
-        for limit in self._reset_limits(view[span.start : span.stop]):
+        for limit in self._reset_limits(view[span]):
             try:
                 summary = self._in_pieces(self._read(view, span), limit)
             except ModelCallFailed as error:
@@ -141,9 +142,9 @@ class SummarizingCondenser(RollingCondenser):
             _reports(failures),
         ) from failures[-1]
 
-    def _read(self, view: View, span: IndexSpan) -> Sequence[Event]:
+    def _read(self, view: View, span: slice) -> Sequence[Event]:
         """Return the events to summarize: without masks, unless a model is sent them."""
-        events = view[span.start : span.stop]
+        events = view[span]
         return events if self.asks_a_model else unmasked(view, events)
 
     def _in_pieces(self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX) -> Summary:
@@ -184,11 +185,6 @@ class SummarizingCondenser(RollingCondenser):
         tokens = limit_of(agent_llm, self.max_tokens, self.token_margin_ratio)
         return self._size if tokens is None else self.max_size, tokens
 
-    def _reasons(self, view: View, agent_llm: AgentModel | None, over: Overrun | None) -> frozenset[Reason]:
-        """Return why a condensation is due."""
-        due = reasons_by_size(view, self.limits(agent_llm)[0])
-        return due | {Reason.TOKENS} if over else due
-
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         _, limit = self.limits(agent_llm)
         if agent_llm is None or limit is None:
@@ -201,7 +197,7 @@ class SummarizingCondenser(RollingCondenser):
             sums = counter.token_sums(view)
         return Overrun(sums, limit, counter) if sums[-1] > limit else None
 
-    def _middle(self, view: View, agent_llm: AgentModel | None) -> IndexSpan:
+    def _middle(self, view: View, agent_llm: AgentModel | None) -> slice:
         """Return the span to forget: between the head and the shortest tail that any of the reasons asks for.
 
         The head may be longer than ``keep_first`` events: it includes a system prompt and the rest of a unit. Where a
@@ -209,7 +205,7 @@ class SummarizingCondenser(RollingCondenser):
         ``NoCondensationAvailable`` where too few events of the log could be forgotten.
         """
         over = self.overrun(view, agent_llm)
-        tails = self._tails(view, self._reasons(view, agent_llm, over))
+        tails = self._tails(view, self.reasons(view, agent_llm))
         head = next_cut(view.cut_points, self._head(view))
         start = len(view) if head is None else head
         choices = [tails]
@@ -218,8 +214,8 @@ class SummarizingCondenser(RollingCondenser):
             choices = [[over.tail(start, part), *tails] for part in parts]
         forgotten = 0
         for choice in choices:
-            span = middle(view, start, min(choice)) or IndexSpan(start, start)
-            forgotten = real(view[span.start : span.stop])
+            span = middle(view, start, min(choice)) or slice(start, start)
+            forgotten = real(view[span])
             if forgotten >= max(1, self.minimum_progress * len(view)):
                 return span
         if forgotten:
@@ -250,10 +246,10 @@ class SummarizingCondenser(RollingCondenser):
             yield limit
 
     def _condensation(
-        self, view: View, span: IndexSpan, summary: Summary, agent_llm: AgentModel | None, outcome: str
+        self, view: View, span: slice, summary: Summary, agent_llm: AgentModel | None, outcome: str
     ) -> Condensation:
         """Put ``summary`` in the place of ``span``. Raises ``NoCondensationAvailable`` if that would save no tokens."""
-        forgotten = view[span.start : span.stop]
+        forgotten = view[span]
         over = self.overrun(view, agent_llm)
         exact = None if agent_llm is ESTIMATE else agent_llm
         counter = exact if over is None else over.counter
@@ -265,7 +261,7 @@ class SummarizingCondenser(RollingCondenser):
                 f"{tokens_before}: it is larger than what it stands for",
                 summary.reports,
             )
-        reasons = self._reasons(view, agent_llm, over)
+        reasons = self.reasons(view, agent_llm)
         metadata = {
             "condenser": self.type,
             "outcome": outcome,
@@ -284,7 +280,7 @@ class SummarizingCondenser(RollingCondenser):
         return Condensation(with_reports(action, summary.reports))
 
     def _with_room(
-        self, view: View, span: IndexSpan, text: str, counter: AgentModel | None, over: Overrun | None
+        self, view: View, span: slice, text: str, counter: AgentModel | None, over: Overrun | None
     ) -> tuple[str, int | None]:
         """Return the summary, shortened if it takes too much of a prompt that was over its limit, and the tokens of the
         prompt with it in the place of ``span``.

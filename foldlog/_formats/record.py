@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import force_setattr
 
-from foldlog.condensers.reports import usage_of
+from foldlog._usage import usage_of
 from foldlog.eventstore import Content, Event, EventStoreError, Origin
 
 _encode = msgspec.json.Encoder().encode

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from foldlog._usage import usage_of
 from foldlog._words.times import time_in
 from foldlog.condensers import model_of, on_a_model, reports_of
-from foldlog.condensers.reports import usage_of
 from foldlog.eventstore import Annotation, CondensationAction, Event, SystemMessage
 
 UNNAMED = "(not named)"

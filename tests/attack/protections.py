@@ -89,7 +89,7 @@ PROTECTIONS = {
     ),
     "masked": Protection(
         "a part of a pipeline that only masked leaves a request to those after it",
-        "condensers:PipelineCondenser._step",
+        "condensers:PipelineCondenser.step",
         Instead("is_standing", "if error.reports:"),
         "tests/condensers/test_pipeline.py",
     ),

@@ -236,7 +236,7 @@ def test_sizes_that_contradict_each_other_are_refused_with_the_right_number(max_
 
 @pytest.mark.parametrize("parameters", [{"max_events": -1}, {"keep_first": -1}])
 def test_recent_events_refuse_negative_numbers(parameters):
-    with pytest.raises(InvalidCondenser, match="cannot be negative"):
+    with pytest.raises(InvalidCondenser, match="must be at least 0"):
         RecentEventsCondenser(**parameters)
 
 

@@ -17,9 +17,9 @@ from foldlog._reports.overview import overviews
 from foldlog._reports.prices import Prices
 from foldlog._reports.savings import Saving, recorded_cost, total_of
 from foldlog._reports.spending import Spendings
+from foldlog._usage import usage_of
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
-from foldlog.condensers.reports import usage_of
 from foldlog.eventstore.maintenance.erase import erase
 
 PRICES = {

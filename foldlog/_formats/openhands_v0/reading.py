@@ -13,7 +13,7 @@ from foldlog._formats.openhands_v0.recalled import Recollection
 from foldlog._formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING
 from foldlog._formats.recent import Recent
 from foldlog._formats.record import NotAnEvent, described, dict_or_empty, read_time, text_or_empty, text_or_none
-from foldlog.condensers.reports import usage_of
+from foldlog._usage import usage_of
 from foldlog.eventstore import (
     Action,
     Annotation,
