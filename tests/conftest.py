@@ -52,13 +52,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long tests out, unless they are asked for: by ``--all``, or by ``-m long``."""
+    """Leave out long tests unless ``--all`` or ``-m long`` asks for them, and forms in memory unless ``--all`` does."""
     if config.getoption("--all") or "long" in config.getoption("-m"):
         return
-    long = [item for item in items if item.get_closest_marker("long")]
+    long = [item for item in items if item.get_closest_marker("long") or _is_a_form_in_memory(item)]
     items[:] = [item for item in items if item not in long]
     config.hook.pytest_deselected(items=long)
     config.stash[_LEFT_OUT] = len(long)
+
+
+def _is_a_form_in_memory(item: pytest.Item) -> bool:
+    """Whether a case that has more parameters than its recorder is on one in memory: it runs the statements of one in a
+    file, and each of its own functions has cases without more parameters.
+    """
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return (
+        len(parameters) > 1 and item.path.parent.name in ("conformance", "ledger") and "memory" in parameters.values()
+    )
 
 
 def pytest_collection_finish() -> None:
