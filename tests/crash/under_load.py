@@ -21,6 +21,7 @@ import foldlog.eventstore.log.importing
 from foldlog import Histories, LeaseTaken
 from foldlog.eventstore import ANY_VERSION, IdempotencyConflict, Store, VersionConflict, open_store
 from foldlog.eventstore.recorders.sqlite import checkpoints
+from tests.at_once import at_once
 from tests.crash.ledger import Ledger, batch_of, inspect, open_at
 
 WRITERS = 8
@@ -131,11 +132,7 @@ def write(folder: Path, name: str) -> None:
                 (folder / f"{name}-{thread}.error").write_text(f"{type(error).__name__}: {error}\n")
                 os._exit(1)
 
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(THREADS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(work, range(THREADS))
 
 
 class Follower:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +23,7 @@ from foldlog import (
 from foldlog.condensers import Reply, ToolCall
 from foldlog.condensers.models import client
 from foldlog.formats import encode
+from tests.at_once import at_once
 from tests.projections.test_dialects import SEARCHED
 
 TOLD = {"prompt_tokens": 7, "completion_tokens": 3}
@@ -363,11 +363,7 @@ def test_many_results_at_once_answer_each_call_once(tmp_path):
             except InvalidEvent:
                 refused.append(call_id)
 
-        threads = [threading.Thread(target=answer, args=(each,)) for each in ids * 2]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(answer, ids * 2)
         assert (sorted(refused), len(history), history.open_calls()) == (sorted(ids), 24, ())
 
 

@@ -38,6 +38,7 @@ from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
+from tests.at_once import at_once
 from tests.how_many import examples
 from tests.postgres.servers import Server
 
@@ -148,11 +149,7 @@ def test_processes_that_catch_up_at_the_same_time_add_each_event_once(url: str):
     with open_store(url) as store:
         say(store, "c", *[f"word {n}" for n in range(2_500)])
         indices = [SearchIndex(store) for _ in range(4)]
-        threads = [threading.Thread(target=index.catch_up) for index in indices]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(lambda index: index.catch_up(), indices)
         assert len(found(indices[0], "word", limit=10_000)) == 2_500
         for index in indices:
             index.close()

@@ -41,6 +41,7 @@ from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.wire import Wire
 from foldlog.eventstore.recorders.types import Beginning, Erasure, RecalledKey, Row
 from foldlog.projections import Views
+from tests.at_once import at_once
 from tests.postgres.conftest import said
 
 from .cutting import CuttingProxy
@@ -286,11 +287,7 @@ def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_o
             for n in range(15):
                 written.extend(store.append(f"c{n % 2}", [said(name)] * (1 + n % 3), expected_version=ANY_VERSION))
 
-    threads = [threading.Thread(target=write, args=(str(n),)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(write, [str(n) for n in range(8)])
     with open_store(url) as store:
         followed = list(store.follow())
         assert sorted(written, key=lambda r: r.position) == followed

@@ -31,6 +31,7 @@ from foldlog.eventstore.recorders.errors import ProgrammingError
 from foldlog.eventstore.recorders.postgres import PostgresRecorder, positions
 from foldlog.eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
 from foldlog.eventstore.recorders.types import Beginning, RecalledKey, Row
+from tests.at_once import at_once
 from tests.postgres.conftest import said
 
 from .servers import Server, new_primary
@@ -161,11 +162,7 @@ def write_with(store: Store, writers: int, appends: int) -> list[Recorded]:
                 with contextlib.suppress(ZeroDivisionError):
                     recorder_of(store).transact(roll_back)
 
-    threads = [threading.Thread(target=write, args=(f"c{n}",)) for n in range(writers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(write, [f"c{n}" for n in range(writers)])
     return written
 
 
@@ -202,11 +199,7 @@ def test_events_of_one_conversation_are_followed_in_the_order_of_their_ids(url: 
             for n in range(25):
                 store.append("c1", said(str(n)), expected_version=ANY_VERSION)
 
-        threads = [threading.Thread(target=write) for _ in range(12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(lambda _: write(), range(12))
         assert [r.id for r in store.follow()] == list(range(300))
 
 

@@ -38,6 +38,7 @@ from foldlog.eventstore.recorders import statements as sql_files
 from foldlog.eventstore.recorders.postgres import setup
 from foldlog.eventstore.recorders.urls import without_password
 from foldlog.projections import Views
+from tests.at_once import at_once
 from tests.postgres.conftest import said
 from tests.reading import reading
 
@@ -99,11 +100,7 @@ def test_processes_that_open_a_new_store_at_once_make_it_once(url: str):
         except StoreUnavailable as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=open_one) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: open_one(), range(8))
     assert failures == []
     assert len(set(uuids)) == 1
 
@@ -454,16 +451,7 @@ def test_a_wrong_url_is_refused_in_one_line_without_its_password(url: str, chang
 
 def test_connections_are_bounded_and_waited_for(url: str, postgres_server: Server):
     with open_store(url + "&connections_max=3&application_name=bounded") as store:
-        threads = [
-            threading.Thread(
-                target=store.append, args=(f"c{n % 7}", said("x")), kwargs={"expected_version": ANY_VERSION}
-            )
-            for n in range(60)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(lambda n: store.append(f"c{n % 7}", said("x"), expected_version=ANY_VERSION), range(60))
         assert len(list(store.follow())) == 60
         open_now = postgres_server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bounded'")
         assert 1 <= int(open_now) <= 3

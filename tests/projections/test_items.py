@@ -11,6 +11,7 @@ from foldlog.eventstore.events import CondensationAction, Message
 from foldlog.projections import View
 from foldlog.projections.fold import fold
 from foldlog.projections.items import Items
+from tests.at_once import at_once
 
 
 def said(event_id: int) -> Message:
@@ -59,10 +60,6 @@ def test_of_many_threads_only_one_grows_a_list() -> None:
         ready.wait()
         grown.append(start.plus([said(number)] * number))
 
-    threads = [threading.Thread(target=grow, args=(number,)) for number in range(1, 9)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(grow, range(1, 9))
     assert sorted([event.id for event in items] for items in grown) == [[0, *[n] * n] for n in range(1, 9)]
     assert len({id(items._events) for items in grown}) == 8

@@ -30,6 +30,7 @@ from foldlog.projections import NoSuchEvent, NoSuchVersion, View, Views, audit
 from foldlog.projections.stored.loading import CHUNK, StoredPast, fold_log
 from foldlog.projections.stored.revision import EMPTY_FOLD
 from foldlog.projections.stored.revision_codec import CODE, PROJECTION
+from tests.at_once import at_once
 from tests.reading import reading
 
 
@@ -410,11 +411,7 @@ def test_many_threads_share_one_views(tmp_path: Path):
                 if view != View.from_events(list(store.events("c", 0, view.version))):
                     failures.append(view)
 
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(work, range(4))
         assert failures == []
         assert audit(store, "c").findings == ()
 
