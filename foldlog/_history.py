@@ -33,6 +33,7 @@ from foldlog.eventstore import (
     Generation,
     InvalidArgument,
     InvalidEvent,
+    Observation,
     Recorded,
     Retraction,
     VersionConflict,
@@ -181,7 +182,7 @@ class History:
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says which rule is broken),
         ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
         ``TypeError`` for an argument of a wrong type. Durability: on disk when it returns. Cost: the events appended,
-        for any length of the history; for a chat message with calls also that of ``view``.
+        for any length of the history; for a chat message with calls or results also that of ``view``.
         """
         appended = self._appendable(events, idempotency_key)
         how: _How = {
@@ -230,13 +231,32 @@ class History:
         return appended
 
     def _apart(self, reply: tuple[Event, ...], before: Sequence[Event], key: str | None) -> tuple[Event, ...]:
-        """Return a reply to append behind the View and ``before``, under a response id of its own: ``set_apart``."""
-        if not any(isinstance(event, Action) for event in reply):
+        """Return the events of a chat message to append behind the View and ``before``; a reply under a response id of
+        its own: ``set_apart``. Raises ``InvalidEvent`` for the result of a call that no event made.
+        """
+        results = {event.call_id for event in reply if isinstance(event, Observation)}
+        if not results and not any(isinstance(event, Action) for event in reply):
             return reply
         from foldlog._replies import set_apart
 
         view = self.view()
-        newest_first = lambda: chain(reversed(before), reversed(view.events))  # noqa: E731
+
+        def newest_first() -> Iterator[Event]:
+            return chain(reversed(before), reversed(view.events))
+
+        for event in chain(reply, newest_first(), self.events(reverse=True)):  # a call may be forgotten
+            if not results:
+                break
+            if isinstance(event, Action):
+                results.discard(event.call_id)
+        if results:
+            calls = " and ".join(map(repr, results))
+            raise InvalidEvent(
+                f"conversation {self.id!r}: this is the result of {calls}, a call that no reply made; nothing was "
+                f"appended. Append the reply that made the call first"
+            )
+        if not any(isinstance(event, Action) for event in reply):
+            return reply
         return set_apart(reply, newest_first, view.version + len(before), may_be_repeated=key is not None)
 
     def _checked(self, recorded: tuple[Recorded, ...]) -> tuple[Recorded, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from importlib.util import find_spec
 
 DEFAULT_DB = "sqlite:///foldlog.db"
 
@@ -22,6 +23,14 @@ def use_store(db: str | None) -> str | None:
     global _store
     _store = db
     return db
+
+
+def prices_hint() -> str:
+    """Return what to do where no price of a model is known."""
+    from foldlog.eventstore import install_command
+
+    table = "" if find_spec("litellm") else f", or the table of litellm: {install_command('llm')}"
+    return f"give --prices FILE{table}"
 
 
 def store_name(db: str) -> str:

@@ -90,5 +90,5 @@ def given_moment(option: str, text: str | None) -> datetime | None:
     except (ValueError, OverflowError) as error:
         raise Refused(
             f"{option} {text!r} is not a time; give a date (2026-03-01), a time (2026-03-01T14:30, in UTC) or how "
-            f"long ago (90s, 30m, 2h, 7d)"
+            f"long ago (90s, 30m: minutes, 2h, 7d, 4w)"
         ) from error

@@ -69,9 +69,14 @@ class Prices:
 
 def _prices_in(path: Path) -> dict[str, Price]:
     try:
-        prices = msgspec.json.decode(path.read_bytes(), type=dict[str, Price])
+        given = path.read_bytes()
+        prices = msgspec.json.decode(given, type=dict[str, Price])
     except (OSError, msgspec.MsgspecError) as error:
         raise InvalidArgument(f"the prices in {str(path)!r} cannot be read: {error}; {_FORM}") from error
+    known = {*Price.__struct_fields__}
+    for model, fields in msgspec.json.decode(given).items():
+        if "litellm_provider" not in fields and (others := [name for name in fields if name not in known]):
+            raise InvalidArgument(f"{str(path)!r}: {model!r} has the unknown {', '.join(others)}; {_FORM}")
     for model, price in prices.items():
         for name, value in msgspec.structs.asdict(price).items():
             if value is not None and not 0 <= value < float("inf"):

@@ -67,7 +67,14 @@ def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path):
 
 
 def test_prices_that_cannot_be_read_are_refused(tmp_path):
-    for text in ["", "[]", '{"m": 3}', '{"m": {"input_cost_per_token": -1}}', '{"m": {"input_cost_per_token": "1"}}']:
+    for text in [
+        "",
+        "[]",
+        '{"m": 3}',
+        '{"m": {"input_cost_per_token": -1}}',
+        '{"m": {"input_cost_per_token": "1"}}',
+        '{"m": {"input": 1}}',
+    ]:
         path = tmp_path / "prices.json"
         path.write_text(text)
         with pytest.raises(InvalidArgument, match=r"prices\.json.*give JSON such as"):

@@ -10,6 +10,7 @@ import foldlog
 from foldlog import (
     Action,
     Annotation,
+    CondensationAction,
     CondensationRequest,
     IdempotencyConflict,
     InvalidArgument,
@@ -437,6 +438,20 @@ def test_what_is_no_event_is_named(history):
     with pytest.raises(InvalidEvent, match="its source is 'usr'; use 'user', 'agent', 'environment'"):
         history.append(Message(source="usr", content="hi"))
     assert history.version() == 0
+
+
+def test_a_result_in_a_chat_message_is_of_a_call_that_was_made(history):
+    call = {"id": "k", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+    made, result = {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "k"}
+    result["content"] = "ok"
+    for wrong in (result, [result, made], [{"role": "user", "content": "hi"}, result]):
+        with pytest.raises(InvalidEvent, match="the result of 'k', a call that no reply made; nothing was appended"):
+            history.append(wrong)
+    assert history.version() == 0
+    history.append([made, result], idempotency_key="x")
+    history.append(CondensationAction(forgotten_event_ids=[0, 1]))
+    assert len(history.append([made, result], idempotency_key="x")) == 2
+    assert history.append(result)[0].event.id == 3, "of a call that is forgotten"
 
 
 def test_a_chat_message_is_appended_as_its_events(history):

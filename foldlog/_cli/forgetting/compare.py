@@ -80,7 +80,8 @@ def run(
         conversation = resolved(store, conversation)
         version = store.conversation(conversation).version
         replays, asks = _replays(store, conversation, version, condensers, model)
-        called = None if agent is not None else _model_called(store, conversation, version)
+        with terminal.working("comparing"):
+            called = None if agent is not None else _model_called(store, conversation, version)
         rows = comparison(
             replays, asks, price, {name: described(each, model or ESTIMATE) for name, each in condensers.items()}
         )

@@ -130,7 +130,8 @@ def run(
                 first = ", ".join(terminal.printable(named(path), one_line=True) for path in paths[:_LEFT_OUT_NAMED])
                 rest = ", …" if len(paths) > _LEFT_OUT_NAMED else ""
                 terminal.note(f"left out {count(len(paths), 'file')} {what}: {first}{rest}")
-        _sum_up(db, imported, elsewhere, as_json=as_json)
+        left_out = bool(sources.left_out) + bool(sources.not_opened)
+        _sum_up(db, imported, elsewhere, left_out, as_json=as_json)
         told = {*elsewhere, *(finding for one in imported for finding in one.findings)}
         with suppress(KeyboardInterrupt) if watch else nullcontext():  # which is how it ends
             while watch:
@@ -140,15 +141,18 @@ def run(
                 told.update(elsewhere_too, *(one.findings for one in more))
 
 
-def _sum_up(db: str, imported: Sequence[ImportedDocument], elsewhere: Sequence[str], *, as_json: bool) -> None:
-    for note in dict.fromkeys(one.note for one in imported if one.note and one.added):
+def _sum_up(
+    db: str, imported: Sequence[ImportedDocument], elsewhere: Sequence[str], notes: int, *, as_json: bool
+) -> None:
+    remarks = dict.fromkeys(one.note for one in imported if one.note and one.added)
+    for note in remarks:
         terminal.note(note)
     if not any(one.version for one in imported) and not any(one.refused for one in imported):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
     if as_json:
         terminal.emit(ImportDocument(db=db, imported=tuple(imported), findings=tuple(elsewhere)))
         return
-    notes = sum(one.findings_count for one in imported if _is_kept(one))
+    notes += len(remarks) + sum(one.findings_count for one in imported if _is_kept(one))
     findings = sum(one.findings_count for one in imported if not _is_kept(one)) + len(elsewhere)
     told = " and ".join(count(number, what) for number, what in ((findings, "finding"), (notes, "note")) if number)
     there = {one.conversation for one in imported if one.added} or {one.conversation for one in imported if one.version}

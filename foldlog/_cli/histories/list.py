@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
-from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -14,7 +13,7 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.events import moment_words
-from foldlog._cli.hints import command, store_name
+from foldlog._cli.hints import command, prices_hint, store_name
 from foldlog._cli.histories.attributes import pairs
 from foldlog._cli.mistakes import is_like_a_store
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile
@@ -26,7 +25,7 @@ from foldlog._cli.tables import Column, print_rows
 from foldlog._histories import is_own
 from foldlog._lease import ends_of_leases, to_resume
 from foldlog._words.gist import compact, cost_words, count
-from foldlog.eventstore import ConversationRow, Store, install_command
+from foldlog.eventstore import ConversationRow, Store
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
@@ -172,7 +171,6 @@ def run(
         problem = next(iter(locked.values()))
         terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {problem}")
     if unpriced and not as_json:
-        table = "" if find_spec("litellm") else f", or the table of litellm: {install_command('llm')}"
         of, whose = count(len(unpriced), "conversation"), "its" if len(unpriced) == 1 else "their"
         some = sorted(map(terminal.typed_id, unpriced))[:_UNPRICED_NAMED]
         named = ", ".join(some) + (", …" if len(unpriced) > len(some) else "")
@@ -180,8 +178,7 @@ def run(
             ", ".join(sorted({terminal.printable(model) for each in unpriced.values() for model in each})) or "none"
         )
         terminal.note(
-            f"the cost of {of} ({named}) is not known, since {whose} models have no price ({models}): "
-            f"give --prices FILE{table}"
+            f"the cost of {of} ({named}) is not known, since {whose} models have no price ({models}): {prices_hint()}"
         )
 
 

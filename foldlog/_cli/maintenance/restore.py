@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
 from typing import Annotated
@@ -50,7 +51,9 @@ def run(
         raise Refused(str(error)) from error
     with open_existing(db) as store:
         note_files(store, str(backup), done.kept)
-    kept = "" if done.kept is None else f"; the former file is {terminal.printable(done.kept)}"
+    files = [] if done.kept is None else sorted(glob.glob(f"{glob.escape(done.kept)}*"))
+    names = ", with ".join(map(terminal.printable, files))  # the others are its log
+    kept = f"; the former file is {names}" if files else ""
     told = (
         f"{terminal.printable(done.path)}: restored {count(done.events, 'event')} of "
         f"{count(done.conversations, 'conversation')}, every event verified{kept}"

@@ -39,8 +39,8 @@ def run(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Only conversations of which no event was recorded since: 90d, 2026-03-01; what was imported, was "
-            "recorded then. Without ids: all such conversations.",
+            help="Only conversations of which no event was recorded since: 90d (or s, m: minutes, h, w), "
+            "2026-03-01; what was imported, was recorded then. Without ids: all such conversations.",
         ),
     ] = None,
     with_forks: Annotated[
@@ -63,8 +63,7 @@ def run(
 
     A tombstone stays: the id, when, why, how many events, and the last head. An append does not use its id again.
     Earlier copies and backups still hold the conversations; later ones hold the tombstones. The report names
-    backups, exports, reports, read models and imported files that may still hold them; the same command asks again. It
-    does not know other stores.
+    backups, exports, reports, read models and imported files that may still hold them; the same command asks again.
 
     Example: foldlog erase tidewatch --reason "asked to"
     """

@@ -94,8 +94,8 @@ def run(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Only events that were recorded before: 90d, 2026-03-01; what was imported, was recorded then. System "
-            "prompts and documents stay, unless they match.",
+            help="Only events that were recorded before: 90d (or s, m: minutes, h, w), 2026-03-01; what was imported, "
+            "was recorded then. System prompts and documents stay, unless they match.",
         ),
     ] = None,
     with_summaries: Annotated[
@@ -120,8 +120,7 @@ def run(
 
     --matching finds a text in events, summaries, documents and records of imports. In the end it names what still holds
     it: events, ids, and of the store's file, the search index, known backups, exports, reports, audit databases, and
-    the files that were replaced or imported those with its bytes. It does not look into other stores and other
-    compressed files. Shells keep the text.
+    the files that were replaced or imported those with its bytes. It does not look into other stores.
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """

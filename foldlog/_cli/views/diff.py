@@ -14,6 +14,7 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.events import LABEL_COLUMNS, event_line
+from foldlog._cli.hints import prices_hint
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
@@ -92,6 +93,9 @@ def _conversations(conversation: str, other: str, prices: Path | None, db: str, 
             partial(_show_runs, found) if isinstance(found, RunsDocument) else partial(_show_divergence, store, found)
         )
         terminal.answer(found, show, as_json=as_json)
+        spent = [run.spent for run in found.runs if run.spent] if isinstance(found, RunsDocument) else []
+        if not as_json and any(one.cost is None and one.prompt_tokens for one in spent):
+            terminal.note(f"a cost is not known, since a model has no price: {prices_hint()}")
 
 
 def _versions(conversation: str, before: int, after: int, db: str, *, as_json: bool) -> None:
