@@ -11,7 +11,6 @@ import itertools
 import multiprocessing
 import os
 import statistics
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from foldlog.eventstore import ANY_VERSION, Event, Message, Store, VersionConflict, open_store
 from foldlog.eventstore.maintenance.erase import erase
+from tests.at_once import at_once
 from tests.crash.under_load import Follower
 
 
@@ -46,11 +46,7 @@ def write(path: Path, name: str, threads: int, seconds: float, answer: Connectio
         answer.send("ready")
         answer.recv()
         until = time.monotonic() + seconds
-        workers = [threading.Thread(target=_write, args=(store, f"{name}-{n}", until, told)) for n in range(threads)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
+        at_once(lambda n: _write(store, f"{name}-{n}", until, told), range(threads))
     answer.send(told)
 
 
