@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks.frame import Question, Round, Scale, in_new_process
+from benchmarks.frame import Question, Round, Scale
+from benchmarks.opening import round_of_ours
 from benchmarks.prepared import prepared
 from foldlog.condensers.strategies.digest import Digest
 from foldlog.eventstore import Action, CondensationAction, Event, Message, codec
@@ -75,10 +76,7 @@ def opening(
     jagged = prepared(folder.parent, size, name, partial(history, size))
     smooth = prepared(folder.parent, size, "whole", partial(whole, size))
     for _ in range(scale.rounds):
-        ours, plain = (in_new_process("benchmarks.cold", "ours", str(stores.ours)) for stores in (jagged, smooth))
-        if ours["events"] != plain["events"]:
-            raise AssertionError(f"Views of {ours['events']} and {plain['events']} events")
-        yield Round(1_000 * ours["seconds"], 1_000 * plain["seconds"])
+        yield round_of_ours(jagged, smooth)
 
 
 def revisions(

@@ -25,11 +25,7 @@ def growth(scale: Scale, folder: Path) -> Iterator[Round]:
     """The longest history against the shortest, both ours; their Views have the same size."""
     short, long = (prepared(folder.parent, length) for length in (scale.events[0], scale.events[-1]))
     for _ in range(scale.rounds):
-        brief = in_new_process(_COLD, "ours", str(short.ours))
-        lengthy = in_new_process(_COLD, "ours", str(long.ours))
-        if brief["events"] != lengthy["events"]:
-            raise AssertionError(f"Views of {brief['events']} and {lengthy['events']} events")
-        yield Round(1_000 * lengthy["seconds"], 1_000 * brief["seconds"])
+        yield round_of_ours(long, short)
 
 
 def past(scale: Scale, folder: Path) -> Iterator[Round]:
@@ -38,11 +34,7 @@ def past(scale: Scale, folder: Path) -> Iterator[Round]:
     # As far behind a condensation as the end of the history is, so that both Views have the same size.
     version = _version_like_the_last(scale.usual)
     for _ in range(scale.rounds):
-        then = in_new_process(_COLD, "ours", str(stores.ours), str(version))
-        now = in_new_process(_COLD, "ours", str(stores.ours))
-        if then["events"] != now["events"]:
-            raise AssertionError(f"Views of {then['events']} and {now['events']} events")
-        yield Round(1_000 * then["seconds"], 1_000 * now["seconds"])
+        yield round_of_ours(stores, stores, str(version))
 
 
 def mostly_annotations(scale: Scale, folder: Path) -> Iterator[Round]:
@@ -51,17 +43,22 @@ def mostly_annotations(scale: Scale, folder: Path) -> Iterator[Round]:
     plain = prepared(folder.parent, length)
     annotated = prepared(folder.parent, length, "annotated", partial(history, length, annotations=9))
     for _ in range(scale.rounds):
-        with_them = in_new_process(_COLD, "ours", str(annotated.ours))
-        without = in_new_process(_COLD, "ours", str(plain.ours))
-        if with_them["events"] != without["events"]:
-            raise AssertionError(f"Views of {with_them['events']} and {without['events']} events")
-        yield Round(1_000 * with_them["seconds"], 1_000 * without["seconds"])
+        yield round_of_ours(annotated, plain)
 
 
 def _version_like_the_last(length: int) -> int:
     from benchmarks.workload import PERIOD
 
     return length - PERIOD * (length // (2 * PERIOD))
+
+
+def round_of_ours(stores: Prepared, others: Prepared, *version: str) -> Round:
+    """Views of as many events, each in a new process; ``version`` is for the first."""
+    one = in_new_process(_COLD, "ours", str(stores.ours), *version)
+    other = in_new_process(_COLD, "ours", str(others.ours))
+    if one["events"] != other["events"]:
+        raise AssertionError(f"Views of {one['events']} and {other['events']} events")
+    return Round(1_000 * one["seconds"], 1_000 * other["seconds"])
 
 
 def cold_round(stores: Prepared, figure: str = "seconds", environment: Mapping[str, str] | None = None) -> Round:

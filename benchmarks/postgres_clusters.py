@@ -5,6 +5,7 @@ frozen or cut off.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 import shutil
 import signal
@@ -84,34 +85,25 @@ def clustered(folder: Path, size: int) -> Iterator[tuple[str, Fault]]:
 
 
 @contextlib.contextmanager
-def restarted(folder: Path) -> Iterator[tuple[str, Fault]]:
-    cluster = Cluster(folder, 1)
-    modes = iter(["fast", "immediate"] * 1_000)
-
-    def restart() -> None:
-        cluster.primary.stop(next(modes))
-        time.sleep(random.uniform(0, 1))
-        cluster.primary.start()
-
+def alone(folder: Path, disturb: Callable[[Server, int], None]) -> Iterator[tuple[str, Fault]]:
+    """One server, disturbed each time it is asked for; ``disturb`` is told how often it was before."""
+    cluster, times = Cluster(folder, 1), itertools.count()
     try:
-        yield cluster.url, restart
+        yield cluster.url, lambda: disturb(cluster.primary, next(times))
     finally:
         cluster.stop()
 
 
-@contextlib.contextmanager
-def frozen(folder: Path) -> Iterator[tuple[str, Fault]]:
-    cluster = Cluster(folder, 1)
+def restart(server: Server, times: int) -> None:
+    server.stop("immediate" if times % 2 else "fast")
+    time.sleep(random.uniform(0, 1))
+    server.start()
 
-    def freeze() -> None:
-        cluster.primary.signal(signal.SIGSTOP)
-        time.sleep(random.uniform(2, 6))
-        cluster.primary.signal(signal.SIGCONT)
 
-    try:
-        yield cluster.url, freeze
-    finally:
-        cluster.stop()
+def freeze(server: Server, times: int) -> None:
+    server.signal(signal.SIGSTOP)
+    time.sleep(random.uniform(2, 6))
+    server.signal(signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -135,7 +127,7 @@ def cut(folder: Path) -> Iterator[tuple[str, Fault]]:
 SCENARIOS = {
     "failover": lambda folder: clustered(folder, 2),
     "quorum": lambda folder: clustered(folder, 3),
-    "restart": restarted,
-    "frozen": frozen,
+    "restart": lambda folder: alone(folder, restart),
+    "frozen": lambda folder: alone(folder, freeze),
     "cut": cut,
 }
