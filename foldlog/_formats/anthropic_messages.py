@@ -139,7 +139,7 @@ class AnthropicDecoder(FollowingDecoder):
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         milliseconds = record.get("ts")
-        time = time_at(milliseconds / 1000) if type(milliseconds) is int else None
+        time = time_at(milliseconds, 1000)
         read = RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
         _tell(read, record)
         return read

@@ -41,7 +41,7 @@ from foldlog._formats.record import (
     usage_told,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, parts_as, role_of, time_of
+from foldlog._formats.told import call_id_of, file_at, parts_as, role_of, time_of
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -107,15 +107,8 @@ def _shown(part: _Part) -> _Part | None:
         return {"type": "text", "text": part["text"]}
     held: Any = next((part[key] for key in ("inlineData", "fileData") if type(part.get(key)) is dict), {})
     kind = text_or_empty(held.get("mimeType"))
-    if type(held.get("data")) is str:
-        url, name = f"data:{kind};base64,{held['data']}", "file_data"
-    elif type(held.get("fileUri")) is str:
-        url, name = held["fileUri"], "file_url"
-    else:
-        return None
-    if kind.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": url}}
-    return {"type": "file", "file": {"filename": "", name: url}}
+    url = f"data:{kind};base64,{held['data']}" if type(held.get("data")) is str else held.get("fileUri")
+    return file_at(url, kind) if type(url) is str else None
 
 
 def result_of(result: Any) -> tuple[Content, bool]:

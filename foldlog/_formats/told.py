@@ -61,6 +61,13 @@ def parts_as(content: Content, text: Callable[[str], T], image: Callable[[str], 
     return [image(url) if (url := url_in(part)) else text(part.get("text", "")) for part in content]
 
 
+def file_at(url: str, media_type: str, name: str = "") -> dict[str, Any]:
+    """Return the part with an image, or another file, at a URL, which may hold its bytes."""
+    if media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": name, "file_data" if url.startswith("data:") else "file_url": url}}
+
+
 def url_in(part: dict[str, Any]) -> str:
     """Return the URL of an image; an empty text for another part."""
     image = part.get("image_url") if part.get("type") == "image_url" else None

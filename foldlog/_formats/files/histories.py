@@ -11,7 +11,6 @@ history and its active branch.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sqlite3
@@ -24,7 +23,7 @@ from foldlog._formats.files import found
 from foldlog._formats.files.containers import container_at, history_in, history_of
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, supported, what_it_is
 from foldlog._formats.files.naming import Names
-from foldlog._formats.files.readers import Array, Files, Held, JsonLines, elements
+from foldlog._formats.files.readers import Array, Files, Held, JsonLines, elements, opened
 from foldlog._formats.files.scanner import Broken, Scanner
 from foldlog._formats.format import LOOK_AT, Format, Recognize
 from foldlog._formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
@@ -93,11 +92,9 @@ def _beginning(path: Path) -> bytes:
 
 
 def _what_database(path: Path) -> str:
-    """Return what a SQLite database is. It is read as it lies there: its program may write to it."""
+    """Return what a SQLite database is."""
     try:
-        with contextlib.closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
-        ) as database:
+        with opened(path) as database:
             tables = [name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     except sqlite3.Error:
         tables = []

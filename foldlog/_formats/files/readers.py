@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,11 @@ class Held:
 
     def place(self, located: Located) -> str:
         return f"{self._path}:{self._line}, record {located.line}"
+
+
+def opened(path: Path) -> contextlib.closing[sqlite3.Connection]:
+    """Open a SQLite database as it lies there: its program may write to it."""
+    return contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True))
 
 
 PlacedRecord = tuple[str, Any, str | None]

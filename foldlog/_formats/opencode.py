@@ -1,0 +1,507 @@
+"""OpenCode: messages with their parts, from its storage folder, its database, or what ``opencode export`` writes.
+
+The records of a session are those of an export, in the order in which OpenCode reads its messages:
+
+    {"info": {"id", "sessionID", "role", …}, "parts": […]}    a message
+    {"info": {"id", "projectID", "title", …}}                 the session, at the end because each change is in it
+
+The parts, and the events that they become:
+
+    text               Message; of the model, beside calls, the thought of the first of them; nothing if ``ignored``
+    file               an image or a file in the message; the words of a text file are parts of their own
+    tool               Action and Observation; the calls of a step come before their results. A result that was cleared
+                       (``time.compacted``) and a call without a result have the words that OpenCode's model is shown
+    reasoning          the thinking of what comes next
+    compaction         a question of the user. The message with ``summary: true`` that answers it is a
+                       CondensationAction: it forgets all before it but the messages from ``tail_start_id`` on
+    subtask            a message: the user ran a tool
+    every other part   nothing; a message without an event is an Annotation, and so is an answer that failed
+
+The session is an Annotation with its title. One that was reverted (``revert``) takes back the messages from there on.
+OpenCode writes parts and messages again, so a session grows by retractions: see ``Format.rewritten``.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from foldlog._formats.blocks import said
+from foldlog._formats.files.readers import Placed, PlacedRecord, around, opened, with_around
+from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options
+from foldlog._formats.json_text import UnreadableJson, parse
+from foldlog._formats.pairs import PairsEncoder, arguments_of
+from foldlog._formats.record import (
+    count_in,
+    dict_or_empty,
+    dicts_in,
+    joined_text,
+    refused,
+    text_or_empty,
+    time_at,
+    usage_told,
+)
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.told import call_id_of, file_at, parts_as, role_of
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationSummary,
+    Content,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    Retraction,
+    SystemMessage,
+)
+
+NAME = "opencode"
+
+_Part = dict[str, Any]
+
+
+def _info(record: Any) -> _Part:
+    """Return what a record says about its message or session; empty for any other value."""
+    return dict_or_empty(dict_or_empty(record).get("info"))
+
+
+def _session_in(record: Any) -> str | None:
+    """Return the session that a record names."""
+    info = _info(record)
+    name = info.get("sessionID", None if "parts" in record else info.get("id")) if info else None
+    return name if type(name) is str and name else None
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+_EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{\s*"id"\s*:\s*"ses_')
+_SQLITE = b"SQLite format 3\0"
+_IDS = {"message": "id, session_id AS sessionID", "part": "id, session_id AS sessionID, message_id AS messageID"}
+"""What the JSON in a table does not have."""
+_WHERE = {"message": "session_id = ? ORDER BY time_created, id", "part": "message_id = ? ORDER BY id"}
+_NAMES = {"project_id": "projectID", "workspace_id": "workspaceID", "parent_id": "parentID"}
+_GROUPS = frozenset(("time", "summary", "share", "tokens"))
+"""Columns of a session that begin so are the fields of an object of that name."""
+_JSON = frozenset(("revert", "permission", "model", "metadata", "summary_diffs"))
+_UNREAD = (
+    "OpenCode has not yet moved this into its database, and what is in it is not read; "
+    "quit OpenCode and import the database again"
+)
+
+_Rows = Callable[[str, str], Iterator[tuple[str, PlacedRecord]]]
+"""Reads the messages of a session, or the parts of a message, with their ids."""
+
+
+class _Files(FileReader):
+    """Finds sessions in exports, databases and storage folders. OpenCode leaves its storage behind when it moves to a
+    database: a session that the database beside a storage has is not read from the storage.
+    """
+
+    def holds(self, path: Path, begin: bytes) -> bool:
+        if not begin:
+            return path.is_dir() and (path / "session").is_dir() and (path / "message").is_dir()
+        return _EXPORT.match(begin) is not None or (begin.startswith(_SQLITE) and _is_database(path))
+
+    def histories(self, path: Path) -> Iterator[Contained]:
+        database = path if path.is_file() else path.absolute().parent / "opencode.db"
+        moved = list(_in_database(database)) if _is_database(database) else None
+        if path.is_dir():
+            yield from _in_storage(path, {each.name for each in moved or ()})
+        elif moved is None:
+            name = _session_in(around(path, "messages"))
+            yield Contained(name, Placed(path.stat().st_size, partial(with_around, path, "messages")))
+        else:
+            yield from moved
+
+
+def _in_storage(storage: Path, moved: set[str | None]) -> Iterator[Contained]:
+    for session in sorted((storage / "session").glob("*/*.json")):
+        folder = storage / "message" / session.stem
+        if folder.is_dir() and session.stem not in moved:
+            size = sum(each.stat().st_size for each in folder.iterdir())
+            yield Contained(session.stem, Placed(size, partial(_in_files, storage, session)))
+
+
+def _in_files(storage: Path, session: Path) -> Iterator[PlacedRecord]:
+    def rows(table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:
+        return ((file.stem, _parsed(str(file), file)) for file in sorted((storage / table / of).glob("*.json")))
+
+    yield from _messages(rows, session.stem)
+    place, info, problem = _parsed(str(session), session)
+    yield place, {"info": info}, problem
+
+
+def _messages(rows: _Rows, session: str) -> Iterator[PlacedRecord]:
+    for name, (place, info, problem) in rows("message", session):
+        parts = [part for _, part in rows("part", name)]
+        yield from ((at, None, why) for at, _, why in parts if why is not None)
+        yield place, {"info": info, "parts": [part for _, part, why in parts if why is None]}, problem
+
+
+def _parsed(place: str, held: Path | bytes) -> PlacedRecord:
+    try:
+        return place, parse(held.read_bytes() if isinstance(held, Path) else held), None
+    except OSError as error:
+        return place, None, f"cannot be read: {error.strerror}"
+    except UnreadableJson as error:
+        return place, None, str(error)
+
+
+def _is_database(path: Path) -> bool:
+    """Return whether a file has OpenCode's tables, or its name where they cannot be read."""
+    try:
+        with opened(path) as database:
+            database.execute("SELECT message_id, part.session_id, part.data FROM part, message, session LIMIT 0")
+    except sqlite3.Error:
+        return path.name == "opencode.db" and path.is_file()
+    return True
+
+
+def _in_database(path: Path) -> Iterator[Contained]:
+    log = path.with_name(f"{path.name}-wal")
+    unread: list[PlacedRecord] = [(str(log), None, _UNREAD)] if log.is_file() and log.stat().st_size else []
+    sizes = "SELECT total(length(data)) FROM part WHERE session_id = session.id"
+    try:
+        with opened(path) as database:
+            sessions = database.execute(f"SELECT id, ({sizes}) FROM session ORDER BY time_created, id").fetchall()
+    except sqlite3.Error as error:
+        unread.append((str(path), None, f"cannot be read: {error}"))
+        yield Contained(None, Placed(path.stat().st_size, partial(iter, unread)))
+        return
+    for session, size in sessions:
+        yield Contained(session, Placed(int(size), partial(_in_tables, path, session, unread)))
+        unread = []
+
+
+def _in_tables(path: Path, session: str, unread: list[PlacedRecord]) -> Iterator[PlacedRecord]:
+    yield from unread
+    try:
+        with opened(path) as database:
+            database.row_factory = sqlite3.Row
+
+            def rows(table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:
+                for row in database.execute(f"SELECT {_IDS[table]}, data FROM {table} WHERE {_WHERE[table]}", (of,)):
+                    *ids, data = zip(row.keys(), row, strict=True)
+                    place, value, problem = _parsed(f"{path}, {table} {row['id']}", str(data[1]).encode())
+                    yield row["id"], (place, {**value, **dict(ids)} if type(value) is dict else value, problem)
+
+            yield from _messages(rows, session)
+            for row in database.execute("SELECT * FROM session WHERE id = ?", (session,)):
+                yield f"{path}, session {session}", {"info": _exported(row)}, None
+    except (sqlite3.Error, UnreadableJson) as error:
+        yield str(path), None, f"cannot be read any further: {error}"
+
+
+def _exported(row: sqlite3.Row) -> _Part:
+    """Return a session as an export has it."""
+    session: _Part = {}
+    for column, value in zip(row.keys(), row, strict=True):
+        if value is not None:
+            names = column.split("_") if column.partition("_")[0] in _GROUPS else [_NAMES.get(column, column)]
+            place = session
+            for name in names[:-1]:
+                place = place.setdefault(name, {})
+            place[names[-1]] = parse(value.encode()) if column in _JSON and type(value) is str else value
+    return session
+
+
+# -- records to events ------------------------------------------------------------------------------------------------
+
+_WORDS = {
+    "compaction": "What did we do so far?",
+    "subtask": "The following tool was executed by the user",
+}
+"""What OpenCode tells its model in the place of a part."""
+_CLEARED = "[Old tool result content cleared]"
+_INTERRUPTED = "[Tool execution was interrupted]"
+_IN_WORDS = ("text/plain", "application/x-directory")
+"""Types of files whose words are texts beside them."""
+_UNSAID = ("step-start", "reasoning")
+"""Types of parts that an answer without anything to send may have."""
+_USAGE = {
+    "prompt_tokens": ("input", "read", "write"),
+    "cached_tokens": ("read",),
+    "cache_write_tokens": ("write",),
+    "completion_tokens": ("output", "reasoning"),
+    "reasoning_tokens": ("reasoning",),
+}
+
+
+class _Decoder(FollowingDecoder):
+    """Records of one session to events. Of what is shown it knows the id of the message."""
+
+    format = NAME
+
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(options)
+        self._parent: Any = None
+        """The session that started this one, which the last record tells."""
+        for record in records:
+            if type(record) is dict and "parts" not in record and "info" in record:
+                self._parent = _info(record).get("parentID")
+        self._begun: dict[str, int] = {}
+        """The version before each message and part, by its id."""
+        self._asked: dict[Any, _Part] = {}
+        """The part that asks for a compaction, by the id of its message."""
+
+    def check(self, record: Any) -> None:
+        if type(dict_or_empty(record).get("info")) is not dict:
+            raise refused("a message of OpenCode with an object under 'info'", record)
+
+    def begun(self, record: _Part) -> RecordEvents:
+        info = record["info"]
+        time, name = time_at(dict_or_empty(info.get("time")).get("created"), 1000), text_or_empty(info.get("id"))
+        read = RecordEvents(self, Origin(format=NAME, id=name or None), time)
+        read.known = name
+        return read
+
+    def read(self, read: RecordEvents, record: _Part) -> None:
+        info, parts = record["info"], dicts_in(record.get("parts"))
+        if read.version == 0 and text_or_empty(self._parent):
+            read.meta["parent"] = f"{self.options.prefix}{self._parent}"
+        if "parts" not in record:
+            self._read_session(read, info)
+            return
+        if read.known:
+            self._begun[read.known] = self.next_id
+        role = info.get("role")
+        if role == "assistant":
+            read.meta |= _usage(info, parts)
+            if not self._condense(read, info, parts) and not _has_failed(info, parts):
+                self._read_response(read, parts)
+        elif role == "user":
+            self._read_question(read, parts)
+        read.close(str(role or "message"), None)
+
+    def _read_session(self, read: RecordEvents, info: _Part) -> None:
+        revert, title = dict_or_empty(info.get("revert")), info.get("title")
+        whole, part = (text_or_empty(revert.get(key)) for key in ("messageID", "partID"))
+        begun = self._begun.get(part, self._begun.get(whole))
+        if begun is not None:
+            read.add(Retraction, version=begun)
+        read.meta |= {"title": title} if text_or_empty(title).strip() else {}
+        read.add(Annotation, name="session")
+
+    def _read_question(self, read: RecordEvents, parts: list[_Part]) -> None:
+        self._asked.update((read.known, part) for part in parts if part.get("type") == "compaction")
+        told = [part for part in parts if part.get("type") != "file" or part.get("mime") not in _IN_WORDS]
+        if content := said([each for part in told for each in _shown(part)]):
+            texts = [part for part in told if part.get("type") == "text"]
+            is_told = bool(texts) and all(part.get("synthetic") is True for part in texts)
+            read.add(Message, content=content, source="environment" if is_told else "user")
+
+    def _condense(self, read: RecordEvents, info: _Part, parts: list[_Part]) -> bool:
+        """Add the condensation that a summary is, if OpenCode goes on from it."""
+        asked = self._asked.get(parent) if (parent := text_or_empty(info.get("parentID"))) else None
+        done = info.get("summary") is True and info.get("finish") and not info.get("error")
+        texts = [each["text"] for each in parts if each.get("type") == "text" and type(each.get("text")) is str]
+        summary = "\n".join(texts)
+        if not done or asked is None or not summary:
+            return False
+        members = self.shown.all()
+        places = {known: place for place, (_, known) in reversed(list(enumerate(members)))}
+        end = places.get(parent, len(members))
+        begin = places.get(text_or_empty(asked.get("tail_start_id")), end)
+        read.add(
+            CondensationAction,
+            forgotten_event_ids=tuple(each for place, (each, _) in enumerate(members) if not begin <= place < end),
+            summary=summary,
+            summary_offset=0,
+            metadata={"reason": "tokens" if asked.get("auto") is True else "request"},
+        )
+        return True
+
+    def _read_response(self, read: RecordEvents, parts: list[_Part]) -> None:
+        """Add the events of a model's steps: of each what it says, its calls, and their results. Thinking that nothing
+        follows is that of the next step.
+        """
+        called: list[tuple[Action, _Part]] = []
+        name, steps, begun = read.response, 0, read.version
+        for part in (*parts, {"type": "step-start"}):
+            kind, state = part.get("type"), dict_or_empty(part.get("state"))
+            if kind == "step-start" or (called and kind in ("text", "reasoning")):
+                _answer(read, called)
+                steps += bool(called)
+                read.response = f"{name}/{steps}" if steps else name
+                called = []
+            begun = begun if called else read.version
+            if type(part.get("id")) is str:
+                self._begun[part["id"]] = begun
+            if kind == "text" and text_or_empty(part.get("text")):
+                read.parts += _shown(part)
+            elif kind == "reasoning":
+                read.thinking.append(_thinking(part))
+            elif kind == "tool":
+                called.append((read.call(part.get("tool"), state.get("input"), part.get("callID")), state))
+
+
+def _answer(read: RecordEvents, called: list[tuple[Action, _Part]]) -> None:
+    """Add the results of the calls of a step; of one without calls what it says."""
+    for call, state in called:
+        content, is_error = _result(state)
+        read.add(Observation, content=content, is_error=is_error, tool=call.tool, call_id=call.call_id, cause=call.id)
+    if read.parts and not called:
+        read.say("agent", as_text=True)
+
+
+def _has_failed(info: _Part, parts: list[_Part]) -> bool:
+    """Return whether OpenCode leaves an answer out: it failed, or was aborted before it said anything."""
+    error = info.get("error")
+    has_said = any(part.get("type") not in _UNSAID for part in parts)
+    return bool(error) and not (dict_or_empty(error).get("name") == "MessageAbortedError" and has_said)
+
+
+def _shown(part: _Part) -> list[_Part]:
+    """Return the parts of a content that a part says: one, or none."""
+    kind, text = part.get("type"), part.get("text")
+    if kind == "file":
+        return [_file(part)] if type(part.get("url")) is str else []
+    if kind != "text" or part.get("ignored") is True:
+        text = _WORDS.get(kind) if type(kind) is str else None
+    return [{"type": "text", "text": text}] if type(text) is str else []
+
+
+def _file(part: _Part) -> _Part:
+    return file_at(part["url"], text_or_empty(part.get("mime")), text_or_empty(part.get("filename")))
+
+
+def _result(state: _Part) -> tuple[Content, bool]:
+    """Return what a model is told of a call, and whether that is an error."""
+    status, metadata = state.get("status"), dict_or_empty(state.get("metadata"))
+    if status == "completed":
+        if dict_or_empty(state.get("time")).get("compacted"):
+            return _CLEARED, False
+        files = [each for each in dicts_in(state.get("attachments")) if type(each.get("url")) is str]
+        output = text_or_empty(state.get("output"))
+        return (({"type": "text", "text": output}, *map(_file, files)) if files else output), False
+    if status == "error":
+        told = metadata.get("output") if metadata.get("interrupted") is True else None
+        return (told, False) if type(told) is str else (text_or_empty(state.get("error")), True)
+    return _INTERRUPTED, True
+
+
+def _thinking(part: _Part) -> _Part:
+    """Return a reasoning as the block that its provider takes back."""
+    text, known = text_or_empty(part.get("text")), dict_or_empty(part.get("metadata"))
+    anthropic, openai = dict_or_empty(known.get("anthropic")), dict_or_empty(known.get("openai"))
+    if type(anthropic.get("redactedData")) is str:
+        return {"type": "redacted_thinking", "data": anthropic["redactedData"]}
+    if type(anthropic.get("signature")) is str:
+        return {"type": "thinking", "thinking": text, "signature": anthropic["signature"]}
+    if type(openai.get("itemId")) is str:
+        summary = [{"type": "summary_text", "text": text}] if text else []
+        encrypted = openai.get("reasoningEncryptedContent")
+        item = {"type": "reasoning", "id": openai["itemId"], "summary": summary}
+        return {**item, "encrypted_content": encrypted} if type(encrypted) is str else item
+    return {"type": "thinking", "thinking": text}
+
+
+def _usage(info: _Part, parts: list[_Part]) -> _Part:
+    """Return the usage of a response: that of its steps, or if none tells it that of the message."""
+    steps = [part["tokens"] for part in parts if part.get("type") == "step-finish" and type(part.get("tokens")) is dict]
+    flat = [{**each, **dict_or_empty(each.get("cache"))} for each in steps or dicts_in([info.get("tokens")])]
+    counts = {ours: sum(count_in(each, *theirs) or 0 for each in flat) for ours, theirs in _USAGE.items()}
+    return usage_told(counts, model=info.get("modelID"), reply=info.get("id"), cost=info.get("cost"))
+
+
+# -- events to records ------------------------------------------------------------------------------------------------
+
+_SESSION = "ses_foldlog"
+"""The session of a history that has no record of OpenCode."""
+_NO_TOKENS = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+_BY_USER = {"agent": "build", "model": {"providerID": "", "modelID": ""}}
+_BY_AGENT = {"modelID": "", "providerID": "", "mode": "build", "agent": "build"}
+_RUN = {"path": {"cwd": "", "root": ""}, "cost": 0, "tokens": _NO_TOKENS}
+
+
+class _Encoder(PairsEncoder):
+    """Events of one history to messages."""
+
+    _session, _last = _SESSION, ""
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        info = _info(record)
+        if type(info.get("sessionID")) is str:
+            self._session, self._last = info["sessionID"], info.get("id", "")
+
+    def said(self, event: Message | SystemMessage | CondensationSummary) -> _Part:
+        return self._message(event, _texts(event.content))
+
+    def called(self, call: Action, result: Observation | None) -> _Part:
+        state: _Part = {"status": "pending", "input": arguments_of(call), "raw": ""}
+        if result is not None:
+            text = joined_text(result.content)
+            told = {"error": text} if result.is_error else {"output": text, "title": "", "metadata": {}}
+            time = {"start": _milliseconds(call), "end": _milliseconds(result)}
+            status = "error" if result.is_error else "completed"
+            state = {"status": status, "input": state["input"], **told, "time": time}
+        part = {"type": "tool", "callID": call_id_of(call), "tool": call.tool, "state": state}
+        return self._message(call, [*(_texts(call.thought) if call.thought else ()), part])
+
+    def _message(self, event: Event, parts: list[_Part]) -> _Part:
+        name, session, by_agent = f"msg_{event.id:012}", self._session, role_of(event) == "assistant"
+        info: _Part = {"id": name, "sessionID": session, "role": "assistant" if by_agent else "user"}
+        info["time"] = {"created": _milliseconds(event)}
+        info |= {"parentID": self._last or name, **_BY_AGENT, **_RUN} if by_agent else _BY_USER
+        self._last = name
+        ids = {"sessionID": session, "messageID": name}
+        numbered = [{"id": f"prt_{event.id:012}_{place}", **ids, **part} for place, part in enumerate(parts)]
+        return {"info": info, "parts": numbered}
+
+
+def _texts(content: Content) -> list[_Part]:
+    return parts_as(content, lambda text: {"type": "text", "text": text}, _image)
+
+
+def _image(url: str) -> _Part:
+    mime = url.removeprefix("data:").partition(";")[0] if url.startswith("data:") else "image/png"
+    return {"type": "file", "mime": mime, "url": url}
+
+
+def _milliseconds(event: Event) -> int:
+    return 0 if event.timestamp is None else int(event.timestamp.timestamp() * 1000)
+
+
+def _document(records: Iterable[Any]) -> _Part:
+    """Return the document of a session, as ``opencode export`` writes it."""
+    named = {"slug": _SESSION, "title": "", "version": "", "projectID": "", "directory": ""}
+    around: _Part = {"info": {"id": _SESSION, **named, "time": {"created": 0, "updated": 0}}}
+    messages: list[Any] = []
+    for record in records:
+        if type(record) is dict and "parts" not in record and "info" in record:
+            around = record
+        else:
+            messages.append(record)
+    return {**around, "messages": messages}
+
+
+def _matches(record: Any) -> bool:
+    """Return whether a record is a message that names its session, or a session that names its project."""
+    info = _info(record)
+    if "parts" in dict_or_empty(record):
+        is_message = type(record["parts"]) is list and info.get("role") in ("user", "assistant")
+        return is_message and type(info.get("sessionID")) is str
+    return type(info.get("id")) is str and type(info.get("projectID")) is str
+
+
+FORMAT = Format(
+    name=NAME,
+    matches=_matches,
+    accepts=lambda record: type(dict_or_empty(record).get("info")) is dict,
+    decoder=_Decoder,
+    encoder=_Encoder,
+    conversation=lambda records: next(filter(None, map(_session_in, islice(records, LOOK_AT))), None),
+    looks_ahead=True,
+    files=_Files(),
+    rewritten=True,
+    kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
+    document=_document,
+    source_id=lambda record: _info(record).get("id"),
+)
