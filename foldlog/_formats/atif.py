@@ -28,13 +28,13 @@ from foldlog._formats.record import (
     described,
     dicts_in,
     joined_text,
-    read_time,
+    member,
     text_or_empty,
     text_or_none,
     time_text,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Origin, Source, SystemMessage
+from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Source, SystemMessage
 
 NAME = "atif"
 
@@ -90,7 +90,7 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    format = NAME
+    format, id_key = NAME, "step_id"
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -100,10 +100,6 @@ class _Decoder(FollowingDecoder):
     def check(self, record: Any) -> None:
         if type(record) is not dict:
             raise NotAnEvent(f"expected a step, found {described(record)}")
-
-    def begun(self, record: dict[str, Any]) -> RecordEvents:
-        timestamp, time = read_time(record.get("timestamp"))
-        return RecordEvents(self, Origin(format=NAME, id=record.get("step_id"), time=time), timestamp)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         source, agent, counts = text_or_empty(record.get("source")), record.get("agent"), record.get("metrics")
@@ -197,6 +193,6 @@ FORMAT = Format(
     files=_Trajectories(),
     rewritten=True,
     document=_document,
-    source_id=lambda record: record.get("step_id") if type(record) is dict else None,
+    source_id=member("step_id"),
     marks_errors=False,
 )

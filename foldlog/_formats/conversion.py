@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from foldlog._formats.format import Format, Options, RecordDecoder
-from foldlog._formats.live import Encoder
+from foldlog._formats.live import Encoder, is_of
 from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named
@@ -115,7 +115,7 @@ def encode_standing(
     took back. Those that the source made are its own way to branch: their records are written. Raises what ``encode``
     raises.
     """
-    made = [each for each in retractions if not _is_of(each, format) or is_rewriting(each)]
+    made = [each for each in retractions if not is_of(each, format) or is_rewriting(each)]
     return _encoded(events, format, notes, intervals_kept(made, version) if made else None)
 
 
@@ -154,9 +154,9 @@ def _records(
             check_origin(event, format)
         if kept is not None and not contains(kept, event.id):
             yield from encoder.part()
-            retracted += not isinstance(event, Retraction) and not (chosen.rewritten and _is_of(event, format))
+            retracted += not isinstance(event, Retraction) and not (chosen.rewritten and is_of(event, format))
             continue
-        if not _is_of(event, format):
+        if not is_of(event, format):
             unmarked += isinstance(event, Observation) and event.is_error and not chosen.marks_errors
             uncounted += not _COUNTS.isdisjoint(event.meta)
         yield from encoder.records(event)
@@ -178,10 +178,6 @@ def format_of_history(first: Event) -> str:
 def _several(number: int, word: str) -> str:
     noun, of, rest = word.partition(" of ")
     return f"{number} {noun}{'' if number == 1 else 's'}{of}{rest}"
-
-
-def _is_of(event: Event, format: str) -> bool:
-    return event.origin is not None and event.origin.format == format
 
 
 def check_origin(event: Event, format: str) -> None:

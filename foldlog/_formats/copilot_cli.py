@@ -22,11 +22,10 @@ of a compaction is kept, and that a truncation takes the oldest messages, is rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.format import LOOK_AT, EachAlone, Format, Options
+from foldlog._formats.format import EachAlone, Format, Options, first_named
 from foldlog._formats.record import dicts_in, joined_text, member, refused, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, parts_in, role_of, time_of, url_in
@@ -54,9 +53,9 @@ def _matches(record: Any) -> bool:
     return is_event and type(record.get("id")) is str and record["type"].partition(".")[0] in _KINDS
 
 
-def _conversation(records: Iterable[Any]) -> str | None:
-    starts = (each["data"] for each in islice(records, LOOK_AT) if _accepts(each) and each["type"] == "session.start")
-    return next((name for data in starts if type(name := data.get("sessionId")) is str and name), None)
+def _session(record: Any) -> str | None:
+    is_start = _accepts(record) and record["type"] == "session.start"
+    return text_or_empty(record["data"].get("sessionId")) or None if is_start else None
 
 
 class CopilotDecoder(FollowingDecoder):
@@ -234,7 +233,7 @@ FORMAT = Format(
     accepts=_accepts,
     decoder=lambda records, options: CopilotDecoder(options),
     encoder=CopilotEncoder,
-    conversation=_conversation,
+    conversation=first_named(_session),
     rewritten=True,
     kept_in=("$COPILOT_HOME/session-state", "~/.copilot/session-state"),
     source_id=member("id"),

@@ -5,22 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from foldlog._formats.lookalikes import Lookalike
 from foldlog._formats.record import RecordReader
+from foldlog._formats.told import NOT_WRITTEN
 from foldlog.eventstore import (
     Action,
-    CondensationAction,
     CondensationSummary,
-    DocumentChanges,
     Event,
     EventStoreError,
     Message,
     Observation,
-    Redaction,
-    Retraction,
     SystemMessage,
 )
 
@@ -29,6 +27,18 @@ if TYPE_CHECKING:
 
 LOOK_AT = 50
 """The number of first records in which the format and the name of a history are searched."""
+
+
+def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]], str | None]:
+    """Return what ``Format.conversation`` asks for: the first name that ``name_in`` finds in the first records, if that
+    is not an empty one.
+    """
+
+    def first(records: Iterable[Any]) -> str | None:
+        names = map(name_in, islice(records, LOOK_AT))
+        return next((name for name in names if name is not None), None) or None
+
+    return first
 
 
 class UnusableFormat(EventStoreError, TypeError):
@@ -100,7 +110,7 @@ class EachAlone(RecordEncoder):
         self._written = written
 
     def records(self, event: Event) -> Sequence[Any] | None:
-        if isinstance(event, CondensationAction | Retraction | Redaction | DocumentChanges):
+        if isinstance(event, NOT_WRITTEN):
             return None
         is_read = isinstance(event, Message | SystemMessage | CondensationSummary | Action | Observation)
         return self._written(event) if is_read else ()

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import islice, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from msgspec.structs import force_setattr
 
 from foldlog._formats.blocks import said
 from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
-from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options
+from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.pairs import PairsEncoder, arguments_of
 from foldlog._formats.record import (
     count_in,
@@ -335,7 +335,7 @@ FORMAT = Format(
     accepts=accepts,
     decoder=lambda records, options: GeminiDecoder(options),
     encoder=GeminiEncoder,
-    conversation=lambda records: next(filter(None, map(session_in, islice(records, LOOK_AT))), None),
+    conversation=first_named(session_in),
     files=_Documents(),
     rewritten=True,
     kept_in=("~/.gemini/tmp",),

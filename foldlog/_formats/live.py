@@ -81,9 +81,9 @@ class Encoder:
         ``NotUnpacked``.
         """
         given_up = [] if self._continues(event) else self.part()
-        if not self._group and _is_of(event, self._name):
+        if not self._group and is_of(event, self._name):
             self._missing = events_of(event)
-        if not self._missing and _is_of(event, self._name) and is_step_aside(event):
+        if not self._missing and is_of(event, self._name) and is_step_aside(event):
             self._writer.follow([event], None)
             return given_up
         if not self._missing:
@@ -112,7 +112,7 @@ class Encoder:
         return self._headed(self._writer.end())
 
     def _continues(self, event: Event) -> bool:
-        return not self._group or (_is_of(event, self._name) and place_of(event) == len(self._group))
+        return not self._group or (is_of(event, self._name) and place_of(event) == len(self._group))
 
     def part(self) -> list[Any]:
         """Return records for the events of a record of which a later event is redacted or retracted."""
@@ -252,7 +252,7 @@ def recorded(format: str, events: Iterable[Event]) -> Iterator[tuple[Any, Sequen
     """Yield each record from which imported events were made, with these events."""
     group: list[Event] = []
     for event in events:
-        is_ours = _is_of(event, format)
+        is_ours = is_of(event, format)
         if not is_ours or place_of(event) != len(group):
             group = []
         if is_ours and (group or events_of(event)):
@@ -266,7 +266,7 @@ def _newest_recorded(format: str, newest_first: Iterable[Event]) -> Iterator[tup
     """Yield the same, the last record first."""
     group: list[Event] = []
     for event in newest_first:
-        is_ours = _is_of(event, format)
+        is_ours = is_of(event, format)
         group.insert(0, event)
         if is_ours and place_of(event):
             continue
@@ -275,5 +275,6 @@ def _newest_recorded(format: str, newest_first: Iterable[Event]) -> Iterator[tup
         group = []
 
 
-def _is_of(event: Event, format: str) -> bool:
+def is_of(event: Event, format: str) -> bool:
+    """Return whether an event was imported from a format."""
     return event.origin is not None and event.origin.format == format

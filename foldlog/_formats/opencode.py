@@ -27,13 +27,12 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from foldlog._formats.blocks import said
 from foldlog._formats.files.readers import Placed, PlacedRecord, around, opened, with_around
-from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options
+from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.pairs import PairsEncoder, arguments_of
 from foldlog._formats.record import (
@@ -497,7 +496,7 @@ FORMAT = Format(
     accepts=lambda record: type(dict_or_empty(record).get("info")) is dict,
     decoder=_Decoder,
     encoder=_Encoder,
-    conversation=lambda records: next(filter(None, map(_session_in, islice(records, LOOK_AT))), None),
+    conversation=first_named(_session_in),
     looks_ahead=True,
     files=_Files(),
     rewritten=True,

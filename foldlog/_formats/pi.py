@@ -17,16 +17,15 @@ there they have no ids, and ``firstKeptEntryIndex`` counts lines. pi writes a se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import blocks_of, kind_of
 from foldlog._formats.claude_code.writing import result_of, use_of
-from foldlog._formats.format import LOOK_AT, Format, Options
+from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import Members
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
-from foldlog._formats.record import NotAnEvent, described, member, text_or_empty
+from foldlog._formats.record import NotAnEvent, described, member, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Retraction, Source
@@ -56,9 +55,8 @@ def _matches(record: Any) -> bool:
     return _FIELDS.get(record["type"], "") in record
 
 
-def _conversation(records: Iterable[Any]) -> str | None:
-    heads = (record for record in islice(records, LOOK_AT) if _accepts(record) and record["type"] == "session")
-    return next((head["id"] for head in heads if type(head.get("id")) is str), None)
+def _session(record: Any) -> str | None:
+    return text_or_none(record.get("id")) if _accepts(record) and record["type"] == "session" else None
 
 
 _SUMMED_UP = (
@@ -320,7 +318,7 @@ FORMAT = Format(
     accepts=_accepts,
     decoder=lambda records, options: PiDecoder(options),
     encoder=PiEncoder,
-    conversation=_conversation,
+    conversation=first_named(_session),
     rewritten=True,
     kept_in=("~/.pi/agent/sessions", "~/.openclaw/agents"),
     source_id=member("id"),

@@ -129,10 +129,10 @@ def usage_told(counts: Any, **told: Any) -> dict[str, Any]:
     return {**({"usage": usage} if usage else {}), **known} if usage or "cost" in known else {}
 
 
-def time_at(number: Any, a_second: int = 1) -> datetime | None:
-    """Return the time this number after 1970, of which so many are a second; None for what is no such number."""
+def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
+    """Return the time that a number of units after 1970 is, by default seconds; None for what is not such a number."""
     try:
-        return datetime.fromtimestamp(number / a_second, UTC) if type(number) in (int, float) else None
+        return datetime.fromtimestamp(number / units_per_second, UTC) if type(number) in (int, float) else None
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -23,6 +23,8 @@ class FollowingDecoder(RecordDecoder):
     """
 
     format: ClassVar[str]
+    id_key: ClassVar[str] = "id"
+    """The key of a record under which its source's id is."""
     keeps_shown: ClassVar[bool] = True
     """Whether ``shown`` is kept: where no record asks for it, a decoder of a long history needs no memory for it."""
 
@@ -56,7 +58,7 @@ class FollowingDecoder(RecordDecoder):
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         """Return the record before it is read: its id and its time."""
         timestamp, time = read_time(record.get("timestamp"))
-        return RecordEvents(self, Origin(format=self.format, id=record.get("id"), time=time), timestamp)
+        return RecordEvents(self, Origin(format=self.format, id=record.get(self.id_key), time=time), timestamp)
 
     @abstractmethod
     def read(self, read: RecordEvents, record: Any) -> None:

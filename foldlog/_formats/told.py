@@ -21,7 +21,9 @@ from foldlog.eventstore import (
 
 T = TypeVar("T")
 
-NOT_WRITTEN = (CondensationAction, Retraction, Redaction, DocumentChanges)
+OF_THE_STORE = (Retraction, Redaction, DocumentChanges)
+"""What no format has a record for."""
+NOT_WRITTEN = (CondensationAction, *OF_THE_STORE)
 """What formats of messages have no record for."""
 
 

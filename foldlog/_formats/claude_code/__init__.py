@@ -25,14 +25,12 @@ for a line with a title.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
 from typing import Any
 
 from foldlog._formats.claude_code.branches import shown_chain
 from foldlog._formats.claude_code.reading import ClaudeCodeDecoder, reads_on
 from foldlog._formats.claude_code.writing import NAME, ClaudeCodeEncoder
-from foldlog._formats.format import LOOK_AT, Format
+from foldlog._formats.format import Format, first_named
 from foldlog._formats.record import member
 
 __all__ = ["FORMAT"]
@@ -52,16 +50,13 @@ def _accepts(record: Any) -> bool:
     return type(record) is dict and type(record.get("type")) is str
 
 
-def _conversation(records: Iterable[Any]) -> str | None:
-    """Return the session that the first line names, with the sub-agent if the line belongs to one."""
-    for record in islice(records, LOOK_AT):
-        session = record.get("sessionId") if type(record) is dict else None
-        if type(session) is str and session:
-            agent = record.get("agentId")
-            if record.get("isSidechain") is not True:
-                return session
-            return f"{session}/agent-{agent}" if type(agent) is str and agent else None
-    return None
+def _session(record: Any) -> str | None:
+    """Return the session that a line names, with the sub-agent if the line belongs to one; empty if that is unknown."""
+    session = record.get("sessionId") if type(record) is dict else None
+    if type(session) is not str or not session or record.get("isSidechain") is not True:
+        return session if type(session) is str and session else None
+    agent = record.get("agentId")
+    return f"{session}/agent-{agent}" if type(agent) is str and agent else ""
 
 
 FORMAT = Format(
@@ -70,7 +65,7 @@ FORMAT = Format(
     accepts=_accepts,
     decoder=lambda records, options: ClaudeCodeDecoder(options, shown_chain(records) if options.past is None else None),
     encoder=ClaudeCodeEncoder,
-    conversation=_conversation,
+    conversation=first_named(_session),
     looks_ahead=True,
     live=True,
     reads_on=reads_on,

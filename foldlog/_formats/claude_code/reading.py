@@ -21,9 +21,9 @@ from foldlog._formats.claude_code.lines import (
 from foldlog._formats.claude_code.writing import ENVELOPE, NAME
 from foldlog._formats.format import Options, Past
 from foldlog._formats.recent import Recent
-from foldlog._formats.record import NotAnEvent, described, read_time, text_or_empty, usage_told
+from foldlog._formats.record import NotAnEvent, described, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import CondensationAction, Event, Message, Origin, Retraction, Source, SystemMessage
+from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Source, SystemMessage
 
 _RESPONSES_MAX = 100
 """Side chains run at the same time, so that the lines of several responses alternate."""
@@ -47,7 +47,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
     an unknown line or brings a title.
     """
 
-    format = NAME
+    format, id_key = NAME, "uuid"
 
     def __init__(self, options: Options, chain: ShownChain | None) -> None:
         super().__init__(options)
@@ -74,10 +74,6 @@ class ClaudeCodeDecoder(FollowingDecoder):
             raise NotAnEvent(f"expected an event object, found {described(record)}")
         if type(record.get("type")) is not str:
             raise NotAnEvent("the object has no text under 'type', which every line of Claude Code has")
-
-    def begun(self, record: dict[str, Any]) -> RecordEvents:
-        timestamp, time = read_time(record.get("timestamp"))
-        return RecordEvents(self, Origin(format=NAME, id=record.get("uuid"), time=time), timestamp)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         kind, message = record["type"], record.get("message")

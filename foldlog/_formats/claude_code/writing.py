@@ -10,19 +10,16 @@ from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import time_text
-from foldlog._formats.told import call_id_of
+from foldlog._formats.told import OF_THE_STORE, call_id_of
 from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
-    DocumentChanges,
     Event,
     Message,
     Observation,
-    Redaction,
-    Retraction,
     SystemMessage,
 )
 
@@ -41,7 +38,7 @@ class ClaudeCodeEncoder(RecordEncoder):
         self._shown = Members[str | None]()
 
     def records(self, event: Event) -> list[Any] | None:
-        lines = None if isinstance(event, Retraction | Redaction | DocumentChanges) else self._lines(event)
+        lines = None if isinstance(event, OF_THE_STORE) else self._lines(event)
         self._shown.follow(event, lines[-1]["uuid"] if lines else None)
         if lines is None:
             return None

@@ -22,14 +22,12 @@ the nth call with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
 from typing import Any
 
 from foldlog._formats.codex.lines import ENVELOPES, is_session, line_of
 from foldlog._formats.codex.reading import CodexDecoder
 from foldlog._formats.codex.writing import NAME, CodexEncoder
-from foldlog._formats.format import LOOK_AT, Format
+from foldlog._formats.format import Format, first_named
 
 __all__ = ["FORMAT"]
 
@@ -53,11 +51,6 @@ def _accepts(record: Any) -> bool:
     return type(record) is dict and line_of(record) is not None
 
 
-def _conversation(records: Iterable[Any]) -> str | None:
-    """Return the id of the session that the rollout begins with."""
-    return next((name for record in islice(records, LOOK_AT) if (name := _session(record)) is not None), None)
-
-
 def _session(record: Any) -> str | None:
     line = line_of(record) if type(record) is dict else None
     about = line.payload if line is not None and line.type == "session_meta" else None
@@ -71,7 +64,7 @@ FORMAT = Format(
     accepts=_accepts,
     decoder=lambda records, options: CodexDecoder(options),
     encoder=CodexEncoder,
-    conversation=_conversation,
+    conversation=first_named(_session),
     begins=_is_old,
     live=True,
     reads_on=lambda past: True,

@@ -15,20 +15,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from foldlog._formats.files.readers import Held, JsonLines, Placed, elements
 from foldlog._formats.files.scanner import Scanner
 from foldlog._formats.format import (
-    LOOK_AT,
     Contained,
     EachAlone,
     FileReader,
     Format,
     Options,
     RecordDecoder,
+    first_named,
 )
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.record import Located, described, member, refused
@@ -78,9 +77,9 @@ class Kind:
         """Return whether a value is a message, or the record of a conversation."""
         return type(record) is dict and (self.is_about(record) or self.is_message(record))
 
-    def name_in(self, records: Iterable[Any]) -> str | None:
-        """Return the name of the conversation of these records."""
-        return next((self.name_of(record) for record in islice(records, LOOK_AT) if self.is_about(record)), None)
+    def name_in(self, record: Any) -> str | None:
+        """Return the name of the conversation that a record tells; empty if it has none."""
+        return self.name_of(record) or "" if self.is_about(record) else None
 
 
 def export(kind: Kind, *, matches: Callable[[Any], bool], document: Callable[[Iterable[Any]], list[Record]]) -> Format:
@@ -91,7 +90,7 @@ def export(kind: Kind, *, matches: Callable[[Any], bool], document: Callable[[It
         accepts=kind.accepts,
         decoder=lambda records, options: _Decoder(kind, options),
         encoder=lambda: _Encoder(kind),
-        conversation=kind.name_in,
+        conversation=first_named(kind.name_in),
         files=_Exports(kind),
         rewritten=True,
         document=document,

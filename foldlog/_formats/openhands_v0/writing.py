@@ -8,19 +8,16 @@ from typing import Any
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import joined_text, time_text
-from foldlog._formats.told import parts_in, url_in
+from foldlog._formats.told import OF_THE_STORE, parts_in, url_in
 from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
-    DocumentChanges,
     Event,
     Message,
     Observation,
-    Redaction,
-    Retraction,
     SystemMessage,
 )
 
@@ -38,7 +35,7 @@ class OpenHandsV0Encoder(RecordEncoder):
         self._free_id = 0
 
     def records(self, event: Event) -> list[Any] | None:
-        if isinstance(event, Retraction | Redaction | DocumentChanges):
+        if isinstance(event, OF_THE_STORE):
             return None
         known = None if event.origin is None else event.origin.id  # an event whose record was redacted keeps its id
         record = self._written(event, self._free_id if known is None else known)

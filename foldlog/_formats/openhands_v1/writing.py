@@ -10,18 +10,16 @@ import msgspec
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.openhands_v1.contents import blocks_of
 from foldlog._formats.record import time_text
+from foldlog._formats.told import OF_THE_STORE
 from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
     CondensationRequest,
     CondensationSummary,
-    DocumentChanges,
     Event,
     Message,
     Observation,
-    Redaction,
-    Retraction,
     SystemMessage,
     summary_of,
 )
@@ -49,7 +47,7 @@ class OpenHandsV1Encoder(RecordEncoder):
         self._source_ids: dict[int, Any] = {}
 
     def records(self, event: Event) -> list[Any] | None:
-        if isinstance(event, Retraction | Redaction | DocumentChanges):
+        if isinstance(event, OF_THE_STORE):
             return None
         record = self._written(event)
         self._source_ids[event.id] = record["id"]
