@@ -102,9 +102,11 @@ class Switches:
         self._newest: _Group | None = None
         self._boundary: _Group | None = None
         self._kept = Kept()
-        self._joins = False
+        self._is_of_chain = self._speaks = self._joins = False
         self._above: _Group | None = None
         """The group that the last line follows."""
+        self.is_copy = False
+        """Whether the last line repeats the calls of an earlier line with its id."""
 
     def begin(self, version: int, last_line: Any) -> None:
         """Begin in the middle of a log: the parents of the lines before this version are unknown."""
@@ -141,29 +143,24 @@ class Switches:
 
         That is 0 for a line that begins a new tree.
         """
-        self._joins = False
-        if not self._is_of_chain(record) or self._newest is None:
-            return None
-        if self.is_copy(record):
-            self._joins = True
+        uuid = record.get("uuid")
+        self._is_of_chain = is_side(record) == self._side and type(uuid) is str
+        self._speaks = self._is_of_chain and (record["type"] in SAID or is_boundary(record))
+        calls = self._calls.get(uuid) if self._speaks and type(uuid) is str else None
+        self.is_copy = self._joins = calls is not None and calls_of(record) == calls
+        if not self._speaks or self._newest is None or self.is_copy:
             return None
         self._above = above = self._followed(record)
         if above is self._newest:
             self._joins = self._belongs(record, above)
             return None
-        if above is not None and self._is_on_branch(above) and self._belongs(record, above):
-            self._joins = True
-            return None
-        return 0 if above is None else above.version
-
-    def _is_of_chain(self, record: dict[str, Any]) -> bool:
-        speaks = record.get("type") in SAID or is_boundary(record)
-        return speaks and is_side(record) == self._side and type(record.get("uuid")) is str
+        self._joins = above is not None and self._is_on_branch(above) and self._belongs(record, above)
+        return None if self._joins else 0 if above is None else above.version
 
     def after(self, record: dict[str, Any], version: int, left: int | None) -> None:
         """Record a line after whose events the log has ``version`` events; ``left`` is the result of ``before``."""
-        if not self._is_of_chain(record):
-            if type(record.get("uuid")) is str and is_side(record) == self._side:
+        if not self._speaks:
+            if self._is_of_chain:
                 self._groups[record["uuid"]] = self._followed(record)
             self._grow(version)
             return
@@ -178,11 +175,6 @@ class Switches:
         if is_boundary(record):
             self._boundary, self._kept = self._newest, Kept.by(record)
         self._grow(version)
-
-    def is_copy(self, record: dict[str, Any]) -> bool:
-        """Return whether a line repeats the calls of an earlier line with its id."""
-        calls = self._calls.get(str(record.get("uuid")))
-        return calls is not None and calls_of(record) == calls
 
     def _grow(self, version: int) -> None:
         if self._newest is not None:

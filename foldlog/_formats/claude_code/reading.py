@@ -85,7 +85,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if left is not None:
             read.add(Retraction, version=left)
             self._boundary = {}
-        read.shown = is_side(record) == self._side and not self._switches.is_copy(record)
+        read.shown = is_side(record) == self._side and not self._switches.is_copy
         if read.shown and is_boundary(record):
             self._boundary = record
         if read.shown and (cleared := cleared_by(record)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import texts_of
@@ -69,52 +68,45 @@ class CodexDecoder(FollowingDecoder):
         self._line = line
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
-        read = RecordEvents(self, Origin(format=NAME), None)
+        timestamp, time = read_time(record.get("timestamp"))
+        read = RecordEvents(self, _origin(self._line.payload, time), timestamp)
         read.response = None
         return read
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         """Add the event of a record, after those of the items of a compaction's history, or of calls that it aborts."""
         line, payload = self._line
-        timestamp, time = read_time(record.get("timestamp"))
         if line == "compacted" and type(payload) is dict:
-            self._compact(read, payload, timestamp, time)
+            self._compact(read, payload)
         else:
             if line == "event_msg" and type(payload) is dict and payload.get("type") == "turn_aborted":
+                own = read.origin, read.timestamp
+                read.begin(Origin(format=NAME), None)
                 for call_id in self.calls.open_ids():
                     read.answer(call_id, ABORTED, is_error=True)
-            if read.version == 0 and line == "session_meta" and (parent := parent_of(payload)):
+                read.begin(*own)
+            elif line == "session_meta" and read.version == 0 and (parent := parent_of(payload)):
                 read.meta["parent"] = f"{self.options.prefix}{parent}"
-            self._read_payload(read, line, payload, timestamp, time)
+            self._read_payload(read, line, payload)
 
-    def _read_payload(
-        self, read: RecordEvents, line: str, payload: Any, timestamp: datetime | None = None, time: str | None = None
-    ) -> Event:
-        fields = payload if type(payload) is dict else {}
-        named = fields.get("type") if line in _ITEMS else line
+    def _read_payload(self, read: RecordEvents, line: str, payload: Any) -> None:
+        if type(payload) is not dict:
+            read.add(Annotation, name=line, data=payload)
+            return
+        named = payload.get("type") if line in _ITEMS else line
         name = named if type(named) is str else line
-        read.begin(Origin(format=NAME, id=fields.get("id"), time=time), timestamp)
-        match line, name:
-            case _ if type(payload) is not dict:
-                read.add(Annotation, name=line, data=payload)
-            case "response_item", "message":
-                _read_message(read, payload)
-            case "response_item", "function_call" | "custom_tool_call" | "local_shell_call":
-                _read_call(read, name, payload)
-            case "response_item", "function_call_output" | "custom_tool_call_output":
-                _read_result(read, payload)
-            case "session_meta" | "turn_context", _ if texts := self._unsaid(line, payload):
-                model = {"model": payload["model"]} if type(payload.get("model")) is str else {}
-                read.meta = model | (_IS_BASE if line == "session_meta" else {}) | read.meta
-                content = texts[0] if len(texts) == 1 else tuple({"type": "text", "text": text} for text in texts)
-                read.add(SystemMessage, content=content)
-            case "event_msg", "thread_rolled_back" if _turns(payload):
-                self._roll_back(read, _turns(payload))
-            case _:
-                taken = ("id", "type", *_REPEATS.get(name, ())) if line in _ITEMS else ("id",)
-                data = {key: value for key, value in payload.items() if key not in taken}
-                read.add(Annotation, name=name, data=data)
-        return read.events[-1]
+        if line == "response_item" and name in _READ:
+            _READ[name](read, payload)
+        elif line in _INSTRUCTIONS and (texts := self._unsaid(line, payload)):
+            model = {"model": payload["model"]} if type(payload.get("model")) is str else {}
+            read.meta = model | (_IS_BASE if line == "session_meta" else {}) | read.meta
+            content = texts[0] if len(texts) == 1 else tuple({"type": "text", "text": text} for text in texts)
+            read.add(SystemMessage, content=content)
+        elif line == "event_msg" and name == "thread_rolled_back" and (turns := _turns(payload)):
+            self._roll_back(read, turns)
+        else:
+            taken = ("id", "type", *_REPEATS.get(name, ())) if line in _ITEMS else ("id",)
+            read.add(Annotation, name=name, data={key: payload[key] for key in payload if key not in taken})
 
     def _roll_back(self, read: RecordEvents, turns: int) -> None:
         """Forget the last turns with their events. A turn begins with a message of the user."""
@@ -140,9 +132,7 @@ class CodexDecoder(FollowingDecoder):
             room -= len(known.texts) if known.role != _BASE else 0
         return False
 
-    def _compact(
-        self, read: RecordEvents, payload: dict[str, Any], timestamp: datetime | None, time: str | None
-    ) -> None:
+    def _compact(self, read: RecordEvents, payload: dict[str, Any]) -> None:
         """Add the condensation, after the events of the items of its history other than the summary."""
         said, history = payload.get("message"), payload.get("replacement_history")
         summary = said if type(said) is str else ""
@@ -152,15 +142,20 @@ class CodexDecoder(FollowingDecoder):
         self.calls.forget(frozenset(forgotten))
         if type(history) is list:
             self.calls = OpenCalls()
-            place = place_of_summary(history, summary)
+            place, own = place_of_summary(history, summary), (read.origin, read.timestamp)
             for number, item in enumerate(history):
                 if number != place:
-                    event = self._read_payload(read, "response_item", item)
-                    offset += event.shown and number < (place or 0)
+                    read.begin(_origin(item), None)
+                    self._read_payload(read, "response_item", item)
+                    offset += read.events[-1].shown and number < (place or 0)
+            read.begin(*own)
             summary = "" if place is None else texts_in(history[place]["content"])[0]
         told = {"summary": summary, "summary_offset": offset} if summary else {}
-        read.begin(Origin(format=NAME, id=payload.get("id"), time=time), timestamp)
         read.add(CondensationAction, forgotten_event_ids=forgotten, **told)
+
+
+def _origin(payload: Any, time: str | None = None) -> Origin:
+    return Origin(format=NAME, id=payload.get("id") if type(payload) is dict else None, time=time)
 
 
 def _read_message(read: RecordEvents, payload: dict[str, Any]) -> None:
@@ -174,8 +169,9 @@ def _read_message(read: RecordEvents, payload: dict[str, Any]) -> None:
     read.add(Message, content=content, source=source)
 
 
-def _read_call(read: RecordEvents, kind: Any, payload: dict[str, Any]) -> None:
+def _read_call(read: RecordEvents, payload: dict[str, Any]) -> None:
     call_id, arguments, tool = payload.get("call_id"), payload.get("arguments"), payload.get("name")
+    kind = payload["type"]
     if kind == "custom_tool_call":
         arguments = {"input": payload.get("input")}
     elif kind == "local_shell_call":
@@ -191,6 +187,14 @@ def _read_result(read: RecordEvents, payload: dict[str, Any]) -> None:
         content = output["content"]
         extras = {key: value for key, value in output.items() if key != "content"}
     read.answer(payload.get("call_id"), content, is_error=has_failed(output), extras=extras)
+
+
+_READ = {
+    "message": _read_message,
+    **dict.fromkeys(("function_call", "custom_tool_call", "local_shell_call"), _read_call),
+    **dict.fromkeys(("function_call_output", "custom_tool_call_output"), _read_result),
+}
+"""The readers of the items that a model is shown, by their types."""
 
 
 def _turns(payload: dict[str, Any]) -> int:
