@@ -108,9 +108,9 @@ class _Exports(FileReader):
         self._kind = kind
 
     def holds(self, path: Path, begin: bytes) -> bool:
-        if path.suffix not in (".json", ".jsonl") or not any(keys <= _first_keys(begin) for keys in self._kind.begins):
-            return False
-        return self._kind.has(next((it.value for it in _conversations(path)), None))
+        keys = _first_keys(begin) if path.suffix in (".json", ".jsonl") else frozenset()
+        is_begun = any(map(keys.issuperset, self._kind.begins))
+        return is_begun and self._kind.has(next((it.value for it in _conversations(path)), None))
 
     def histories(self, path: Path) -> Iterator[Contained]:
         for located in _conversations(path):
