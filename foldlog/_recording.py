@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from foldlog._formats.registry import format_named
 from foldlog._observed import tell
 from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
-from foldlog.eventstore.arguments import text
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.origins import source_key
 from foldlog.formats import Decoder, NotAnEvent
@@ -40,7 +39,6 @@ class Recording:
         dedupe: Literal["origin"] | None,
     ) -> tuple[Recorded, ...]:
         """Append the events of these records, all or none; see ``History.append_records``."""
-        text("format", format)
         records = list(records)
         while True:
             decoder = self._decoder(history, format, expected_version)

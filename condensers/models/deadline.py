@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,36 +22,25 @@ STEP_S = 60.0
 """The default of the seconds that the models of one step may take."""
 
 
-class _Time:
-    """The time of one block. It runs from the first question on, so that what comes before a call does not count."""
-
-    def __init__(self, seconds: float, outer: _Time | None) -> None:
-        self._seconds, self._outer = seconds, outer
-        self._end: float | None = None
-
-    def left(self) -> float:
-        now = time.monotonic()
-        self._end = now + self._seconds if self._end is None else self._end
-        return min(self._end - now, math.inf if self._outer is None else self._outer.left())
-
-
-_time = contextvars.ContextVar[_Time | None]("time of the step", default=None)
+_left = contextvars.ContextVar[Callable[[], float]]("time of the step", default=lambda: math.inf)
 
 
 @contextmanager
 def within_s(seconds: float) -> Iterator[None]:
-    """Give the calls in this block these seconds together, and no more than an outer block leaves them."""
-    token = _time.set(_Time(seconds, _time.get()))
+    """Give the calls in this block these seconds together, and no more than an outer block leaves them. The time runs
+    from the first question for it on, so that what comes before a call does not count.
+    """
+    outer, end = _left.get(), cache(lambda: time.monotonic() + seconds)
+    token = _left.set(lambda: min(end() - time.monotonic(), outer()))
     try:
         yield
     finally:
-        _time.reset(token)
+        _left.reset(token)
 
 
 def seconds_left() -> float:
     """Return the seconds that are left to the innermost block; infinite outside of all."""
-    current = _time.get()
-    return math.inf if current is None else current.left()
+    return _left.get()()
 
 
 def abandoned_after(seconds: float, act: Callable[[], T]) -> T:

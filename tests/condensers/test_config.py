@@ -18,6 +18,7 @@ from foldlog.condensers.config.registry import (
     CONDENSER_REGISTRY,
     CondenserConfig,
     condenser_from_config,
+    config_type_of,
     parse_config,
     register_config,
 )
@@ -314,6 +315,27 @@ ASKING = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n'
 )
 def test_a_mistake_is_reported_with_the_path_of_its_key_and_what_is_allowed(text, said):
     assert problem(text).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "type, setting, value, says",
+    [
+        *((masks, "attention_window", -1, "at least 0") for masks in ("observation_masking", "browser_output_masking")),
+        *(("recent", setting, -1, "at least 0") for setting in ("max_events", "keep_first")),
+        ("clear_tool_uses", "trigger", 0, "at least 1"),
+        ("clear_tool_uses", "keep", -1, "at least 0"),
+        ("clear_thinking", "keep", 0, "at least 1"),
+        ("digest", "max_length", 499, "at least 500"),
+        ("digest", "minimum_progress", 0.0, "more than 0"),
+        ("digest", "minimum_progress", 1.0, "less than 1"),
+        ("digest", "hard_context_reset_max_retries", 0, "at least 1"),
+        ("digest", "hard_context_reset_context_scaling", 1.0, "less than 1"),
+    ],
+)
+def test_a_constructor_holds_its_settings_to_their_bounds(type, setting, value, says):
+    condenser = CONDENSER_REGISTRY[config_type_of(type)]
+    with pytest.raises(InvalidCondenser, match=rf"^{setting} \({value}\) must be {says}$"):
+        condenser(**{setting: value})
 
 
 def test_a_group_that_is_not_there_is_reported_with_those_that_are():

@@ -41,7 +41,7 @@ class Waits(list):
 
 
 def model_at(server: OpenAIServer, waits: Waits | None = None, **settings) -> LLM:
-    config = {"model": "openai/gpt-4o-mini", "base_url": server.url, "api_key": KEY, "timeout_s": 5} | settings
+    config = {"model": "openai/gpt-4o-mini", "base_url": server.url, "api_key": KEY, "timeout_s": 60} | settings
     return LLM(LLMConfig(**config), sleep=Waits() if waits is None else waits)
 
 

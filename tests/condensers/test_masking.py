@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.strategies.showing import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
 from foldlog.eventstore.events import CondensationSummary
 from tests.condensers.made import REQUEST, answer, condensed, ids, message, messages, pair, shown, viewed
@@ -72,12 +71,6 @@ def test_what_is_masked_is_reported_and_nothing_is_where_nothing_is():
     rule = {"attention_window": 1}
     assert reports == ({"condenser": "observation_masking", "rule": rule, "masked": 1, "newest_masked": 1},)
     assert ObservationMaskingCondenser(9).step(view).reports == ()
-
-
-@pytest.mark.parametrize("condenser", [ObservationMaskingCondenser, BrowserOutputCondenser])
-def test_a_negative_window_is_refused(condenser):
-    with pytest.raises(InvalidCondenser, match=r"attention_window \(-1\)"):
-        condenser(-1)
 
 
 def test_a_view_that_grew_shows_the_masks_of_the_step_before():

@@ -444,10 +444,6 @@ def test_the_condensation_says_how_it_came_about():
         ({"keep_first": -1}, r"keep_first \(-1\) cannot be negative"),
         ({"max_size": 10, "keep_first": 8}, r"keep_first \(8\) must be less than half of max_size \(10\)"),
         ({"max_size": 10, "keep_first": 4}, r"keep_first \(4\) must be less than half of max_size \(10\).*summary"),
-        ({"minimum_progress": 0.0}, r"minimum_progress \(0.0\)"),
-        ({"minimum_progress": 1.0}, r"minimum_progress \(1.0\)"),
-        ({"hard_context_reset_max_retries": 0}, r"hard_context_reset_max_retries \(0\)"),
-        ({"hard_context_reset_context_scaling": 1.0}, r"hard_context_reset_context_scaling \(1.0\)"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(parameters, says):

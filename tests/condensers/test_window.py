@@ -234,12 +234,6 @@ def test_sizes_that_contradict_each_other_are_refused_with_the_right_number(max_
         AmortizedForgettingCondenser(max_size=max_size, keep_first=keep_first)
 
 
-@pytest.mark.parametrize("parameters", [{"max_events": -1}, {"keep_first": -1}])
-def test_recent_events_refuse_negative_numbers(parameters):
-    with pytest.raises(InvalidCondenser, match="must be at least 0"):
-        RecentEventsCondenser(**parameters)
-
-
 def abandoned_loop():
     """A tool loop with a call that was never answered, the message that ended it, and work behind that."""
     loop = [replace(call(call_id="a"), thinking=THINKING), answer(call_id="a"), call(call_id="never")]
