@@ -156,11 +156,9 @@ def amortized(spec: Spec, view: View) -> Mended:
 
 def window(view: View) -> Mended:
     """W1: V0 forgets the newest calls because the window shows their outputs alone; here they stay."""
-    return (
-        first_that_forgets(view, choices.window({}, law_of(view)))
-        if view.unhandled_condensation_request
-        else as_it_is(view)
-    )
+    if not view.unhandled_condensation_request:
+        return as_it_is(view)
+    return first_that_forgets(view, choices.window({}, law_of(view)))
 
 
 def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any) -> Mended:
@@ -312,10 +310,8 @@ def attention(spec: Spec, view: View, replies: Replies, source_ids: Any) -> Mend
     if isinstance(reply, dict) and "error" in reply and not asked:
         return as_it_is(view)
     ids = [source_ids.get(each) for each in (reply["ids"] if isinstance(reply, dict) and "ids" in reply else [])]
-    law = law_of(view)
-    # The newest, where what the model would let go cannot go.
-    found = [each for given in ([ids, []] if asked else [ids]) for each in choices.attention(dict(spec), law, given)]
-    return first_that_forgets(view, found)
+    given = [ids, []] if asked else [ids]  # the newest, where what the model would let go cannot go
+    return first_that_forgets(view, [choices.attention(dict(spec), law_of(view), each)[0] for each in given])
 
 
 def all_stay_anyway(view: View, head: set[int], open_to_choice: list[int], places: int) -> bool:
