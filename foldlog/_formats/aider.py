@@ -28,7 +28,7 @@ from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.format import Contained, EachAlone, FileReader, Format, Options
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
 from foldlog._formats.packing import json_of
-from foldlog._formats.record import Located, joined_text, refused, usage_told
+from foldlog._formats.record import Located, joined_text, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Action, CondensationAction, Message, Origin, SystemMessage
 
@@ -212,13 +212,15 @@ def _markdown(record: dict[str, Any]) -> str:
 # -- records to events ------------------------------------------------------------------------------------------------
 
 
+def _accepts(record: Any) -> bool:
+    return type(record) is dict and record.get("aider") in _KINDS and type(record.get("text")) is str
+
+
 class _Decoder(FollowingDecoder):
     format = NAME
+    expected = "a block of a chat, {'aider': 'user', 'text': '…'}"
+    accepts = staticmethod(_accepts)
     _model: str | None = None
-
-    def check(self, record: Any) -> None:
-        if not _accepts(record):
-            raise refused("a block of a chat, {'aider': 'user', 'text': '…'}", record)
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         return RecordEvents(
@@ -273,10 +275,6 @@ def _written(event: Any) -> list[dict[str, Any]]:
         case SystemMessage():
             return []
     return [{"aider": "user", "text": joined_text(event.content)}]
-
-
-def _accepts(record: Any) -> bool:
-    return type(record) is dict and record.get("aider") in _KINDS and type(record.get("text")) is str
 
 
 FORMAT = Format(

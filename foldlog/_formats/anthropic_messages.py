@@ -32,7 +32,7 @@ from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.files.readers import Array
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.openai_chat import OpenAIChatEncoder
-from foldlog._formats.record import Located, NotAnEvent, described, dict_or_empty, member, text_or_empty, time_at
+from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import (
     Action,
@@ -120,16 +120,13 @@ class AnthropicDecoder(FollowingDecoder):
     """
 
     format = NAME
+    expected = "a message object"
+    lacks = "content, or no 'role' of a user or an assistant"
+    accepts = staticmethod(lambda record: _accepts(record) or (type(record) is dict and _DELETED in record))
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._count = 0
-
-    def check(self, record: Any) -> None:
-        if type(record) is not dict:
-            raise NotAnEvent(f"expected a message object, found {described(record)}")
-        if not _accepts(record) and _DELETED not in record:
-            raise NotAnEvent("the object has no content, or no 'role' of a user or an assistant")
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         read.known = (self._count, record.get("truncationParent"))

@@ -24,8 +24,6 @@ from foldlog._formats.files.readers import Placed, around, with_around
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.pairs import PairsEncoder, arguments_of
 from foldlog._formats.record import (
-    NotAnEvent,
-    described,
     dicts_in,
     joined_text,
     member,
@@ -91,15 +89,13 @@ def _matches(record: Any) -> bool:
 
 class _Decoder(FollowingDecoder):
     format, id_key = NAME, "step_id"
+    expected = "a step"
+    accepts = staticmethod(lambda record: type(record) is dict)
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._agent: dict[str, Any] = {}
         self._begun = False
-
-    def check(self, record: Any) -> None:
-        if type(record) is not dict:
-            raise NotAnEvent(f"expected a step, found {described(record)}")
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         source, agent, counts = text_or_empty(record.get("source")), record.get("agent"), record.get("metrics")

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.format import EachAlone, Format, Options, first_named
-from foldlog._formats.record import dicts_in, joined_text, member, refused, text_or_empty, usage_told
+from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, parts_in, role_of, time_of, url_in
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, SystemMessage
@@ -62,6 +62,8 @@ class CopilotDecoder(FollowingDecoder):
     """Records of one session to events. Of what is shown it knows the id of the record, or that it is a prompt."""
 
     format = NAME
+    expected = "an event of Copilot CLI, with a text under 'type' and an object under 'data'"
+    accepts = staticmethod(_accepts)
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -73,10 +75,6 @@ class CopilotDecoder(FollowingDecoder):
 
     def known(self, event: Event, read: RecordEvents | None) -> Any:
         return _SYSTEM if isinstance(event, SystemMessage) or read is None else read.origin.id
-
-    def check(self, record: Any) -> None:
-        if not _accepts(record):
-            raise refused("an event of Copilot CLI, with a text under 'type' and an object under 'data'", record)
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         kind, data = record["type"], record["data"]

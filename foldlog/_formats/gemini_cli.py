@@ -36,7 +36,6 @@ from foldlog._formats.record import (
     joined_text,
     member,
     read_time,
-    refused,
     text_or_empty,
     usage_told,
 )
@@ -164,6 +163,8 @@ class GeminiDecoder(FollowingDecoder):
     """Records of one session to events, one record after the other. Memory: the messages that stand."""
 
     format = NAME
+    expected = "a record of Gemini CLI, with an id and a type, a sessionId, $set or $rewindTo"
+    accepts = staticmethod(accepts)
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -173,10 +174,6 @@ class GeminiDecoder(FollowingDecoder):
 
     def known(self, event: Event, read: RecordEvents | None) -> Event | None:
         return event if isinstance(event, Action | Observation) else None
-
-    def check(self, record: Any) -> None:
-        if not accepts(record):
-            raise refused("a record of Gemini CLI, with an id and a type, a sessionId, $set or $rewindTo", record)
 
     def begun(self, record: _Part) -> RecordEvents:
         return RecordEvents(self, Origin(format=NAME, id=record.get("id")), self._time)

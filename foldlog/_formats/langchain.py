@@ -16,7 +16,7 @@ from typing import Any
 
 from foldlog._formats.format import EachAlone, Format
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import dict_or_empty, refused, text_or_empty, usage_told
+from foldlog._formats.record import dict_or_empty, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, role_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, Origin, Source, SystemMessage
@@ -53,10 +53,8 @@ class _Decoder(FollowingDecoder):
     """Messages to events, one message after the other."""
 
     format, keeps_shown = NAME, False
-
-    def check(self, record: Any) -> None:
-        if not _accepts(record):
-            raise refused("a message with a text under 'type' and an object under 'data'", record)
+    expected = "a message with a text under 'type' and an object under 'data'"
+    accepts = staticmethod(_accepts)
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         return RecordEvents(self, Origin(format=NAME, id=record["data"].get("id")), None)

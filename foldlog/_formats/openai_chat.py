@@ -21,7 +21,7 @@ from typing import Any
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Format, Options, RecordEncoder
 from foldlog._formats.lookalikes import lookalike_of_record
-from foldlog._formats.record import NotAnEvent, dict_or_empty, dicts_in, member, read_time, refused, text_or_empty
+from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import NOT_WRITTEN, role_of
 from foldlog.eventstore import (
@@ -89,17 +89,14 @@ class OpenAIChatDecoder(FollowingDecoder):
     """Messages of one history to events: one, or one for each call that a message makes or answers."""
 
     keeps_shown = False
+    expected = "a message object"
+    lacks = "text under 'role', which every chat message has"
+    accepts = staticmethod(accepts)
 
     def __init__(self, dialect: OpenAI, options: Options) -> None:
         super().__init__(options)
         self._dialect = dialect
         self._functions = OpenCalls()
-
-    def check(self, record: Any) -> None:
-        if type(record) is not dict:
-            raise refused("a message object", record)
-        if type(record.get("role")) is not str:
-            raise NotAnEvent("the object has no text under 'role', which every chat message has")
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         timestamp, time = read_time(record.get("timestamp"))

@@ -22,7 +22,7 @@ import msgspec
 
 from foldlog._formats.codex.lines import content_of
 from foldlog._formats.format import EachAlone, Format
-from foldlog._formats.record import joined_text, member, refused, text_or_none
+from foldlog._formats.record import joined_text, member, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, parts_as, role_of
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin, Source, SystemMessage
@@ -87,10 +87,8 @@ class ResponsesDecoder(FollowingDecoder):
     """Items to events, one item after the other."""
 
     format, keeps_shown = NAME, False
-
-    def check(self, record: Any) -> None:
-        if not accepts(record):
-            raise refused("an item with a text under 'type' or 'role'", record)
+    expected = "an item with a text under 'type' or 'role'"
+    accepts = staticmethod(accepts)
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         read = RecordEvents(self, Origin(format=NAME, id=record.get("id")), None)

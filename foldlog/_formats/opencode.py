@@ -40,7 +40,6 @@ from foldlog._formats.record import (
     dict_or_empty,
     dicts_in,
     joined_text,
-    refused,
     text_or_empty,
     time_at,
     usage_told,
@@ -69,6 +68,10 @@ _Part = dict[str, Any]
 def _info(record: Any) -> _Part:
     """Return what a record says about its message or session; empty for any other value."""
     return dict_or_empty(dict_or_empty(record).get("info"))
+
+
+def _accepts(record: Any) -> bool:
+    return type(dict_or_empty(record).get("info")) is dict
 
 
 def _session_in(record: Any) -> str | None:
@@ -157,7 +160,7 @@ def _is_database(path: Path) -> bool:
     """Return whether a file has OpenCode's tables, or its name where they cannot be read."""
     try:
         with opened(path) as database:
-            database.execute("SELECT message_id, part.session_id, part.data FROM part, message, session LIMIT 0")
+            database.execute("SELECT part.message_id, part.session_id, part.data FROM part, message, session LIMIT 0")
     except sqlite3.Error:
         return path.name == "opencode.db" and path.is_file()
     return True
@@ -175,7 +178,7 @@ def _in_database(path: Path) -> Iterator[Contained]:
         yield Contained(None, Placed(path.stat().st_size, partial(iter, unread)))
         return
     for session, size in sessions:
-        yield Contained(session, Placed(int(size), partial(_in_tables, path, session, unread)))
+        yield Contained(str(session), Placed(int(size), partial(_in_tables, path, session, unread)))
         unread = []
 
 
@@ -237,6 +240,8 @@ class _Decoder(FollowingDecoder):
     """Records of one session to events. Of what is shown it knows the id of the message."""
 
     format = NAME
+    expected = "a message of OpenCode with an object under 'info'"
+    accepts = staticmethod(_accepts)
 
     def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(options)
@@ -249,10 +254,6 @@ class _Decoder(FollowingDecoder):
         """The version before each message and part, by its id."""
         self._asked: dict[Any, _Part] = {}
         """The part that asks for a compaction, by the id of its message."""
-
-    def check(self, record: Any) -> None:
-        if type(dict_or_empty(record).get("info")) is not dict:
-            raise refused("a message of OpenCode with an object under 'info'", record)
 
     def begun(self, record: _Part) -> RecordEvents:
         info = record["info"]
@@ -493,7 +494,7 @@ def _matches(record: Any) -> bool:
 FORMAT = Format(
     name=NAME,
     matches=_matches,
-    accepts=lambda record: type(dict_or_empty(record).get("info")) is dict,
+    accepts=_accepts,
     decoder=_Decoder,
     encoder=_Encoder,
     conversation=first_named(_session_in),

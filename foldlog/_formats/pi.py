@@ -25,7 +25,7 @@ from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import Members
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
-from foldlog._formats.record import NotAnEvent, described, member, text_or_empty, text_or_none
+from foldlog._formats.record import member, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Retraction, Source
@@ -83,6 +83,9 @@ class PiDecoder(FollowingDecoder):
     """
 
     format = NAME
+    expected = "an entry object"
+    lacks = "text under 'type', which every entry has"
+    accepts = staticmethod(_accepts)
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -92,12 +95,6 @@ class PiDecoder(FollowingDecoder):
 
     def known(self, event: Event, read: RecordEvents | None) -> int:
         return -1 if type(event) is CondensationAction else self._count
-
-    def check(self, record: Any) -> None:
-        if type(record) is not dict:
-            raise NotAnEvent(f"expected an entry object, found {described(record)}")
-        if type(record.get("type")) is not str:
-            raise NotAnEvent("the object has no text under 'type', which every entry has")
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         above, kind = self._followed(record), record["type"]

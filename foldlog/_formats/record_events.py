@@ -11,20 +11,26 @@ from foldlog._formats.blocks import is_blank, said
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Options, RecordDecoder
 from foldlog._formats.members import Members
-from foldlog._formats.record import count_in, read_time, text_or_empty, usage_told
+from foldlog._formats.record import NotAnEvent, count_in, read_time, refused, text_or_empty, usage_told
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin, Retraction, Source
 
 
 class FollowingDecoder(RecordDecoder):
     """A decoder that knows what it made: the ``calls`` that wait for results, and what a View shows (``shown``).
 
-    A format says its name, which records it refuses (``check``), what a record ``read``s as, and of each event that is
-    shown what its compactions ask for. ``past`` is the history before the first record, if there is one.
+    A format says its name, what its records are, what a record ``read``s as, and of each event that is shown what its
+    compactions ask for. ``past`` is the history before the first record, if there is one.
     """
 
     format: ClassVar[str]
     id_key: ClassVar[str] = "id"
     """The key of a record under which its source's id is."""
+    accepts: ClassVar[staticmethod[[Any], bool]]
+    """Whether a value is a record."""
+    expected: ClassVar[str]
+    """A record, for the message about another value."""
+    lacks: ClassVar[str] = ""
+    """What another object lacks, where it is not said as other values are."""
     keeps_shown: ClassVar[bool] = True
     """Whether ``shown`` is kept: where no record asks for it, a decoder of a long history needs no memory for it."""
 
@@ -51,9 +57,12 @@ class FollowingDecoder(RecordDecoder):
         self.next_id += len(read.events)
         return read.events
 
-    @abstractmethod
     def check(self, record: Any) -> None:
         """Raise ``NotAnEvent`` for a value that is not a record."""
+        if not self.accepts(record):
+            if self.lacks and type(record) is dict:
+                raise NotAnEvent(f"the object has no {self.lacks}")
+            raise refused(self.expected, record)
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         """Return the record before it is read: its id and its time."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.claude_code.branches import shown_chain
+from foldlog._formats.claude_code.branches import accepts, shown_chain
 from foldlog._formats.claude_code.reading import ClaudeCodeDecoder, reads_on
 from foldlog._formats.claude_code.writing import NAME, ClaudeCodeEncoder
 from foldlog._formats.format import Format, first_named
@@ -41,13 +41,9 @@ _KEYS = ("sessionId", "uuid", "leafUuid", "messageId")
 
 def _matches(record: Any) -> bool:
     """Return whether ``record`` has a type and a field that only Claude Code's lines have."""
-    if not _accepts(record) or record["type"] not in _TYPES or not any(key in record for key in _KEYS):
+    if not accepts(record) or record["type"] not in _TYPES or not any(key in record for key in _KEYS):
         return False
     return record["type"] not in ("user", "assistant") or type(record.get("message")) is dict
-
-
-def _accepts(record: Any) -> bool:
-    return type(record) is dict and type(record.get("type")) is str
 
 
 def _session(record: Any) -> str | None:
@@ -62,7 +58,7 @@ def _session(record: Any) -> str | None:
 FORMAT = Format(
     name=NAME,
     matches=_matches,
-    accepts=_accepts,
+    accepts=accepts,
     decoder=lambda records, options: ClaudeCodeDecoder(options, shown_chain(records) if options.past is None else None),
     encoder=ClaudeCodeEncoder,
     conversation=first_named(_session),

@@ -46,6 +46,11 @@ def shown_chain(records: Iterable[Any]) -> ShownChain:
     return ShownChain(side, side in names_parents)
 
 
+def accepts(record: Any) -> bool:
+    """Return whether a value is a line: an object with a type."""
+    return type(record) is dict and type(record.get("type")) is str
+
+
 def is_side(record: dict[str, Any]) -> bool:
     return record.get("isSidechain") is True
 

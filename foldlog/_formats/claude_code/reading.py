@@ -6,7 +6,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of
-from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, is_side, parent_of
+from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, accepts, is_side, parent_of
 from foldlog._formats.claude_code.lines import (
     Kept,
     Titles,
@@ -21,7 +21,7 @@ from foldlog._formats.claude_code.lines import (
 from foldlog._formats.claude_code.writing import ENVELOPE, NAME
 from foldlog._formats.format import Options, Past
 from foldlog._formats.recent import Recent
-from foldlog._formats.record import NotAnEvent, described, text_or_empty, usage_told
+from foldlog._formats.record import text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Source, SystemMessage
 
@@ -48,6 +48,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
     """
 
     format, id_key = NAME, "uuid"
+    expected = "an event object"
+    lacks = "text under 'type', which every line of Claude Code has"
+    accepts = staticmethod(accepts)
 
     def __init__(self, options: Options, chain: ShownChain | None) -> None:
         super().__init__(options)
@@ -68,12 +71,6 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def known(self, event: Event, read: RecordEvents | None) -> str | None:
         origin = event.origin if read is None else read.origin
         return origin.id if origin is not None and type(origin.id) is str else None
-
-    def check(self, record: Any) -> None:
-        if type(record) is not dict:
-            raise NotAnEvent(f"expected an event object, found {described(record)}")
-        if type(record.get("type")) is not str:
-            raise NotAnEvent("the object has no text under 'type', which every line of Claude Code has")
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         kind, message = record["type"], record.get("message")
