@@ -9,6 +9,7 @@ import traceback
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import patch
 
 import pytest
 
@@ -418,15 +419,6 @@ class EveryOther(Condenser):
         return view.with_events(view.events[self.first :: 2])
 
 
-@pytest.fixture
-def registry():
-    """The registry as it was, afterwards."""
-    before = dict(CONDENSER_REGISTRY)
-    yield
-    CONDENSER_REGISTRY.clear()
-    CONDENSER_REGISTRY.update(before)
-
-
 def every_other_config() -> type[CondenserConfig]:
     class EveryOtherConfig(CondenserConfig):
         """Goes on with every other event."""
@@ -438,7 +430,7 @@ def every_other_config() -> type[CondenserConfig]:
     return EveryOtherConfig
 
 
-@pytest.mark.usefixtures("registry")
+@patch.dict(CONDENSER_REGISTRY)
 def test_a_strategy_of_ones_own_is_registered_and_configured_like_any_other():
     register_config(every_other_config(), EveryOther)
     assert condenser_from_config({"type": "second", "first": 1}).first == 1
@@ -447,7 +439,7 @@ def test_a_strategy_of_ones_own_is_registered_and_configured_like_any_other():
     assert "every_other" in [strategy.type for strategy in list_strategies()]
 
 
-@pytest.mark.usefixtures("registry")
+@patch.dict(CONDENSER_REGISTRY)
 def test_registering_a_type_twice_is_an_error():
     config = every_other_config()
     register_config(config, EveryOther)
@@ -462,14 +454,14 @@ def test_an_unregistered_configuration_is_an_error():
         condenser_from_config(every_other_config()())
 
 
-@pytest.mark.usefixtures("registry")
+@patch.dict(CONDENSER_REGISTRY)
 def test_a_strategys_own_key_error_is_not_taken_for_an_unknown_configuration():
     register_config(every_other_config(), EveryOther)
     with pytest.raises(KeyError, match="13"):
         condenser_from_config({"type": "every_other", "first": 13})
 
 
-@pytest.mark.usefixtures("registry")
+@patch.dict(CONDENSER_REGISTRY)
 def test_an_installed_package_brings_its_strategy_by_an_entry_point(tmp_path, monkeypatch):
     (tmp_path / "third.py").write_text(
         "from typing import Literal\n"
@@ -494,7 +486,7 @@ def test_an_installed_package_brings_its_strategy_by_an_entry_point(tmp_path, mo
     monkeypatch.delitem(sys.modules, "third")
 
 
-@pytest.mark.usefixtures("registry")
+@patch.dict(CONDENSER_REGISTRY)
 @pytest.mark.parametrize("value", ["no_such_module:register", "json:no_such_function"])
 def test_a_package_that_cannot_be_loaded_is_named_and_hides_no_other_mistake(monkeypatch, value):
     broken = EntryPoints([EntryPoint("broken", value, "foldlog.condensers")])

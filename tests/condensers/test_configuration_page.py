@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -30,13 +31,9 @@ def test_every_file_on_the_page_loads(text):
 
 def test_the_strategy_on_the_page_runs():
     (code,) = (text for text in blocks("python") if "register_config(" in text)
-    before = dict(CONDENSER_REGISTRY)
-    try:
+    with patch.dict(CONDENSER_REGISTRY):
         exec(code, {"__name__": "page"})
         assert "every_other" in [config_type.names()[0] for config_type in CONDENSER_REGISTRY]
-    finally:
-        CONDENSER_REGISTRY.clear()
-        CONDENSER_REGISTRY.update(before)
 
 
 def test_the_tables_on_the_page_are_those_of_the_code():

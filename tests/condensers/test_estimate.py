@@ -16,7 +16,6 @@ from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.estimate import ESTIMATE, counting, estimated
 from foldlog.condensers.strategies.digest import DigestCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
-from foldlog.condensers.strategies.summarizing import limit_of
 from foldlog.eventstore import Message, SystemMessage
 from foldlog.formats import open_sources
 from foldlog.projections import View
@@ -109,11 +108,6 @@ def test_max_tokens_holds_without_a_count(agent):
             assert after == action.metadata["tokens_after"] <= 20_000
 
 
-def test_a_condenser_that_is_asked_without_a_model_counts_no_tokens_as_in_the_reference():
-    condenser = LLMSummarizingCondenser(Scripted("S"), max_size=1_000, max_tokens=100)
-    assert condenser.reasons(viewed(messages(60))) == set()
-
-
 def test_the_limit_of_a_model_that_cannot_be_counted_for_holds():
     view = viewed(messages(200))
     assert DigestCondenser(max_size=1_000).reasons(view, Characters(500, unknown=True)) == {Reason.TOKENS}
@@ -141,5 +135,4 @@ def test_without_any_limit_nothing_is_estimated(monkeypatch):
         raise AssertionError("there is nothing to hold it to")
 
     monkeypatch.setattr(ESTIMATE, "token_sums", refuse)
-    assert limit_of(None) is None
     assert LLMSummarizingCondenser(Scripted("S")).reasons(viewed(messages(5))) == set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from typing import Literal
+from unittest.mock import patch
 
 import anyio
 import pytest
@@ -236,15 +237,8 @@ class Modelled(Plain):
         return made
 
 
-@pytest.fixture
-def registry():
-    before = dict(CONDENSER_REGISTRY)
-    yield
-    CONDENSER_REGISTRY.clear()
-    CONDENSER_REGISTRY.update(before)
-
-
-def test_a_configuration_may_be_a_plain_model(registry):
+@patch.dict(CONDENSER_REGISTRY)
+def test_a_configuration_may_be_a_plain_model():
     Plain.register_config(PlainConfig)
     for condenser in (from_config(PlainConfig(many=3)), from_config({"type": "plain", "many": 3})):
         assert (type(condenser), condenser.many) == (Plain, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -23,10 +24,8 @@ STATEMENTS: list[tuple[str, str]] = re.findall(
 @pytest.fixture(autouse=True)
 def _clean_registry():
     assert list_strategies()
-    before = dict(CONDENSER_REGISTRY)
-    yield
-    CONDENSER_REGISTRY.clear()
-    CONDENSER_REGISTRY.update(before)
+    with patch.dict(CONDENSER_REGISTRY):
+        yield
 
 
 def test_every_example_of_the_page_is_one_of_a_statement():
