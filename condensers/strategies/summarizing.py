@@ -205,7 +205,8 @@ class SummarizingCondenser(RollingCondenser):
         ``NoCondensationAvailable`` where too few events of the log could be forgotten.
         """
         over = self.overrun(view, agent_llm)
-        tails = self._tails(view, self.reasons(view, agent_llm))
+        due = self.reasons(view, agent_llm)
+        tails = self._tails(view, due if over else due - {Reason.TOKENS})
         head = next_cut(view.cut_points, self._head(view))
         start = len(view) if head is None else head
         choices = [tails]

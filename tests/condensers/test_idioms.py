@@ -128,12 +128,14 @@ def test_reasons_of_the_summarizing_condenser_can_be_asked_and_replaced():
         viewed(messages(5), REQUEST)
     ) == {Reason.EVENTS, Reason.REQUEST}
 
-    class Always(LLMSummarizingCondenser):
-        def get_condensation_reasons(self, view, agent_llm=None):
-            return {Reason.EVENTS}
+    for reason in Reason:
 
-    condenser = Always(Scripted("all of it"), max_size=4, keep_first=0)
-    assert plan(condenser.condense(viewed(messages(3)))).summary == "all of it"
+        class Always(LLMSummarizingCondenser):
+            def get_condensation_reasons(self, view, agent_llm=None, reason=reason):
+                return {reason}
+
+        condenser = Always(Scripted("all of it"), max_size=4, keep_first=0)
+        assert plan(condenser.condense(viewed(messages(3)))).summary == "all of it"
     built = LLMSummarizingCondenser(LLM(model="openai/gpt-4o", api_key="none"), max_size=40)
     assert condenser_from_config(built.config.model_dump()).config == built.config
 
