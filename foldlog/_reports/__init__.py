@@ -8,6 +8,7 @@ sizes.py            the tokens of Views
 stats.py            figures of conversations; usage.py spending.py prices.py: calls of models, and their cost
 unreadable.py       read on past events that cannot be read
 kept.py             what lists, figures and the page keep beside conversations, to read only those that have changed
+of_all.py           what lists and figures keep of all conversations together
 ahead.py            the same of a history that an import reads, before it is in the store
 overview.py         what a conversation is about, for lists; figures.py: the same for the home of the page
 runs.py             two conversations without a common past side by side

@@ -40,7 +40,7 @@ class KeptBeside:
         ids = sorted((row.id for row in rows), key=_in_order)
         records = self._store.records(self._projection, ids[0], ids[-1])
         there = {
-            row.id: _value_of(record.body)
+            row.id: value_of(record.body)
             for row in rows
             if (record := records.get(row.id, _NEITHER)[1]) is not None
             and record.code == self._code
@@ -68,7 +68,7 @@ class KeptBeside:
             if record is None or record.code != self._code:
                 yield name, None, False
             else:
-                yield name, _value_of(record.body), record.version == version
+                yield name, value_of(record.body), record.version == version
 
     def keep(self, row: ConversationRow, value: Any) -> None:
         """Keep a value that was made of a conversation as it is in this row, some time before ``flush`` returns."""
@@ -101,7 +101,8 @@ class KeptBeside:
         self.flush()
 
 
-def _value_of(body: bytes) -> Any:
+def value_of(body: bytes) -> Any:
+    """Return the JSON value of a record."""
     try:
         return _decode(body)
     except ValueError:  # a text that is not Unicode, or NaN

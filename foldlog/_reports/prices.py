@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -40,6 +40,8 @@ class Prices:
 
     def __init__(self, path: Path | None = None) -> None:
         self._own: Mapping[str, Price] = {} if path is None else _prices_in(path)
+        self.of: Callable[[str], Price | None] = cache(self._of)
+        """Return the price of a model; None where its input or its output has none."""
 
     @cached_property
     def _litellms(self) -> Mapping[str, msgspec.Raw]:
@@ -47,8 +49,7 @@ class Prices:
         table = Path(found.origin or "").with_name("model_prices_and_context_window_backup.json") if found else None
         return msgspec.json.decode(table.read_bytes(), type=dict[str, msgspec.Raw]) if table and table.exists() else {}
 
-    def of(self, model: str) -> Price | None:
-        """Return the price of a model; None where its input or its output has none."""
+    def _of(self, model: str) -> Price | None:
         names = [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
         price = next((self._own[name] for name in names if name in self._own), None)
         if price is None and (known := next((self._litellms[name] for name in names if name in self._litellms), None)):

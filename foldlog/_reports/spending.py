@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as copied
 from datetime import UTC
@@ -10,18 +11,21 @@ from itertools import chain
 from typing import Any
 
 from msgspec import convert, to_builtins
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, astuple, replace
 
 from foldlog._documents import ModelDocument, SpentDocument
 from foldlog._reports.kept import KeptBeside
+from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.prices import Prices
 from foldlog._reports.unreadable import sound
 from foldlog._reports.usage import ModelCall, calls_of_event, calls_of_imported, counts_on
 from foldlog._words.times import happened_at
-from foldlog.eventstore import ConversationRow, Event, Logged, Store
+from foldlog.eventstore import ConversationRow, Event, KeyUnavailable, Logged, Store
 
 SPENDING, SPENT = ("spending", 1), ("spent", 1)
 """Where calls are kept, and their sums; with the version of what is counted: see ``KeptBeside``."""
+COSTS = "costs", 1
+"""Where the costs of all conversations are: see ``KeptOfAll``."""
 NO_DAY = "(no time)"
 
 _DIGITS = 12
@@ -109,7 +113,7 @@ class Spending:
         """Return the calls by day and model, each reply once; where no cost is told, at these prices."""
         total = self.summed()
         for key, calls in total.unpriced.items():
-            cost = prices.cost(calls.model, {name: n for name, n in asdict(calls).items() if type(n) is int})
+            cost = prices.cost(calls.model, _usage(calls))
             if cost is not None:
                 number = calls.calls
                 priced = replace(_NOTHING, cost=cost, costs_recorded=number, costs_estimated=number)
@@ -128,6 +132,10 @@ class Spending:
         return Spending(**kept | {name: {(one.day, one.model): one for one in each} for name, each in read.items()})
 
 
+def _usage(calls: ModelDocument) -> dict[str, int]:
+    return {name: number for name, number in asdict(calls).items() if type(number) is int}
+
+
 _NOTHING = ModelDocument(day="", model="")
 
 
@@ -138,10 +146,9 @@ def sum_up(figures: dict[Any, Any], more: Mapping[Any, Any]) -> None:
         if one is None:
             figures[key] = other
             continue
-        numbers = {name: value for name, value in asdict(other).items() if isinstance(value, int | float)}
-        figures[key] = replace(
-            one, **{name: round((getattr(one, name) or 0) + value, _DIGITS) for name, value in numbers.items()}
-        )
+        values = zip(one.__struct_fields__, astuple(other), strict=True)
+        numbers = {name: (getattr(one, name) or 0) + value for name, value in values if type(value) in (int, float)}
+        figures[key] = replace(one, **{name: n if type(n) is int else round(n, _DIGITS) for name, n in numbers.items()})
 
 
 def spent(models: Iterable[ModelDocument | SpentDocument]) -> SpentDocument:
@@ -175,30 +182,50 @@ class Spendings:
         """Return what each of these conversations spent; None if it is erased, or an event cannot be read.
 
         Cost: a record of each, and the events since it was kept; all of them for formats in which usage adds up over
-        events. Raises ``KeyUnavailable``.
+        events.
         """
-        known = self.kept(rows)
-        read = self._all_read([row for row in rows if row.id not in known and row.erased_at is None])
-        known |= {name: self._priced(one) for name, one in read.items() if one is not None}
-        return [known.get(row.id) for row in rows]
+        return [None if one is None else self._priced(one) for one in self._summed(rows)]
+
+    def costs(self, rows: Iterable[ConversationRow] | None = None) -> dict[str, float | None]:
+        """Return what each conversation of the store, or each of these, cost, by its id; None where that is not known.
+        Cost: what has changed, and a line for each conversation.
+        """
+        blocks = KeptOfAll(self._store, *COSTS, self._lines).load(rows)
+        return {name: self._cost(known, unpriced) for block in blocks for name, known, *unpriced in block}
+
+    def _lines(self, rows: Sequence[ConversationRow]) -> tuple[Any, bool]:
+        """Return the id of each conversation, what its calls tell of their cost, and the others by model."""
+        lines: list[Any] = []
+        summed = self._summed(rows)
+        for row, one in zip(rows, summed, strict=True):
+            told = Spending() if one is None else one
+            unpriced = ((calls.model, _usage(calls)) for calls in told.unpriced.values())
+            lines.append((row.id, spent(told.models.values()).cost, *unpriced))
+        return lines, None not in summed
+
+    def _cost(self, known: float | None, unpriced: Iterable[tuple[str, Mapping[str, int]]]) -> float | None:
+        priced = (self._prices.cost(model, usage) for model, usage in unpriced)
+        costs = [cost for cost in (known, *priced) if cost is not None]
+        return sum(costs) if costs else None
 
     def models(self, row: ConversationRow) -> tuple[ModelDocument, ...]:
         """Return the calls of one conversation by model, those of most tokens first; nothing where an event cannot be
-        read. Raises and costs what ``of`` does.
+        read. Costs what ``of`` does.
         """
-        kept = self._sums.load([row])
-        one = Spending.of_kept(kept[row.id]) if kept else self._all_read([row])[row.id]
+        (one,) = self._summed([row])
         by_model: dict[str, ModelDocument] = {}
         for calls in () if one is None else one.priced(self._prices).values():
             sum_up(by_model, {calls.model: replace(calls, day="")})
         return tuple(sorted(by_model.values(), key=lambda calls: (-(calls.prompt_tokens or 0), calls.model)))
 
-    def _all_read(self, rows: Sequence[ConversationRow]) -> dict[str, Spending | None]:
-        there = self._kept.load(rows, of_any_version=True)
-        read = {row.id: self._read(row, there.get(row.id)) for row in rows}
+    def _summed(self, rows: Sequence[ConversationRow]) -> list[Spending | None]:
+        there = self._sums.load(rows)
+        missing = [row for row in rows if row.id not in there and row.erased_at is None]
+        before = self._kept.load(missing, of_any_version=True)
+        read = {row.id: self._read(row, before.get(row.id)) for row in missing}
         self._kept.flush()
         self._sums.flush()
-        return read
+        return [Spending.of_kept(there[row.id]) if row.id in there else read.get(row.id) for row in rows]
 
     def kept(self, rows: Sequence[ConversationRow]) -> dict[str, SpentDocument]:
         """Return what those of these conversations spent that were read, by their ids. Cost: a record of each."""
@@ -230,8 +257,9 @@ class Spendings:
             one = Spending()
         if one.version < row.version:
             findings: list[str] = []
-            one.take(sound(self._store, row.id, one.version, row.version, findings))
-            if findings:
+            with suppress(KeyUnavailable):
+                one.take(sound(self._store, row.id, one.version, row.version, findings))
+            if findings or one.version < row.version:
                 return None
             self._kept.keep(row, one.kept())
         summed = one.summed()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from foldlog._documents import CondensationsDocument, Document, ModelDocument, StatsDocument, ToolDocument
 from foldlog._kinds import label
 from foldlog._reports.kept import KeptBeside
+from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.prices import Prices
 from foldlog._reports.savings import is_declined, recorded_cost, saving_of
 from foldlog._reports.spending import NO_DAY, SPENDING, Spending, own_spending, spent, sum_up
@@ -38,6 +39,8 @@ D = TypeVar("D", bound=Document)
 
 STATS = "stats", 3
 """Where figures are kept, and the version of what is counted and of how tokens are estimated: see ``KeptBeside``."""
+SUMS = "sums", 1
+"""Where their sums over all conversations are: see ``KeptOfAll``."""
 
 _PAGE = 1_000
 NO_NAME = "(not named)"
@@ -127,29 +130,60 @@ class Stats:
 
 def collect_stats(
     store: Store,
-    conversations: Sequence[str],
+    conversations: Sequence[str] | None,
     on_events: Callable[[int], object] = lambda count: None,
     *,
     views: Views,
     prices: Prices | None = None,
 ) -> Stats:
-    """Return the figures of conversations. An event that cannot be read is a finding, and the rest is counted.
+    """Return the figures of conversations, None for all. An event that cannot be read is a finding, and the rest is
+    counted.
 
     Calls that tell no cost are counted at ``prices``, else at litellm's. The figures of several conversations are kept
-    beside them. Raises ``ConversationNotFound``, ``ConversationErased``. Cost: a record of each conversation; of one
-    alone, and of those that have changed since they were counted, every event once, and the structural ones once more.
+    beside them, and the sums of all. Raises ``ConversationNotFound``, ``ConversationErased``. Cost: a record of each
+    conversation; of one alone, and of those that have changed since they were counted, every event once, and the
+    structural ones once more; of all conversations, what has changed.
     """
     stats = Stats()
-    if len(conversations) == 1:
+    if conversations is None:
+
+        def of_a_block(rows: Sequence[ConversationRow]) -> tuple[Any, bool]:
+            one = _sum(store, rows, _Every(), on_events, views)
+            return (one.conversations, one.kept(), one.spending.kept(), one.findings), not one.findings
+
+        for number, kept, spending, findings in KeptOfAll(store, *SUMS, of_a_block).load():
+            one = Stats.of_kept(kept, Spending.of_kept(spending))
+            one.conversations, one.findings = number, findings
+            stats.add(one)
+    elif len(conversations) == 1:
         stats = stats_of(store, views, _row(store, conversations[0]), on_events, alone=True)
-        stats.models = stats.spending.priced(prices or Prices())
-        return stats
-    chosen = set(conversations)
+    else:
+        rows = [_row(store, conversation) for conversation in conversations]
+        stats = _sum(store, rows, set(conversations), on_events, views)
+    stats.models = stats.spending.priced(prices or Prices())
+    return stats
+
+
+class _Every:
+    """A set of all ids."""
+
+    def __contains__(self, conversation: object) -> bool:
+        return True
+
+
+def _sum(
+    store: Store,
+    rows: Sequence[ConversationRow],
+    chosen: Container[str],
+    on_events: Callable[[int], object],
+    views: Views,
+) -> Stats:
+    stats = Stats()
     with KeptBeside(store, *STATS) as kept, KeptBeside(store, *SPENDING) as calls:
-        for start in range(0, len(conversations), _PAGE):
-            rows = [_row(store, conversation) for conversation in conversations[start : start + _PAGE]]
-            there, spendings = kept.load(rows), calls.load(rows)
-            for row in rows:
+        for start in range(0, len(rows), _PAGE):
+            page = rows[start : start + _PAGE]
+            there, spendings = kept.load(page), calls.load(page)
+            for row in page:
                 if row.id in there and row.id in spendings:
                     one = Stats.of_kept(there[row.id], Spending.of_kept(spendings[row.id]))
                     on_events(row.version)
@@ -160,7 +194,6 @@ def collect_stats(
                         calls.keep(row, one.spending.kept())
                 one.spending = own_spending(store, row, chosen) or one.spending
                 stats.add(one)
-    stats.models = stats.spending.priced(prices or Prices())
     return stats
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,14 +13,15 @@ from foldlog import Message
 from foldlog._formats import reading_ahead
 from foldlog._formats.registry import format_named
 from foldlog._reports import figures as home
+from foldlog._reports import of_all, stats
 from foldlog._reports import overview as overviews_of_lists
-from foldlog._reports import stats
 from foldlog._reports.ahead import KeptAhead, made_ahead
 from foldlog._reports.kept import KeptBeside
+from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.overview import Overview, overviews
 from foldlog._web.conversations import ServedConversations
 from foldlog.condensers import event_tokens
-from foldlog.eventstore import KeyRing, Store, open_store
+from foldlog.eventstore import ConversationRow, KeyRing, Store, open_store
 from foldlog.formats import FORMATS, decode
 from foldlog.projections import Views
 
@@ -117,6 +118,52 @@ def test_stats_count_only_what_has_changed(url: str, monkeypatch: pytest.MonkeyP
         histories["b"].append(said("more"))
         found = stats.collect_stats(histories.store, names, views=histories.views)
         assert (found.events.total(), counted[3:]) == (4, ["b"])
+
+
+def test_questions_over_all_read_the_blocks_that_have_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    url, told = f"sqlite:///{tmp_path}/history.db", {"model": "m", "usage": {}, "cost": 0.25}
+    monkeypatch.setattr(of_all, "_SIZE", 2)
+    with foldlog.open(url) as histories:
+        store, made = histories.store, list[list[str]]()
+
+        def lengths(rows: Sequence[ConversationRow]) -> tuple[dict[str, int], bool]:
+            made.append([row.id for row in rows])
+            return {row.id: row.version for row in rows}, "unreadable" not in made[-1]
+
+        def asked(kept: KeptOfAll | None = None) -> tuple[dict[str, int], list[list[str]]]:
+            made.clear()
+            found = (kept or KeptOfAll(store, "lengths", 1, lengths)).load()
+            return {name: length for block in found for name, length in block.items()}, [*made]
+
+        def append(*names: str) -> None:
+            for name in names:
+                histories[name].append(Message(source="user", content=name, meta=told))
+
+        assert asked() == ({}, [])
+        append("b", "d", "f", "h", "j")
+        counted = dict.fromkeys("bdfhj", 1)
+        assert asked() == (counted, [["b", "d"], ["f", "h", "j"]])
+        assert asked() == (counted, [])
+        append("b")
+        assert asked() == (counted | {"b": 2}, [["b", "d"]])
+        before = KeptOfAll(store, "lengths", 1, lengths)
+        before.load()
+        append("c", "a", "z")  # before, between and after: two blocks are divided
+        grown = counted | {"b": 2, "a": 1, "c": 1, "z": 1}
+        assert asked() == (grown, [["a", "b"], ["c", "d"], ["f", "h"], ["j", "z"]])
+        assert asked(before)[0] == asked()[0] == grown  # which does not write what another one wrote since
+        histories.erase("j", reason="asked for")
+        histories.erase("z", reason="asked for")
+        assert asked() == ({name: n for name, n in grown.items() if name not in "jz"}, [])
+        append("k", "unreadable")
+        assert asked()[1] == [["f", "h"], ["k", "unreadable"]]
+        assert asked()[1] == [["k", "unreadable"]]  # which is not kept
+        with open_store(f"{url}?mode=ro") as reading:
+            assert sum(map(len, KeptOfAll(reading, "lengths", 2, lengths).load())) == 8
+    with foldlog.open(url, keys=KeyRing(["11" * 32])) as histories:
+        store = histories.store
+        append("d")
+        assert len(asked()[1]) == len(asked()[1]) == 4  # plain sums of an encrypted conversation are not kept
 
 
 def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: pytest.MonkeyPatch):

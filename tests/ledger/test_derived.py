@@ -18,7 +18,9 @@ from pydantic import SecretStr
 import foldlog
 from foldlog import Message
 from foldlog._reports.audit_database import update
-from foldlog._reports.overview import Overview, overview_of, overviews
+from foldlog._reports.overview import Overview, last_times, overview_of, overviews
+from foldlog._reports.prices import Prices
+from foldlog._reports.spending import Spendings, own_spending
 from foldlog._reports.stats import Stats, collect_stats
 from foldlog._search import SearchIndex, SearchRefused
 from foldlog._web.conversations import ServedConversations
@@ -37,7 +39,7 @@ Change = Callable[["Place"], None]
 
 
 def said(text: str) -> Message:
-    return Message(source="user", content=f"word {text}")
+    return Message(source="user", content=f"word {text}", meta={"model": "m", "usage": {}, "cost": 0.5})
 
 
 class Place:
@@ -81,7 +83,9 @@ class Place:
             "list": self.listed(),
             "overviews": self.overviews(),
             "home": self.home(),
-            "stats": collect_stats(self.store, self.living(), views=Views(self.store)).document(),
+            "stats": collect_stats(self.store, None, views=Views(self.store)).document(),
+            "last": last_times(self.store),
+            "costs": Spendings(self.store, Prices()).costs(),
             "copy": self.copied(),
             "page": {name: self.page(self.pages, name) for name in self.living()},
         }
@@ -100,6 +104,8 @@ class Place:
             "list": sorted(name for name in living if self.histories[name].attributes().get("user") == "u"),
             "overviews": (anew := self.overviews_anew()),
             "stats": self.stats_anew(),
+            "last": {name: one.last_event_at for name, one in anew.items()},
+            "costs": {name: self.histories[name].stats().document().spent.cost for name in living},
             "home": {name: (one.title, one.tokens) for name, one in anew.items()},
             "copy": {name: self.events(self.store, name) for name in living},
             "page": {name: self.page(Pages(self.store), name) for name in living},
@@ -136,8 +142,11 @@ class Place:
     def stats_anew(self) -> Any:
         """Count without what is kept: each conversation alone."""
         stats = Stats()
-        for name in self.living():
-            stats.add(collect_stats(self.store, [name], views=Views(self.store)))
+        for name in (living := self.living()):
+            one = collect_stats(self.store, [name], views=Views(self.store))
+            one.spending = own_spending(self.store, self.store.conversation(name), living) or one.spending
+            stats.add(one)
+        stats.models = stats.spending.priced(Prices())
         return stats.document()
 
     def home(self) -> dict[str, tuple[str | None, int | None]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -25,7 +24,7 @@ from foldlog._cli.tables import Column, print_rows
 from foldlog._histories import is_own
 from foldlog._lease import ends_of_leases, to_resume
 from foldlog._words.gist import compact, cost_words, count
-from foldlog.eventstore import ConversationRow, Store
+from foldlog.eventstore import ConversationRow, Store, StoreUnusable
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
@@ -43,16 +42,14 @@ _UNPRICED_NAMED = 5
 _PAGE = 1_000
 """A list of fewer conversations has each fork under its parent; a longer one is printed while it is read."""
 
-_SORTS: dict[str, Callable[[_Line], Any]] = {
-    "id": lambda line: line.row.id.encode("utf-8", "surrogatepass"),
-    "events": lambda line: line.row.version,
-    "last": lambda line: line.row.updated_at,
-    "activity": lambda line: ((line.more and line.more.last_event_at) or "").replace("T", " ") or None,
-    "cost": lambda line: None if line.spent is None else line.spent.cost,
+_SORTS: dict[str, Callable[[ConversationRow], Any]] = {
+    "id": lambda row: row.id.encode("utf-8", "surrogatepass"),
+    "events": lambda row: row.version,
+    "last": lambda row: row.updated_at,
 }
-
 _DESCRIBED = ("activity", "cost")
 """Orders for which conversations are read."""
+_COLUMNS = (*_SORTS, *_DESCRIBED)
 
 
 class _Line(NamedTuple):
@@ -75,7 +72,7 @@ def run(
         typer.Option("--since", metavar="TIME", help="Only those with events recorded since: 2026-03-01, 2h."),
     ] = None,
     sort: Annotated[
-        str, typer.Option("--sort", metavar="COLUMN", help=f"One of {', '.join(_SORTS)}.", show_default="id")
+        str, typer.Option("--sort", metavar="COLUMN", help=f"One of {', '.join(_COLUMNS)}.", show_default="id")
     ] = "id",
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The largest or newest first.")] = False,
     limit: Annotated[
@@ -120,8 +117,8 @@ def run(
     """
     if followers:
         return _list_followers(db, as_json=as_json)
-    if sort not in _SORTS:
-        raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(_SORTS)}")
+    if sort not in _COLUMNS:
+        raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(_COLUMNS)}")
     if sort in _DESCRIBED and long is False:
         raise Refused(f"--sort {sort} needs the columns of --long; leave out --short")
     for each in filter(is_like_a_store, attributes or ()):
@@ -131,7 +128,11 @@ def run(
     unpriced = dict[str, set[str]]()
     own: list[str] = []
     with open_existing(db) as store:
+        figures = _figures(store, sort, prices) if sort in _DESCRIBED else {}
         rows: Iterator[ConversationRow] = listed(store)
+        if figures:
+            is_filtered = bool(attributes or match or after or to_be_resumed)
+            rows = _by_figure(store, figures, reverse=reverse, is_short=limit is not None and not is_filtered)
         if not every:
             rows = _without_own(rows, own)
         if attributes:
@@ -151,8 +152,9 @@ def run(
             rows, long = _is_short(rows, limit)
         in_full = bool(long or sort in _DESCRIBED)
         describe = partial(_described, store, locked, unpriced, prices) if in_full or not as_json else _not_described
-        with terminal.working("reading conversations") if sort in _DESCRIBED else nullcontext():
-            lines = _chosen(rows, describe, sort, limit, reverse=reverse, sizes=in_full)
+        if sort in _SORTS and (sort != "id" or reverse):
+            rows = iter(sorted(rows, key=_SORTS[sort], reverse=reverse))
+        lines = describe(islice(rows, limit), sizes=in_full)
         if as_json:
             from foldlog._documents import ListDocument, streamed
 
@@ -165,6 +167,10 @@ def run(
                 print_rows(_LONG if in_full else _SHORT, map(cells, chain(page, lines)))
         else:
             _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None)
+    if (unknown := sum(figure is None for figure in figures.values())) and not as_json:
+        terminal.note(
+            f"{count(unknown, 'conversation')} of which the {sort} is not known: the last ones in either order"
+        )
     if own and not as_json:
         terminal.note(f"{count(len(own), 'conversation')} that runtimes keep for themselves: --all shows them")
     if locked and not as_json:
@@ -232,29 +238,30 @@ def _not_described(rows: Iterable[ConversationRow], *, sizes: bool) -> Iterator[
     return map(_Line, rows)
 
 
-def _chosen(
-    rows: Iterable[ConversationRow],
-    describe: Callable[..., Iterator[_Line]],
-    sort: str,
-    limit: int | None,
-    *,
-    reverse: bool,
-    sizes: bool,
-) -> Iterator[_Line]:
-    """Yield the lines in their order. Only those that are shown have the sizes of their Views."""
-    if sort == "id" and not reverse:
-        return describe(islice(rows, limit), sizes=sizes)
-    last = _SORTS[sort]
-    if sort not in _DESCRIBED:
-        ordered = sorted(map(_Line, rows), key=last, reverse=reverse)
-    else:  # conversations whose time or cost is not known are last, in either order
-        known, unknown = list[_Line](), list[_Line]()
-        for line in describe(rows, sizes=sort == "cost"):
-            (unknown if last(line) is None else known).append(line)
-        ordered = [*sorted(known, key=last, reverse=reverse), *unknown]
-        if sort == "cost":
-            return iter(ordered[:limit])
-    return describe([line.row for line in ordered[:limit]], sizes=sizes)
+def _figures(store: Store, sort: str, prices: Path | None) -> Mapping[str, Any]:
+    """Return by which figure each conversation is sorted; None for one of which it is not known."""
+    from foldlog._reports.overview import last_times
+    from foldlog._reports.prices import Prices
+    from foldlog._reports.spending import Spendings
+
+    ask = partial(last_times, store) if sort == "activity" else Spendings(store, Prices(prices)).costs
+    with terminal.working("reading conversations"):
+        try:
+            return ask()
+        except StoreUnusable:  # a conversation that cannot be listed is named, and the others are
+            return ask(listed(store))
+
+
+def _by_figure(store: Store, figures: Mapping[str, Any], *, reverse: bool, is_short: bool) -> Iterator[ConversationRow]:
+    """Yield the conversations in the order of a figure, in either order those last of which it is not known, and then
+    erased ones. ``is_short``: only the first ones are asked for, and not all conversations are read for them.
+    """
+    known = (name for name, figure in figures.items() if figure is not None)
+    unknown = (name for name, figure in figures.items() if figure is None)
+    ordered = chain(sorted(known, key=figures.__getitem__, reverse=reverse), unknown)
+    there = {} if is_short else {row.id: row for row in listed(store)}
+    yield from (there.get(name) or store.conversation(name) for name in ordered)
+    yield from (row for row in there.values() or listed(store) if row.id not in figures)
 
 
 def _document(line: _Line) -> ConversationDocument:

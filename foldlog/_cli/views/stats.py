@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import islice
 
 from msgspec import UNSET
 from rich.text import Text
@@ -17,6 +19,7 @@ from foldlog._reports.prices import Prices
 from foldlog._reports.spending import spent
 from foldlog._reports.stats import Stats, collect_stats
 from foldlog._words.gist import cost_words, count
+from foldlog.eventstore import StoreUnusable
 from foldlog.projections import Views
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -42,13 +45,19 @@ def run(
     Example: foldlog stats tidewatch
     """
     with open_existing(db) as store, terminal.progress() as bars:
-        names = list(chosen(store, conversations))
-        bar = bars.add_task("counting", unit="events", total=events_total(store, names))
-        stats = collect_stats(
-            store, names, lambda events: bars.advance(bar, events), views=Views(store), prices=Prices(prices)
+        names = list(islice(chosen(store, conversations), None if conversations else 2))
+        of_all = not conversations and len(names) > 1
+        bar = bars.add_task("counting", unit="events", total=None if of_all else events_total(store, names))
+        collect = partial(
+            collect_stats, store, on_events=partial(bars.advance, bar), views=Views(store), prices=Prices(prices)
         )
-    title = names[0] if len(names) == 1 else f"{len(names):,} conversations"
-    document = stats.document(names[0] if len(names) == 1 else UNSET)
+        try:
+            stats = collect(None if of_all else names)
+        except StoreUnusable:  # one that cannot be read is named, and the others are counted
+            stats = collect(list(chosen(store, None)))
+    is_one = stats.conversations == 1
+    title = names[0] if is_one else f"{stats.conversations:,} conversations"
+    document = stats.document(names[0] if is_one else UNSET)
     terminal.answer(document, lambda: _show(stats, title), as_json=as_json)
     for finding in stats.findings:
         terminal.warn(finding)

@@ -1,0 +1,146 @@
+"""What reports keep of all conversations of a store together, so that a question over all of them reads what has
+changed since, and not each conversation.
+
+The conversations are in blocks, in the order of their ids. What a report makes of a block is kept as a record of the
+store, and made again when a conversation of the block has changed since the position up to which it was made. It is
+plain text: a store in which a conversation is encrypted keeps none, and makes it for each question.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice, takewhile
+from typing import Any, Final, NamedTuple
+
+from foldlog._reports.kept import value_of
+from foldlog.eventstore import ConversationRow, EventStoreError, Store
+from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.changes import NewRecords
+from foldlog.eventstore.recorders.types import Record
+
+Make = Callable[[Sequence[ConversationRow]], tuple[Any, bool]]
+"""Makes a JSON value of some conversations, and says whether it may be kept: where not all can be read, it may not."""
+
+_SIZE: Final = 2_000
+"""Conversations in a new block. A block of twice as many is divided."""
+_OF_THE_STORE: Final = 0
+_ALL: Final = "all "
+_CODEC: Final = RowCodec("")
+_MANY: Final = 2**31 - 1
+
+
+class _Block(NamedTuple):
+    """The value of the conversations up to the id ``last``; in the last block also of those after it."""
+
+    last: str
+    value: Any
+    is_sound: bool = True
+
+
+class KeptOfAll:
+    """The values that one report keeps of all conversations. One thread at a time may use it."""
+
+    def __init__(self, store: Store, report: str, code: int, make: Make) -> None:
+        """``code`` is the version of what makes the values: those of another one are made again."""
+        self._store, self._name, self._code, self._make = store, _ALL + report, code, make
+        self._blocks: list[_Block] = []
+        self._position = 0
+
+    def load(self, rows: Iterable[ConversationRow] | None = None) -> list[Any]:
+        """Return the values of all blocks, as of now; with ``rows``, the one of these, which is not kept. Raises what
+        ``Store.iter_conversations`` and what makes them raise. Cost: the blocks; the conversations of those blocks in
+        which one has changed since.
+        """
+        if rows is not None:
+            return [self._make([row for row in rows if row.erased_at is None])[0]]
+        recorder = self._store.database.recorder
+        if not self._blocks:
+            recorder.query(self._read)
+        before, until = self._position, self._store.database.last_position
+        stale = recorder.query(lambda reader: self._stale(reader, until)) if until > before else set()
+        found: list[_Block] = []
+        new = set[int]()
+        after: str | None = None
+        for number, block in enumerate(self._blocks or [_Block("", None)]):
+            if number in stale or block.value is None:
+                made = list(self._made(after, block.last if number + 1 < len(self._blocks) else None))
+                new.update(range(len(found), len(found) + len(made)))
+            else:
+                made = [block]
+            found += made
+            after = block.last
+        if len(found) != len(self._blocks):
+            new = {*range(len(found))}
+        values = [block.value for block in found]
+        self._blocks = [block if block.is_sound else block._replace(value=None) for block in found]
+        self._position = until
+        if new and recorder.writable:
+            with suppress(EventStoreError):  # a full disk: they are made again
+                recorder.transact(lambda transaction: self._write(transaction, before, new))
+        return values
+
+    def _stale(self, reader: Reader, until: int) -> set[int]:
+        """Return the numbers of the blocks in which a conversation has changed, or was erased."""
+        keys = [key for key, _ in reader.touched(self._position, until, 1)] if self._blocks else []
+        if len(keys) > _SIZE:
+            return {*range(len(self._blocks))}
+        changed = [found.id for key in keys if (found := reader.conversation(key)) is not None]
+        lasts = [block.last for block in self._blocks[:-1]]
+        return {bisect_left(lasts, name) for name in changed}
+
+    def _made(self, after: str | None, last: str | None) -> Iterator[_Block]:
+        """Make the blocks of the conversations after an id, up to the ``last`` one, if there is one."""
+        rows = takewhile(lambda row: last is None or row.id <= last, self._store.iter_conversations(after))
+        living = (row for row in rows if row.erased_at is None)
+        page = list(islice(living, _SIZE))
+        while page:
+            more = list(islice(living, _SIZE))
+            if len(more) < _SIZE:
+                page, more = page + more, []
+            yield _Block(page[-1].id if more or last is None else last, *self._make(page))
+            page = more
+
+    # -- as records of the store --------------------------------------------------------------------------------------
+
+    def _read(self, reader: Reader) -> None:
+        position, blocks = self._stored(reader)
+        if blocks and not reader.value("key_ids"):
+            self._position, self._blocks = position, [_Block(*value_of(body)) for body in blocks]
+
+    def _stored(self, reader: Reader) -> tuple[int, list[bytes]]:
+        """Return the position up to which the stored blocks were made, and the blocks; 0 where they are of no use."""
+        stored = [_CODEC.decoded_record(self._name, each) for each in reader.records(0, self._name, 0, _MANY)]
+        bodies = [each.body for each in stored if each is not None and each.code == self._code]
+        return (int(bodies[0]), bodies[1:]) if bodies and len(bodies) == len(stored) else (0, [])
+
+    def _write(self, transaction: Transaction, before: int, new: set[int]) -> None:
+        """Write the new blocks, unless another process wrote some meanwhile."""
+        transaction.conversation(self._name)  # it locks the name
+        position, blocks = self._stored(transaction)
+        if transaction.value("key_ids"):
+            records, is_whole = [], True
+        elif position in (0, before):
+            is_whole = len(blocks) != len(self._blocks)
+            numbers = range(len(self._blocks)) if is_whole else sorted(new)
+            bodies = {1: str(self._position)} | {number + 2: json.dumps(self._blocks[number][:2]) for number in numbers}
+            records = [
+                _CODEC.encoded_record(self._name, Record(version, self._code, None, body.encode()))
+                for version, body in bodies.items()
+            ]
+        else:
+            return
+        transaction.change(_OF_THE_STORE, NewRecords(self._name, records, replace_all=is_whole))
+
+
+def forget_changed(store: Store) -> None:
+    """Leave nothing of what reports keep of blocks in which a conversation was erased, redacted or encrypted since: the
+    next question makes it again. Cost: these blocks.
+    """
+    recorder = store.database.recorder
+    for kept in recorder.query(lambda reader: reader.records(_OF_THE_STORE, None, 0, _MANY)):
+        if kept.projection.startswith(_ALL) and recorder.writable:
+            KeptOfAll(store, kept.projection.removeprefix(_ALL), kept.code, lambda rows: (None, True)).load()
