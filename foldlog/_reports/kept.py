@@ -17,6 +17,8 @@ from foldlog.eventstore import ConversationRow, EventStoreError, Record, Store, 
 
 _AT_ONCE = 200
 """Conversations in one transaction."""
+_FEW = 100
+"""Conversations that are asked for one by one."""
 _NEITHER = (0, None)
 _decode = msgspec.json.Decoder().decode
 
@@ -33,12 +35,14 @@ class KeptBeside:
         """Return the values of these conversations that are kept, and are those of the present version, by their ids.
         ``of_any_version``: also those that do not depend on what was appended since.
 
-        Cost: the conversations from the first of these ids to the last.
+        Cost: the conversations from the first of these ids to the last; of a few, which may be anywhere, a statement
+        for each.
         """
-        if not rows:
-            return {}
         ids = sorted((row.id for row in rows), key=_in_order)
-        records = self._store.records(self._projection, ids[0], ids[-1])
+        spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
+        records: dict[str, tuple[int, Record | None]] = {}
+        for first, last in spans:
+            records |= self._store.records(self._projection, first, last)
         there = {
             row.id: value_of(record.body)
             for row in rows
