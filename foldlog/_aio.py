@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial, update_wrapper
 from inspect import signature
 from itertools import islice
-from operator import length_hint
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast
@@ -220,34 +219,29 @@ class _Pages(Generic[_T]):
         return list(islice(self._iterator, _PAGE))
 
 
-class _Following:
+class _Following(_Pages[Recorded]):
     """An async iterator over everything recorded after a position, without an end."""
 
     def __init__(self, pool: ThreadPool, store: Store, after_position: int) -> None:
-        self._pool, self._store, self._position = pool, store, after_position
-        self._page: Iterator[Recorded] = iter(())
-        self._seen = -1
-
-    def __aiter__(self) -> Self:
-        return self
+        super().__init__(pool, lambda: store.follow(self._position))
+        self._data_version, self._position, self._seen = store.database.data_version, after_position, -1
 
     async def __anext__(self) -> Recorded:
         wait_s = _POLL_S
         while True:
-            for recorded in self._page:
-                self._position = recorded.position
-                return recorded
-            self._page = iter(await self._pool.run(self._read, finish=False))
-            if length_hint(self._page) == 0:
-                await pause(wait_s)
-                wait_s = min(2 * wait_s, _POLL_MAX_S)
+            with suppress(StopAsyncIteration):
+                return await super().__anext__()
+            await pause(wait_s)
+            wait_s = min(2 * wait_s, _POLL_MAX_S)
 
-    def _read(self) -> list[Recorded]:
-        version = self._store.database.data_version()
+    def _next_page(self) -> list[Recorded]:
+        version = self._data_version()
         if version == self._seen:
             return []
-        page = list(islice(self._store.follow(self._position), _PAGE))
-        if not page:
+        page = list(islice(self._iterate(), _PAGE))
+        if page:
+            self._position = page[-1].position
+        else:
             self._seen = version
         return page
 

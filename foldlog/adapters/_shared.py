@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial, wraps
 from math import isfinite
@@ -138,6 +139,16 @@ def in_thread(
 # -- names ----------------------------------------------------------------------------------------------------------
 
 
+def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) -> list[T]:
+    """Return what a copy of a session adds. Raises ``ValueError`` if what is here is not the first of what is there."""
+    if there[: len(here)] != here:
+        raise ValueError(
+            f"session {session_id!r} has {len(here)} {things}, which are not the first of the {len(there)} to copy; "
+            f"nothing was added; copy into another session"
+        )
+    return there[len(here) :]
+
+
 def quoted(name: str) -> str:
     """Return an id of the runtime as a part of the id of a conversation: as in a URL, without slashes."""
     return quote(name, safe="", errors="surrogatepass")
@@ -173,6 +184,24 @@ def recent(
 def below(histories: Histories, start: str) -> list[ConversationRow]:
     """Return the conversations whose ids are longer than ``start`` and begin with it, without erased ones."""
     return [row for row in beginning_with(start, histories.store.conversations) if row.erased_at is None]
+
+
+def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
+    """Return the conversation of this name and those below it, without erased ones."""
+    rows = below(histories, f"{name}/")
+    with suppress(ConversationNotFound):
+        rows[:0] = [row for row in [histories.store.conversation(name)] if row.erased_at is None]
+    return rows
+
+
+def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
+    """Erase conversations: forks before the conversations that they were forked from. Forks that are not among them get
+    copies of what they share.
+    """
+    forks_first = sorted(rows, key=lambda row: (row.created_at, row.id), reverse=True)
+    for row in forks_first:
+        with suppress(ConversationErased, ConversationNotFound):
+            histories.erase(row.id, reason=reason, detach_forks=True, complete=row is forks_first[-1])
 
 
 def kept(
@@ -219,6 +248,15 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
     return version, value
 
 
+def records_of(events: Iterable[Event], format: str) -> Iterator[Any]:
+    """Yield the records of a format. Events of other formats have none."""
+    encoder = Encoder(format)
+    for event in events:
+        if event.origin is not None and event.origin.format == format:
+            yield from encoder.records(event)
+    yield from encoder.end()
+
+
 def newest_records(history: History, stop: int, format: str) -> Iterator[dict[str, Any]]:
     """Yield the records of a format before the event ``stop``, the newest first, each with its source id.
 
@@ -239,14 +277,14 @@ def shown_records(view: Iterable[Event], format: str) -> Iterator[tuple[Sequence
     """Yield the events that a View shows of each record, and the record. If some of its events are forgotten, there is
     a record for each that is left. Cost: the events of the View.
     """
-    group: list[Event] = []
+    encoder, group = Encoder(format), list[Event]()
     for event in (*view, None):
         place = 0 if event is None else place_of(event)
         if event is not None and place and group and event.id - group[-1].id == place - place_of(group[-1]):
             group.append(event)
             continue
         if group:
-            encoder, is_whole = Encoder(format), events_of(group[0]) == len(group)
+            is_whole = events_of(group[0]) == len(group)
             parts = (encoder.records(each if is_whole else replace(each, origin=None)) for each in group)
             yield group, [record for part in parts for record in part]
         group = [] if event is None else [event]

@@ -34,11 +34,11 @@ from foldlog.adapters._shared import (
     OpenHistories,
     append_or_begin,
     from_plain,
+    not_here_yet,
     quoted,
     shown_records,
     to_plain,
 )
-from foldlog.condensers import Condensation
 from foldlog.eventstore import (
     NOT_RECORDED,
     Annotation,
@@ -154,13 +154,9 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         """
         there = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
         here = [each.to_dict() for each in await self.get_messages(session_id)]
-        if there[: len(here)] != here:
-            raise ValueError(
-                f"session {session_id!r} has {len(here)} messages, which are not the first of the {len(there)} to "
-                f"copy; nothing was added; copy into another session"
-            )
+        new = not_here_yet(session_id, here, there, "messages")
         await self.save_messages(session_id, [Message.from_dict(each) for each in there])
-        return len(there) - len(here)
+        return len(new)
 
     def _loaded(self, context: Any) -> list[Message]:
         """Return the messages of this provider that a run has now."""
@@ -169,8 +165,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     async def _view(self, session_id: str | None) -> View:
         history = self.histories[self.conversation(session_id)]
         try:
-            while self._condense and isinstance(await history.step(), Condensation):
-                continue
+            if self._condense:
+                await history.prepare()
             return await history.view()
         except ConversationErased:
             return View.from_events(())

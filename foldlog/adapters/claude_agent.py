@@ -26,15 +26,20 @@ from claude_agent_sdk import (
 )
 
 from foldlog._formats.json_text import UnreadableJson, parse_object
-from foldlog._formats.live import Encoder
 from foldlog._history import History
-from foldlog.adapters._shared import HistoriesGiven, OpenHistories, append_or_begin, below, kept, quoted, unquoted
-from foldlog.eventstore import (
-    ConversationErased,
-    ConversationNotFound,
-    ConversationRow,
-    Event,
+from foldlog.adapters._shared import (
+    HistoriesGiven,
+    OpenHistories,
+    append_or_begin,
+    below,
+    erase_all,
+    kept,
+    quoted,
+    records_of,
+    unquoted,
+    with_those_below,
 )
+from foldlog.eventstore import ConversationErased, ConversationRow
 
 _FORMAT = "claude-code"
 _SUMMARY = "session summary"
@@ -113,9 +118,7 @@ class FoldlogSessionStore(OpenHistories):
 
     async def delete(self, key: SessionKey) -> None:
         """Erase a session with its sub-agents, or one sub-agent. ``maintenance.vacuum`` then removes its bytes."""
-        conversation = self.conversation(key)
-        below = [] if "subpath" in key else [row.id for row in await self._rows(f"{conversation}/")]
-        await self.histories.pool.run(lambda: self._erase([*below, conversation]), finish=True)
+        await self.histories.pool.run(lambda: self._delete(self.conversation(key)), finish=True)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session's sub-agents."""
@@ -161,7 +164,7 @@ class FoldlogSessionStore(OpenHistories):
         history = self.histories.sync[row.id]
         try:
             version = history.version()
-            entries = list(_decoded(history.events(before["version"] if before else 0, version)))
+            entries = list(records_of(history.events(before["version"] if before else 0, version), _FORMAT))
         except ConversationErased:
             return None
         summary: SessionSummaryEntry | None = None
@@ -187,30 +190,18 @@ class FoldlogSessionStore(OpenHistories):
             items += len(new)
         return ImportedSessions(sessions, items, tuple(findings))
 
-    def _erase(self, conversations: list[str]) -> None:
-        for conversation in conversations:
-            self._written.pop(conversation, None)
-            last = conversation == conversations[-1]
-            try:
-                self.histories.sync.erase(conversation, reason="the session was deleted", complete=last)
-            except (ConversationNotFound, ConversationErased):
-                continue  # the session does not exist, which the SDK's contract allows
+    def _delete(self, conversation: str) -> None:
+        rows = with_those_below(self.histories.sync, conversation)
+        for name in (conversation, *(row.id for row in rows)):
+            self._written.pop(name, None)
+        erase_all(self.histories.sync, rows, "the session was deleted")
 
 
 def _entries(history: History) -> list[Any] | None:
     try:
-        return list(_decoded(history.events())) or None
+        return list(records_of(history.events(), _FORMAT)) or None
     except ConversationErased:
         return None
-
-
-def _decoded(events: Iterator[Event]) -> Iterator[Any]:
-    """Yield the entries of events. Events that foldlog added have none."""
-    encoder = Encoder(_FORMAT)
-    for event in events:
-        if event.origin is not None and event.origin.format == _FORMAT:
-            yield from encoder.records(event)
-    yield from encoder.end()
 
 
 def _uuid(entry: Any) -> str | None:

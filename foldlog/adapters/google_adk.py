@@ -39,6 +39,7 @@ from foldlog.adapters._shared import (
     kept,
     newest_records,
     quoted,
+    records_of,
     shown_records,
     to_plain,
     unquoted,
@@ -57,7 +58,7 @@ from foldlog.eventstore import (
     VersionConflict,
     summary_id,
 )
-from foldlog.formats import Decoder, Encoder
+from foldlog.formats import Decoder
 from foldlog.projections import View
 
 _T = TypeVar("_T")
@@ -264,10 +265,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         count = None if config is None else config.num_recent_events
         after = None if config is None else config.after_timestamp
         if stored.about.get("unordered") or (count is None and not after):
-            encoder = Encoder(_FORMAT)
-            events = stored.history.events(0, stored.version)
-            ours = (event for event in events if event.origin is not None and event.origin.format == _FORMAT)
-            records = [record for event in ours for record in encoder.records(event)]
+            records = records_of(stored.history.events(0, stored.version), _FORMAT)
             newest = iter(sorted(records, key=lambda record: float(record["timestamp"]))[::-1])
         else:
             newest = newest_records(stored.history, stored.version, _FORMAT)

@@ -33,8 +33,17 @@ from foldlog.adapters._langgraph.branches import Checkpoint
 from foldlog.adapters._langgraph.channels import ChannelValues, is_json, next_version, pending_writes
 from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
 from foldlog.adapters._langgraph.record_lists import model_input
-from foldlog.adapters._shared import OWN, HistoriesGiven, WithHistories, in_thread, quoted, recent, unquoted
-from foldlog.condensers import Condensation
+from foldlog.adapters._shared import (
+    OWN,
+    HistoriesGiven,
+    WithHistories,
+    erase_all,
+    in_thread,
+    quoted,
+    recent,
+    unquoted,
+    with_those_below,
+)
 from foldlog.eventstore import ConversationErased
 
 _Names = tuple[str, str, str]
@@ -161,8 +170,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread with all of its namespaces. Its id may be used again. See ``Histories.erase``."""
-        rows = self._checkpoints.branches.conversations(self._named(thread_id))
-        self._checkpoints.erase(rows, "the thread was deleted")
+        erase_all(self._sync, with_those_below(self._sync, self._named(thread_id)), "the thread was deleted")
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Hide the checkpoints of these runs. The log keeps them. Cost: all checkpoints of the store."""
@@ -270,9 +278,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         graph = {"thread_id": conf["thread_id"], "checkpoint_ns": conf.get("checkpoint_ns", "").rpartition("|")[0]}
         history = self.history({"configurable": graph})
         try:
-            while self._condense and isinstance(history.step(), Condensation):
-                continue
-            recorded, view = self._checkpoints.newest_records(self._thread(graph)), history.view()
+            recorded = self._checkpoints.newest_records(self._thread(graph))
+            view = history.prepare() if self._condense else history.view()
         except ConversationErased:  # the thread was deleted under the run
             return {"llm_input_messages": messages}
         messages = model_input(messages, recorded, view, self._values.key, HumanMessage)
@@ -299,7 +306,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _namespaces(self, thread_id: Any = None) -> Iterator[_Names]:
         """Yield each namespace of one thread, or of all threads."""
         name = self._prefix if thread_id is None else self._named(thread_id)
-        for row in self._checkpoints.branches.conversations(name):
+        for row in with_those_below(self._sync, name):
             if row.id != self._prefix and (names := self._names_of(row.id))[2] == row.id:
                 yield names
 

@@ -21,8 +21,7 @@ from agents.run import CallModelData, ModelInputData
 
 from foldlog._formats.record import usage_told
 from foldlog._history import History
-from foldlog.adapters._shared import HistoriesGiven, OpenHistories, append_or_begin, quoted
-from foldlog.condensers import Condensation
+from foldlog.adapters._shared import HistoriesGiven, OpenHistories, append_or_begin, not_here_yet, quoted
 from foldlog.eventstore import (
     Annotation,
     ConversationErased,
@@ -32,7 +31,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.formats import Encoder
-from foldlog.projections import View, well_formed
+from foldlog.projections import well_formed
 
 _FORMAT = "openai-responses"
 
@@ -80,7 +79,7 @@ class FoldlogSession(OpenHistories):
             return []
         try:
             if self._condense:
-                await self._condensed()
+                await self.history.prepare()
             if limit is None:
                 return _items((await self.history.view()).events)
             return _items(await self.history.view().tail(limit))[-limit:]
@@ -116,14 +115,9 @@ class FoldlogSession(OpenHistories):
         Copying again adds only new items. Raises ``ValueError`` if the items of this session are not the first ones of
         the other: it was condensed, or went on by itself.
         """
-        there, here = await other.get_items(), await self.get_items()
-        if there[: len(here)] != here:
-            raise ValueError(
-                f"session {self.session_id!r} has {len(here)} items, which are not the first of the {len(there)} to "
-                f"copy; nothing was added; copy into another session"
-            )
-        await self.add_items(there[len(here) :])
-        return len(there) - len(here)
+        new = not_here_yet(self.session_id, await self.get_items(), await other.get_items(), "items")
+        await self.add_items(new)
+        return len(new)
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the model's input with the condensed items replaced by their summary, for ``RunConfig``.
@@ -131,7 +125,7 @@ class FoldlogSession(OpenHistories):
         Items of the run that are not in the session yet stay at the end. If the session has other items than the
         runner, the input is returned unchanged.
         """
-        view = await self._condensed() if self._condense else await self.history.view()
+        view = await self.history.prepare() if self._condense else await self.history.view()
         given = data.model_data
         if not any(event.id < 0 for event in view):
             return given
@@ -158,14 +152,6 @@ class FoldlogSession(OpenHistories):
             told[name] = getattr(getattr(used, name, None), "__dict__", {})
         event = Annotation(name="usage", meta=usage_told(told, model=model))
         await self.histories.pool.run(lambda: self._appended(lambda history: history.append(event)), finish=True)
-
-    async def _condensed(self) -> View:
-        """Condense as often as it is due. Raises ``NoCondensationAvailable`` if a condensation is required and
-        impossible.
-        """
-        while isinstance(step := await self.history.step(), Condensation):
-            continue
-        return step
 
     def _added(self, items: list[TResponseInputItem]) -> None:
         self._appended(lambda history: history.append_records(items, format=_FORMAT))

@@ -52,7 +52,6 @@ from foldlog.adapters._shared import (
     to_plain,
     unquoted,
 )
-from foldlog.condensers import Condensation
 from foldlog.eventstore import (
     CondensationSummary,
     ConversationErased,
@@ -328,9 +327,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         if len(given) < len(run) or not all(map(operator.is_, run, given)):
             return request_context
         history = self.store.histories[self.store.conversation(ctx.conversation_id)]
-        while self.condense and isinstance(await history.step(), Condensation):
-            continue
-        view = await history.view()
+        view = await (history.prepare() if self.condense else history.view())
         if not any(event.id < 0 for event in view):
             return request_context
         shown = await self.store.histories.pool.run(partial(self.store.shown, history.sync, view), finish=False)

@@ -15,7 +15,6 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
 from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage
@@ -27,13 +26,13 @@ from foldlog.adapters._shared import (
     WithHistories,
     append_or_begin,
     below,
+    erase_all,
     from_plain,
     quoted,
     shown_records,
     to_plain,
 )
-from foldlog.eventstore import NOT_RECORDED, CondensationAction, ConversationErased, Event, VersionConflict
-from foldlog.formats import decode
+from foldlog.eventstore import CondensationAction, ConversationErased, Event, VersionConflict
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase
@@ -78,10 +77,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         """Erase a session with its agents: tombstones stay. Raises ``SessionException`` if it does not exist."""
         if self.read_session(session_id) is None:
             raise SessionException(f"Session {session_id} does not exist")
-        own = self.conversation(session_id)
-        agents = [row.id for row in below(self._sync, own.removesuffix(f"{OWN}session")) if row.id != own]
-        for conversation in (*agents, own):
-            self._sync.erase(conversation, reason="the session was deleted", detach_forks=True)
+        start = self.conversation(session_id).removesuffix(f"{OWN}session")
+        erase_all(self._sync, below(self._sync, start), "the session was deleted")
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Begin an agent, or write its state again."""
@@ -115,10 +112,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
         """Append a message."""
-        record = to_plain(session_message.to_dict())
-        events = [replace(event, id=NOT_RECORDED) for event in decode([record], format=_FORMAT)]
-        history = self._sync[self.conversation(session_id, agent_id)]
-        append_or_begin(self._sync, history, lambda given: given.append(events))
+        record, history = to_plain(session_message.to_dict()), self._sync[self.conversation(session_id, agent_id)]
+        append_or_begin(self._sync, history, lambda given: given.append_records([record], format=_FORMAT))
 
     def read_message(self, session_id: str, agent_id: str, message_id: int, **kwargs: Any) -> SessionMessage | None:
         """Return a message, None where there is none. Cost: the messages of the agent."""

@@ -21,12 +21,10 @@ from foldlog.eventstore import (
     Conversation,
     ConversationErased,
     ConversationNotFound,
-    ConversationRow,
     Moment,
     ReadTransaction,
     RecalledKey,
     VersionConflict,
-    beginning_with,
     newest_values,
     query_all,
 )
@@ -116,15 +114,6 @@ class ThreadBranches:
         forks = [fork for fork in moment.beginning_with(thread + _FORKS) if fork.erasure is None]
         branches += [self._known_branch(fork) or self._branch(moment.conversation(fork.id)) for fork in forks]
         return branches
-
-    def conversations(self, name: str) -> Iterator[ConversationRow]:
-        """Yield the conversation of this name and those below it, without erased ones."""
-        with suppress(ConversationNotFound):
-            if (row := self._store.conversation(name)).erased_at is None:
-                yield row
-        for row in beginning_with(f"{name}/", self._store.conversations):
-            if row.erased_at is None:
-                yield row
 
     def at(self, branch: str, version: int) -> Checkpoint:
         """Return the tip at a version of a branch."""

@@ -34,7 +34,6 @@ from foldlog.eventstore import (
     CondensationAction,
     ConversationErased,
     ConversationNotFound,
-    ConversationRow,
     Event,
     IdempotencyConflict,
     Moment,
@@ -276,13 +275,6 @@ class Checkpoints:
             with suppress(VersionConflict):
                 history.append((), documents={HIDDEN: hidden}, expected_version=version)
                 return
-
-    def erase(self, rows: Iterable[ConversationRow], reason: str) -> None:
-        """Erase conversations: forks before the conversations that they were forked from."""
-        forks_first = sorted(rows, key=lambda row: (row.created_at, row.id), reverse=True)
-        for row in forks_first:
-            with suppress(ConversationErased, ConversationNotFound):
-                self.histories.erase(row.id, reason=reason, complete=row is forks_first[-1])
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

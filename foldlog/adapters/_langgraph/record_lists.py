@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from foldlog.eventstore import CondensationAction, CondensationSummary, Event, Retraction
@@ -64,28 +65,21 @@ def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], b
     """Return ranges of ids whose records are exactly those of these spans: start, stop, start, stop, … ``joins(start,
     stop)`` tells whether no other records lie between the end of the old list and the new ones.
     """
-    if len(spans) >= len(old.spans) and list(spans[: len(old.spans)]) == list(old.spans):
-        joined, rest = list(old.ranges), spans[len(old.spans) :]
-        if rest and joined and joins(joined[-1], rest[0][0]):
-            joined[-1] = rest[-1][1]
-        elif rest:
-            joined += (rest[0][0], rest[-1][1])
-        return joined
-    places = {span: place for place, span in enumerate(old.spans)}
-    starts = {*old.ranges[::2]}
+    known, after, starts = {*old.spans}, dict(pairwise(old.spans)), {*old.ranges[::2]}
     made: list[int] = []
-    before: int | None = None
-    for number, span in enumerate(spans):
-        place = places.get(span)
-        if place is None:
-            follows = bool(made) and before == len(old.spans) - 1 and joins(made[-1], span[0])
-            made[-1:] = [spans[-1][1]] if follows else [*made[-1:], span[0], spans[-1][1]]
-            break  # all that follow are new
-        if number and before is not None and place == before + 1 and span[0] not in starts:
+    before: Span | None = None
+    for span in spans:
+        if span in known:
+            joined = before is not None and after.get(before) == span and span[0] not in starts
+        elif before in known:  # all that follow are new
+            joined = before == old.spans[-1] and joins(before[1], span[0])
+        else:
+            joined = before is not None
+        if joined:
             made[-1] = span[1]
         else:
             made += span
-        before = place
+        before = span
     return made
 
 
