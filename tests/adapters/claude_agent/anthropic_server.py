@@ -1,16 +1,11 @@
-"""A server that speaks enough of Anthropic's Messages API for Claude Code. It refuses malformed prompts.
-
-It answers by a script, in a thread of the test, so that it outlives the agents.
-"""
+"""A server of Anthropic's Messages API, for Claude Code."""
 
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
 
 from tests.adapters import contract
+from tests.adapters.model_server import ModelServer
 
 __all__ = ["AnthropicServer", "problem_of"]
 
@@ -33,63 +28,26 @@ def problem_of(prompt):
     return contract.problem_of(told)
 
 
-class AnthropicServer:
-    """``script(prompt, results)`` returns the blocks of a response. ``prompts`` and ``problems`` are what came."""
+class AnthropicServer(ModelServer):
+    """``script(prompt)`` returns the blocks of a response."""
 
     def __init__(self, script):
+        super().__init__()
         self.script = script
-        self.prompts, self.problems = [], []
-        self._numbers = count()
-        server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    def answer_to(self, path, body):
+        if "/v1/messages" not in path or "count_tokens" in path:
+            return 200, {"input_tokens": 10}
+        return super().answer_to(path, body)
 
-            def log_message(self, *args):
-                pass
+    def problem_of(self, prompt):
+        return problem_of(prompt)
 
-            def do_GET(self):
-                self._reply(b"{}", "application/json")
-
-            def do_HEAD(self):
-                self._reply(b"", "application/json")
-
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers.get("content-length", 0)))
-                if "/v1/messages" not in self.path or "count_tokens" in self.path:
-                    self._reply(b'{"input_tokens": 10}', "application/json")
-                    return
-                prompt = json.loads(body)
-                server.prompts.append(prompt)
-                problem = problem_of(prompt)
-                if problem is not None:
-                    server.problems.append(problem)
-                    error = {"type": "error", "error": {"type": "invalid_request_error", "message": problem}}
-                    self._reply(json.dumps(error).encode(), "application/json", 400)
-                    return
-                blocks = server.script(prompt)
-                number = next(server._numbers)
-                if prompt.get("stream"):
-                    self._reply(b"".join(_events(number, prompt, blocks)), "text/event-stream")
-                else:
-                    self._reply(json.dumps(_message(number, prompt, blocks)).encode(), "application/json")
-
-            def _reply(self, body, kind, status=200):
-                self.send_response(status)
-                self.send_header("content-type", kind)
-                self.send_header("content-length", str(len(body)))
-                self.send_header("request-id", "req_stub")
-                self.end_headers()
-                self.wfile.write(body)
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
+    def reply_to(self, prompt, number):
+        blocks = self.script(prompt)
+        if prompt.get("stream"):
+            return b"".join(_events(number, prompt, blocks))
+        return _message(number, prompt, blocks)
 
 
 def _message(number, prompt, blocks):

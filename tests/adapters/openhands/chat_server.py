@@ -1,15 +1,11 @@
-"""A server that speaks enough of OpenAI's chat completions for an agent. It refuses malformed prompts.
-
-It answers by a script, in a thread of the test, so that it outlives the agents.
-"""
+"""A server of OpenAI's chat completions."""
 
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tests.adapters import contract
+from tests.adapters.model_server import ModelServer
 
 __all__ = ["ChatServer", "call", "problem_of", "reply", "said", "told"]
 
@@ -63,54 +59,20 @@ def problem_of(messages, messages_max=None):
     return contract.problem_of(zip(calls, results, strict=True), messages_max)
 
 
-class ChatServer:
-    """``script(messages, number)`` returns the message to answer. ``prompts`` and ``problems`` are what came."""
+class ChatServer(ModelServer):
+    """``script(messages, number)`` returns the message to answer."""
 
     def __init__(self, script, messages_max=None):
-        self.script = script
-        self.prompts, self.problems = [], []
-        server = self
+        super().__init__()
+        self.script, self.messages_max = script, messages_max
+        self.url += "/v1"
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    def problem_of(self, prompt):
+        return problem_of(prompt["messages"], self.messages_max)
 
-            def log_message(self, *args):
-                pass
-
-            def do_POST(self):
-                prompt = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                problem = problem_of(prompt["messages"], messages_max)
-                if problem is not None:
-                    server.problems.append(problem)
-                    self._reply({"error": {"message": problem, "type": "invalid_request_error"}}, 400)
-                    return
-                server.prompts.append(prompt["messages"])
-                message = server.script(prompt["messages"], len(server.prompts) - 1)
-                stops = "tool_calls" if message.get("tool_calls") else "stop"
-                self._reply(
-                    {
-                        "id": f"r{len(server.prompts)}",
-                        "object": "chat.completion",
-                        "created": 0,
-                        "model": prompt["model"],
-                        "choices": [{"index": 0, "message": message, "finish_reason": stops}],
-                        "usage": USAGE,
-                    }
-                )
-
-            def _reply(self, answer, status=200):
-                body = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
+    def reply_to(self, prompt, number):
+        message = self.script(prompt["messages"], number)
+        stops = "tool_calls" if message.get("tool_calls") else "stop"
+        choice = {"index": 0, "message": message, "finish_reason": stops}
+        about = {"id": f"r{number}", "object": "chat.completion", "created": 0, "model": prompt["model"]}
+        return {**about, "choices": [choice], "usage": USAGE}
