@@ -165,7 +165,7 @@ class FoldlogSession(OpenHistories):
         history = self.histories.sync[self.history.id]
         if self._clear == "erase":
             with suppress(ConversationNotFound, ConversationErased):  # the session is empty
-                self.histories.sync.erase(history.id, reason="the session was cleared")
+                self.histories.sync.erase(history.id, reason="the session was cleared", detach_forks=True)
             self.history = self.histories[self.history.id]
             return
         with suppress(ConversationErased):  # the session is empty

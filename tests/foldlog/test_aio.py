@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -39,6 +39,15 @@ async def histories(tmp_path) -> AsyncIterator[foldlog.aio.AsyncHistories]:
 
 def said(text: str) -> Message:
     return Message(source="user", content=text)
+
+
+async def noting(raised: list[BaseException], call: Awaitable[Any]) -> None:
+    """Await a call, and note what it raises."""
+    try:
+        await call
+    except BaseException as error:
+        raised.append(error)
+        raise
 
 
 class Gate:
@@ -197,17 +206,11 @@ async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(h
         return append_all(database, works)
 
     monkeypatch.setattr(appending, "append_all", held)
-    raised: dict[int, BaseException] = {}
-    ended: list[int] = []
+    raised: list[list[BaseException]] = [[] for _ in range(6)]
 
     async def work(n: int, scope: anyio.CancelScope) -> None:
         with scope:
-            try:
-                await histories[f"c{n}"].append(said("hi"), expected_version=0)
-                ended.append(n)
-            except BaseException as error:
-                raised[n] = error
-                raise
+            await noting(raised[n], histories[f"c{n}"].append(said("hi"), expected_version=0))
 
     async with anyio.create_task_group() as group:
         group.start_soon(groups.hold)
@@ -218,16 +221,15 @@ async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(h
         await groups.wait(6)
         for scope in scopes[:2]:
             scope.cancel()
-        await until(lambda: len(raised) == 2)
+        await until(lambda: all(raised[:2]))
         groups.gate.opened.set()
         await until(middle.reached.is_set)
         for scope in scopes[2:4]:
             scope.cancel()
         await anyio.sleep(0.01)
         middle.opened.set()
-    assert sorted(ended) == [4, 5]
-    assert {n: hasattr(error, "outcome") for n, error in raised.items()} == {0: False, 1: False, 2: True, 3: True}
-    assert [raised[n].outcome.unwrap()[0].id for n in (2, 3)] == [0, 0]  # type: ignore[attr-defined]
+    assert [[hasattr(error, "outcome") for error in each] for each in raised] == [[False]] * 2 + [[True]] * 2 + [[]] * 2
+    assert [raised[n][0].outcome.unwrap()[0].id for n in (2, 3)] == [0, 0]  # type: ignore[attr-defined]
     assert [await histories[f"c{n}"].version() for n in range(6)] == [0, 0, 1, 1, 1, 1]
 
 
@@ -268,13 +270,9 @@ async def test_a_call_that_has_not_begun_is_withdrawn(histories):
     raised: list[BaseException] = []
     submitted: list[int] = []
 
-    async def work(then: Callable[[], object]) -> None:
+    async def work() -> None:
         submitted.append(1)
-        try:
-            await histories.pool.run(then, finish=True)
-        except BaseException as error:
-            raised.append(error)
-            raise
+        await noting(raised, histories.pool.run(lambda: ran.append(1), finish=True))
 
     async def hold() -> None:
         await histories.pool.run(gate.pass_through, finish=True)
@@ -286,7 +284,7 @@ async def test_a_call_that_has_not_begun_is_withdrawn(histories):
         await until(lambda: len(gate.held) == 32)
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as group:
-                group.start_soon(work, lambda: ran.append(1))
+                group.start_soon(work)
                 await until(lambda: submitted)
                 scope.cancel()
         gate.opened.set()
@@ -347,15 +345,8 @@ async def test_an_error_of_a_cancelled_call_is_its_outcome(histories):
         gate.pass_through()
         raise ValueError("no")
 
-    async def work() -> None:
-        try:
-            await histories.pool.run(fail, finish=True)
-        except BaseException as error:
-            raised.append(error)
-            raise
-
     async with anyio.create_task_group() as group:
-        group.start_soon(work)
+        group.start_soon(noting, raised, histories.pool.run(fail, finish=True))
         await until(gate.reached.is_set)
         group.cancel_scope.cancel()
         threading.Timer(0.05, gate.opened.set).start()

@@ -76,30 +76,23 @@ def any_message(choice, number):
     )
 
 
-async def test_random_messages_are_kept_as_the_sdks_own_provider_keeps_them(provider):
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_random_messages_are_kept_as_the_sdks_own_provider_keeps_them(url):
     choice, theirs, states = random.Random(3), InMemoryHistoryProvider(), {"a": {}, "b/c": {}, None: {}}
-    for number in range(120):
-        session = choice.choice(list(states))
-        kept = await theirs.get_messages(session, state=states[session])
-        if choice.random() < 0.7:
-            new = [any_message(choice, f"{number}-{n}") for n in range(choice.randrange(4))]
-        else:  # the SDK gives messages again
-            new = [*kept[choice.choice([0, -1, -2, len(kept)]) :], any_message(choice, number)]
-        await provider.save_messages(session, new)
-        await theirs.save_messages(session, new, state=states[session])
-        assert plain(await provider.get_messages(session)) == plain(
-            await theirs.get_messages(session, state=states[session])
-        )
-
-
-async def test_messages_come_back_as_they_were_after_a_fresh_open(tmp_path):
-    choice, url = random.Random(1), f"sqlite:///{tmp_path / 'h.db'}"
-    messages = [any_message(choice, number) for number in range(120)]
-    async with FoldlogHistoryProvider(url) as provider:
-        for start in range(0, len(messages), 7):
-            await provider.save_messages("s", messages[start : start + 7])
-    async with FoldlogHistoryProvider(url) as provider:
-        assert plain(await provider.get_messages("s")) == plain(messages)
+    for opened in range(4):
+        async with FoldlogHistoryProvider(url) as provider:
+            for number in range(40 * opened, 40 * opened + 40):
+                session = choice.choice(list(states))
+                kept = await theirs.get_messages(session, state=states[session])
+                if choice.random() < 0.7:
+                    new = [any_message(choice, f"{number}-{n}") for n in range(choice.randrange(4))]
+                else:  # the SDK gives messages again
+                    new = [*kept[choice.choice([0, -1, -2, len(kept)]) :], any_message(choice, number)]
+                await provider.save_messages(session, new)
+                await theirs.save_messages(session, new, state=states[session])
+                assert plain(await provider.get_messages(session)) == plain(
+                    await theirs.get_messages(session, state=states[session])
+                )
 
 
 async def test_what_the_same_words_of_a_user_add(provider):

@@ -148,20 +148,6 @@ async def test_events_and_states_come_back_as_they_were_after_a_fresh_open(tmp_p
         assert after.events == [event for event in events if event.timestamp >= events[100].timestamp]
 
 
-async def test_states_of_users_and_apps_are_shared(service):
-    one = await service.create_session(**S, state={"k": 1, "user:k": 2, "app:k": 3, "temp:k": 4})
-    assert one.state == {"k": 1, "user:k": 2, "app:k": 3}
-    delta = {"k": 5, "user:k": 6, "temp:k": 7}
-    await service.append_event(one, Event(author="agent", invocation_id="i", actions=EventActions(state_delta=delta)))
-    assert one.state == {"k": 5, "user:k": 6, "app:k": 3, "temp:k": 7}
-    other = await service.create_session(**{**S, "session_id": "t"})
-    assert other.state == {"user:k": 6, "app:k": 3}
-    assert (await service.create_session(**{**S, "user_id": "v"})).state == {"app:k": 3}
-    assert await service.get_user_state(app_name="a", user_id="u") == {"k": 6}
-    await service.delete_session(**S)
-    assert (await service.get_session(**{**S, "session_id": "t"})).state == {"user:k": 6, "app:k": 3}
-
-
 @pytest.mark.parametrize("scopes", [("app",), ("user",), ("app", "user")])
 async def test_a_shared_change_that_a_killed_process_left_is_written_by_the_next_reader(service, monkeypatch, scopes):
     session = await service.create_session(**S, state={f"{scope}:k": 1 for scope in scopes})
