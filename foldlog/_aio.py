@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import partial, update_wrapper
+from functools import cached_property, partial, update_wrapper
 from inspect import signature
 from itertools import islice
 from threading import Lock
@@ -251,29 +251,26 @@ class _AsyncView(Coroutine[Any, Any, View]):
 
     def __init__(self, pool: ThreadPool, history: SyncHistory) -> None:
         self._pool, self._history = pool, history
-        self._reading: Coroutine[Any, Any, View] | None = None
+
+    @cached_property
+    def _reading(self) -> Coroutine[Any, Any, View]:
+        return self._pool.run(self._read_now, finish=False)
 
     def tail(self, count: int) -> Coroutine[Any, Any, tuple[Event, ...]]:
         """Return the last ``count`` events of the View, in order. Cost: these events. See ``View.tail``."""
         return self._pool.run(lambda: self._history.view().tail(count), finish=False)
 
     def __await__(self) -> Generator[Any, Any, View]:
-        return self._read().__await__()
+        return self._reading.__await__()
 
     def send(self, value: Any, /) -> Any:
-        return self._read().send(value)
+        return self._reading.send(value)
 
     def throw(self, kind: Any, value: Any = None, traceback: TracebackType | None = None, /) -> Any:
-        return self._read().throw(kind, value, traceback)
+        return self._reading.throw(kind, value, traceback)
 
     def close(self) -> None:
-        if self._reading is not None:
-            self._reading.close()
-
-    def _read(self) -> Coroutine[Any, Any, View]:
-        if self._reading is None:
-            self._reading = self._pool.run(self._read_now, finish=False)
-        return self._reading
+        self._reading.close()
 
     def _read_now(self) -> View:
         view = self._history.view()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from foldlog._formats.record import dicts_in
 from foldlog._usage import usage_of
 from foldlog.eventstore import (
     Action,
@@ -200,7 +201,7 @@ def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Itera
 
 def _assistant(message: Part, content: Content, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
     called = []
-    for call in _dicts_of(message.get("tool_calls")):
+    for call in dicts_in(message.get("tool_calls")):
         function = call.get("function") or call.get("custom") or {}
         called.append(_Call(function.get("name"), function.get("arguments"), call.get("id"), function.get("input")))
     if not called and isinstance(function := message.get("function_call"), dict):
@@ -208,7 +209,7 @@ def _assistant(message: Part, content: Content, response_id: str | None, meta: d
     if not content:
         spoken = (message.get("audio") or {}).get("transcript")
         content = _text_or_none(message.get("refusal")) or _text_or_none(spoken) or ""
-    thinking = tuple(_dicts_of(message.get("thinking_blocks")))
+    thinking = tuple(dicts_in(message.get("thinking_blocks")))
     if reasoning := None if thinking else message.get("reasoning_content") or message.get("reasoning"):
         if isinstance(reasoning, str) and (called or content):
             thinking = ({"type": "thinking", "thinking": reasoning},)
@@ -259,7 +260,7 @@ def _response(items: Sequence[Part], response_id: str | None, meta: dict[str, An
 
 
 def _is_of_anthropic(message: Part) -> bool:
-    kinds = {block.get("type") for block in _dicts_of(message.get("content"))}
+    kinds = {block.get("type") for block in dicts_in(message.get("content"))}
     return "role" in message and ("stop_reason" in message or not kinds.isdisjoint(_BLOCKS_OF_ANTHROPIC))
 
 
@@ -420,10 +421,6 @@ def _blocks_of(content: Any) -> list[Part]:
         part if isinstance(part, dict) else {"type": "text", "text": str(part)}
         for part in (content if isinstance(content, list) else ())
     ]
-
-
-def _dicts_of(values: Any) -> list[Part]:
-    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def _text_or_none(value: Any) -> str | None:

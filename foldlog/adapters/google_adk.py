@@ -258,7 +258,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         if stored is None:
             return None
         events = [AdkEvent.model_validate(from_plain(record)) for record in self._records(stored, config)]
-        return self._session(names, stored, self._shared_states(*names[:2]), events)
+        return self._session(names, stored, events)
 
     def _records(self, stored: _Stored, config: GetSessionConfig | None) -> list[_Values]:
         """Return the requested events, in the order of their times."""
@@ -276,17 +276,15 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             taken.append(record)
         return taken[::-1]
 
-    def _session(self, names: _Names, stored: _Stored, shared: _Values, events: list[Any]) -> Session:
+    def _session(self, names: _Names, stored: _Stored, events: list[Any]) -> Session:
+        """Return a session with the states that it shares."""
+        app, user = self._shared_state(names[0]), self._shared_state(*names[:2])
+        shared = {**_prefixed(State.APP_PREFIX, app), **_prefixed(State.USER_PREFIX, user)}
         return _session(names, stored.state, self._updated(stored), shared, events)
 
     def _shared_state(self, app_name: str, *user: str) -> _Values:
         """Return the state of a user, or of an app."""
         return _values(self._shared.read(self.conversation(app_name, *user)))
-
-    def _shared_states(self, app_name: str, user_id: str) -> _Values:
-        """Return the states that a session of a user shares, with their prefixes."""
-        app, user = self._shared_state(app_name), self._shared_state(app_name, user_id)
-        return {**_prefixed(State.APP_PREFIX, app), **_prefixed(State.USER_PREFIX, user)}
 
     def _listed(self, app_name: str, user_id: str | None) -> list[Session]:
         start = self._below(app_name)
@@ -333,7 +331,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         names = self._named(app_name, user_id, session_id)
         names = names if names[2] else (app_name, user_id, platform_uuid.new_uuid())
         stored = self._begin(now, [], names, state)
-        return self._session(names, stored, self._shared_states(app_name, user_id), [])
+        return self._session(names, stored, [])
 
     def _begin(self, created: float, events: list[AdkEvent], names: _Names, state: _Values) -> _Stored:
         own, pending = self._by_scope(names, state)
