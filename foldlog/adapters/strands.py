@@ -77,8 +77,10 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         """Erase a session with its agents: tombstones stay. Raises ``SessionException`` if it does not exist."""
         if self.read_session(session_id) is None:
             raise SessionException(f"Session {session_id} does not exist")
-        start = self.conversation(session_id).removesuffix(f"{OWN}session")
-        erase_all(self._sync, below(self._sync, start), "the session was deleted")
+        own = self.conversation(session_id)
+        rows = below(self._sync, own.removesuffix(f"{OWN}session"))
+        for is_own in (False, True):  # what says that there is a session goes last
+            erase_all(self._sync, [row for row in rows if (row.id == own) is is_own], "the session was deleted")
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Begin an agent, or write its state again."""

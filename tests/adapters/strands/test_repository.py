@@ -116,6 +116,18 @@ async def test_a_session_that_was_deleted_begins_again(repository, histories):
         assert repository.read_agent("s", "a") is None
 
 
+async def test_a_session_whose_deletion_was_killed_is_deleted_again(repository, histories, monkeypatch):
+    repository.create_agent("s", SessionAgent("a", {}, {}))
+    repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))  # it may be the younger one
+    erase = histories.erase
+    with monkeypatch.context() as patched:
+        patched.setattr(histories, "erase", lambda conversation, **how: erase(conversation, **how) and 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            repository.delete_session("s")
+    repository.delete_session("s")
+    assert repository.read_agent("s", "a") is None
+
+
 async def test_a_message_that_is_redacted_is_gone(repository, histories):
     choice = random.Random(1)
     repository.create_agent("s", SessionAgent("a", {}, {}))
