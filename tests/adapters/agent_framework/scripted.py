@@ -18,8 +18,6 @@ from agent_framework import (
 from tests.adapters import contract
 from tests.adapters.contract import Refused
 
-__all__ = ["Refused", "ScriptedClient", "call", "parts", "problem_of", "replies", "said"]
-
 
 def said(text):
     return Content.from_text(text)

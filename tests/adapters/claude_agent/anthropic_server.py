@@ -7,8 +7,6 @@ import json
 from tests.adapters import contract
 from tests.adapters.model_server import ModelServer
 
-__all__ = ["AnthropicServer", "problem_of"]
-
 
 def blocks_of(message):
     content = message["content"]

@@ -14,8 +14,6 @@ from google.genai import types
 from tests.adapters import contract
 from tests.adapters.contract import Refused
 
-__all__ = ["USAGE", "Refused", "ScriptedModel", "any_event", "any_state", "call", "problem_of", "reply", "said"]
-
 
 def problem_of(contents):
     """Return what is wrong with a prompt, or None."""

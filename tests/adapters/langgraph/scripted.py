@@ -14,8 +14,6 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from tests.adapters import contract
 from tests.adapters.contract import Refused
 
-__all__ = ["Refused", "ScriptedModel", "agent", "call", "problem_of", "reply", "steps"]
-
 
 def call(tool, *call_ids, **arguments):
     """Return a message that calls a tool, once for each id."""

@@ -15,9 +15,6 @@ from openai.types.responses.response_reasoning_item import Summary
 
 from tests.adapters.contract import Refused
 
-__all__ = ["Refused", "ScriptedModel", "call", "problem_of", "reasoning", "replies", "said"]
-
-
 _CACHED = Usage().input_tokens_details.model_copy(update={"cached_tokens": 4})
 USAGE = Usage(requests=1, input_tokens=10, output_tokens=2, input_tokens_details=_CACHED)
 

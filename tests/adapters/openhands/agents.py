@@ -11,8 +11,6 @@ from openhands.sdk.llm import Message, MessageToolCall, TextContent
 from openhands.sdk.testing import TestLLM
 from openhands.sdk.tool import Action, Observation, Tool, ToolDefinition, ToolExecutor, register_tool
 
-__all__ = ["TOOLS", "WorkAction", "WorkObservation", "agent", "conversation", "scripted", "served"]
-
 
 class WorkAction(Action):
     what: str = "nothing"

@@ -7,9 +7,6 @@ import json
 from tests.adapters import contract
 from tests.adapters.model_server import ModelServer
 
-__all__ = ["ChatServer", "call", "problem_of", "reply", "said", "told"]
-
-
 USAGE = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}, "total_tokens": 12}
 
 

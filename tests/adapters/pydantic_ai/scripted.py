@@ -22,8 +22,6 @@ from pydantic_ai.usage import RequestUsage
 from tests.adapters import contract
 from tests.adapters.contract import Refused
 
-__all__ = ["Refused", "any_message", "problem_of", "reply", "said", "scripted", "told"]
-
 
 def problem_of(messages):
     """Return what is wrong with a prompt, or None."""

@@ -11,8 +11,6 @@ from strands.types.exceptions import ContextWindowOverflowException
 from tests.adapters import contract
 from tests.adapters.contract import Refused
 
-__all__ = ["Refused", "ScriptedModel", "call", "parts", "problem_of", "replies", "said"]
-
 
 def said(text):
     return {"text": text}
