@@ -45,6 +45,7 @@ from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, RowCodec, WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import RecorderError
+from foldlog.eventstore.recorders.group_commit import note_committed
 from foldlog.eventstore.recorders.types import Conversation, Record
 
 T = TypeVar("T")
@@ -109,9 +110,15 @@ class Store:
         try:
             while True:
                 try:
-                    return work.recorded(self._recorder.transact(work, any_thread=work.any_thread))
+                    committed = self._recorder.transact(work, any_thread=work.any_thread)
                 except origins.NotIndexed:
                     origins.index(self.database, conversation)
+                    continue
+                try:
+                    return work.recorded(committed)
+                except BaseException as error:
+                    note_committed(error)
+                    raise
         except RecorderError:
             self.database.known.forget(conversation)
             raise

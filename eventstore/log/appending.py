@@ -45,7 +45,6 @@ from foldlog.eventstore.log.row import (
 )
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new, list_again
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.group_commit import note_committed
 from foldlog.eventstore.recorders.types import Conversation, Fork, Outcome, Place, RecalledKey
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
@@ -112,11 +111,7 @@ class Appending(Struct, eq=False):
         """Return the recorded events: now that they are committed, they have their positions."""
         if self.generation is not None:
             self.generation.key = self.met or self.generation.key
-        try:
-            return recorded()
-        except BaseException as error:
-            note_committed(error)
-            raise
+        return recorded()
 
     def _decided(
         self,

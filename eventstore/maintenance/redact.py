@@ -279,20 +279,20 @@ def quotes_in(reading: ReadTransaction, redacted: Event) -> list[CondensationAct
     forgets the summary of one of these condensations.
     """
     origin = redacted.origin
-    sources: set[Any] = {origin.id} if origin is not None and origin.format == _V0 else set()
+    sources: list[Any] = [origin.id] if origin is not None and origin.format == _V0 else []
     found: list[CondensationAction] = []
     for event in reading.structural_events(redacted.id + 1):
         if not isinstance(event, CondensationAction) or event.summary is None:
             continue
         is_v0 = event.origin is not None and event.origin.format == _V0
         intervals, summaries = event.forgotten
-        named = sources if is_v0 else {redacted.id}
+        named = sources if is_v0 else [redacted.id]
         if any(first <= each <= last for each in named if type(each) is int for first, last in intervals) or (
             not is_v0 and not {summary_id(each.id) for each in found}.isdisjoint(summaries)
         ):
             found.append(event)
             if is_v0 and event.origin is not None:
-                sources.add(event.origin.id)
+                sources.append(event.origin.id)
     return found
 
 

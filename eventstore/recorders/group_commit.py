@@ -277,8 +277,8 @@ class CommitQueue:
         writing = self._writing
         committed = False
         try:
+            writing.take(leader.deadline)  # first: until then, ``settle`` tells of the group before
             self._group = [leader]
-            writing.take(leader.deadline)
             if leader.shares and self._waiting:
                 self._collect(leader)
             remaining = self._group
@@ -295,6 +295,7 @@ class CommitQueue:
             make_error = writing.fail(error)
             if make_error is None:
                 raise
+            self._group = self._group or [leader]
             for job in self._group:
                 job.error = make_error()
         self._end(committed)

@@ -43,7 +43,7 @@ class Interrupting:
                 before, last = last, frame.f_code.co_code[frame.f_lasti]
                 if frame in self._returned_to:
                     self._returned_to.remove(frame)
-                elif before in _CHECKED_AFTER:
+                elif before is None or before in _CHECKED_AFTER:  # None: of RESUME, the call alone is told
                     self._come()
             return step
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from foldlog.eventstore import CondensationAction, Message, Redacted, open_store
+from foldlog.eventstore import CondensationAction, Message, Origin, Redacted, open_store
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.log.redacted import without_content
@@ -148,3 +148,17 @@ def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path: Path):
             store.append("f", forgets, expected_version=number)
         receipt = redact(store, "c", 1, reason="asked to", by="me", with_summaries=True)
         assert [quote[:2] for quote in receipt.quotes] == [("c", 6), ("f", 8)]
+
+
+def test_an_event_whose_source_id_is_an_object_is_redacted(path: Path):
+    """An import keeps the id of its source with its JSON type, whatever that is."""
+    with open_store(f"sqlite:///{path}") as store:
+        for number, source_id in enumerate(({"a": 1}, [2]), 6):
+            origin = Origin(format="openhands-v0", id=source_id)
+            said = Message(source="user", content=f"secret {number}", origin=origin)
+            forgets = CondensationAction(forgotten_event_ids=[0], summary="sum", summary_offset=1, origin=origin)
+            store.ingest(f"v0 {number}", [said, forgets])
+            assert redact(store, f"v0 {number}", 0, reason="asked to", by="me").quotes == ()
+            assert [each.content for each in store.events(f"v0 {number}") if isinstance(each, Message)] == [
+                "[redacted]"
+            ]
