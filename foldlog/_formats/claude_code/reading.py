@@ -139,12 +139,14 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def _earlier_boundary(self) -> dict[str, Any]:
         """Return the last boundary before the first line, if no summary and no switch came after it."""
         past = self.past
-        if past is None:
+        lines = () if past is None else past.newest_records()
+        found = next((each for each in lines if is_boundary(each[0]) and is_side(each[0]) == self._side), None)
+        if past is None or found is None:
             return {}
-        ends = (each.id for each in past.newest_first() if type(each) in (CondensationAction, Retraction))
-        last = next(ends, -1)
-        lines = takewhile(lambda each: each[1][0].id > last, past.newest_records())
-        return next((one for one, _ in lines if is_boundary(one) and is_side(one) == self._side), {})
+        line, events = found
+        later = takewhile(lambda each: each.id > events[0].id, past.newest_first())
+        is_over = any(type(each) in (CondensationAction, Retraction) and each.origin is not None for each in later)
+        return {} if is_over else line
 
     def _earlier_thinking(self, response_id: str) -> tuple[dict[str, Any], ...]:
         """Read the lines before the first one, where the first response may have begun there."""
