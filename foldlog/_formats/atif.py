@@ -23,14 +23,7 @@ from typing import Any
 from foldlog._formats.files.readers import Placed, around, with_around
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.pairs import PairsEncoder, arguments_of
-from foldlog._formats.record import (
-    dicts_in,
-    joined_text,
-    member,
-    text_or_empty,
-    text_or_none,
-    time_text,
-)
+from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, time_text
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Source, SystemMessage
 

@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from foldlog._formats.lookalikes import Lookalike
 from foldlog._formats.record import RecordReader
 from foldlog._formats.told import NOT_WRITTEN
-from foldlog.eventstore import (
-    Action,
-    CondensationSummary,
-    Event,
-    EventStoreError,
-    Message,
-    Observation,
-    SystemMessage,
-)
+from foldlog.eventstore import Action, CondensationSummary, Event, EventStoreError, Message, Observation, SystemMessage
 
 if TYPE_CHECKING:
     from foldlog.projections import View

@@ -30,15 +30,7 @@ from foldlog._formats.blocks import said
 from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.pairs import PairsEncoder, arguments_of
-from foldlog._formats.record import (
-    count_in,
-    dicts_in,
-    joined_text,
-    member,
-    read_time,
-    text_or_empty,
-    usage_told,
-)
+from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, file_at, parts_as, role_of, time_of
 from foldlog.eventstore import (
@@ -255,8 +247,8 @@ class GeminiDecoder(FollowingDecoder):
                 source = "environment" if text.startswith(_CONTEXTS) else "user"
                 read.add(Message, content=content, source=source, shown=not text.startswith(("/", "?")))
         elif record.get("type") == "gemini":
-            counts = {ours: count_in(record.get("tokens"), *theirs) for ours, theirs in _USAGE.items()}
-            read.meta = usage_told(counts, model=record.get("model"), reply=record.get("id"))
+            told = {"model": record.get("model"), "reply": record.get("id")}
+            read.meta = usage_told(record.get("tokens"), _USAGE, **told)
             self._read_response(read, record, parts)
             read.meta = {}
 

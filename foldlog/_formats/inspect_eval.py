@@ -35,14 +35,7 @@ from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import NotAnEvent, described, dicts_in, read_time, text_or_empty
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import (
-    Action,
-    Annotation,
-    CondensationAction,
-    Origin,
-    SystemMessage,
-    install_command,
-)
+from foldlog.eventstore import Action, Annotation, CondensationAction, Origin, SystemMessage, install_command
 
 NAME = "inspect-eval"
 

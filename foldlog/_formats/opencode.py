@@ -35,15 +35,7 @@ from foldlog._formats.files.readers import Placed, PlacedRecord, around, opened,
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.pairs import PairsEncoder, arguments_of
-from foldlog._formats.record import (
-    count_in,
-    dict_or_empty,
-    dicts_in,
-    joined_text,
-    text_or_empty,
-    time_at,
-    usage_told,
-)
+from foldlog._formats.record import count_in, dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, file_at, parts_as, role_of
 from foldlog.eventstore import (

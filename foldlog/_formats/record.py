@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -119,11 +119,15 @@ def count_in(counts: Any, *names: str) -> int | None:
     return sum(known) if known else None
 
 
-def usage_told(counts: Any, **told: Any) -> dict[str, Any]:
+def usage_told(counts: Any, named: Mapping[str, str | Sequence[str]] | None = None, **told: Any) -> dict[str, Any]:
     """Return the usage of a response as ``meta`` has it, with its ``model``, ``cost`` and ``reply`` as far as they are
-    told; empty where neither a token nor a cost is. ``counts``: see ``usage_of``. A cost of 0 is not known: most logs
-    write it for a model without a price.
+    told; empty where neither a token nor a cost is. ``counts``: see ``usage_of``; with ``named``, each of ours is their
+    count of this name, or the sum of those of these names. A cost of 0 is not known: most logs write it for a model
+    without a price.
     """
+    if named is not None:
+        names = {ours: (theirs,) if isinstance(theirs, str) else theirs for ours, theirs in named.items()}
+        counts = {ours: count_in(counts, *theirs) for ours, theirs in names.items()}
     usage, kinds = usage_of(counts), {"cost": (int, float)}
     known = {name: value for name, value in told.items() if value and type(value) in kinds.get(name, (str,))}
     return {**({"usage": usage} if usage else {}), **known} if usage or "cost" in known else {}

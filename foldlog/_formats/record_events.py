@@ -11,7 +11,7 @@ from foldlog._formats.blocks import is_blank, said
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Options, RecordDecoder
 from foldlog._formats.members import Members
-from foldlog._formats.record import NotAnEvent, count_in, read_time, refused, text_or_empty, usage_told
+from foldlog._formats.record import NotAnEvent, read_time, refused, text_or_empty, usage_told
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin, Retraction, Source
 
 
@@ -126,15 +126,9 @@ class RecordEvents:
         return event
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
-        """Keep the model of a response, its cost, and its tokens: of ``counts``, each the one of this name, or the sum
-        of those of these names.
-        """
-        usage = {
-            ours: count_in(counts, *((theirs,) if isinstance(theirs, str) else theirs))
-            for ours, theirs in names.items()
-        }
+        """Keep the model of a response, its cost, and its tokens by the ``names`` that ``counts`` has for them."""
         self.meta |= {"model": model} if type(model) is str else {}
-        self.meta |= usage_told(usage, model=model, cost=cost)
+        self.meta |= usage_told(counts, names, model=model, cost=cost)
 
     def call(self, tool: Any, arguments: Any, call_id: Any, thought: Content | None = None) -> Any:
         """Add a call, with what was said and thought before it; ``thought`` is what was said, in another form."""

@@ -20,15 +20,7 @@ from typing import Any
 
 from foldlog._formats.files.readers import Held, JsonLines, Placed, elements
 from foldlog._formats.files.scanner import Scanner
-from foldlog._formats.format import (
-    Contained,
-    EachAlone,
-    FileReader,
-    Format,
-    Options,
-    RecordDecoder,
-    first_named,
-)
+from foldlog._formats.format import Contained, EachAlone, FileReader, Format, Options, RecordDecoder, first_named
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.record import Located, described, member, refused
 from foldlog.eventstore import Annotation, Event, Origin, Retraction

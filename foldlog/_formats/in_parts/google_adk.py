@@ -38,7 +38,7 @@ from foldlog._formats.in_parts.parts import (
     kept,
 )
 from foldlog._formats.members import Members
-from foldlog._formats.record import count_in, joined_text, member, time_at, usage_told
+from foldlog._formats.record import joined_text, member, time_at, usage_told
 from foldlog._formats.told import call_id_of, parts_in, role_of, url_in
 from foldlog.eventstore import (
     Action,
@@ -183,8 +183,7 @@ def _text_in(content: dict[str, Any]) -> str:
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    counts = {ours: count_in(record.get("usage_metadata"), *theirs) for ours, theirs in _USAGE.items()}
-    return usage_told(counts, model=record.get("model_version"))
+    return usage_told(record.get("usage_metadata"), _USAGE, model=record.get("model_version"))
 
 
 def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:

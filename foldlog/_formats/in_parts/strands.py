@@ -19,16 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, image_at, in_parts, kept, text_of
-from foldlog._formats.record import (
-    count_in,
-    dict_or_empty,
-    dicts_in,
-    joined_text,
-    member,
-    read_time,
-    time_text,
-    usage_told,
-)
+from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, member, read_time, time_text, usage_told
 from foldlog._formats.told import call_id_of, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
 
@@ -98,8 +89,7 @@ def _image(url: str) -> dict[str, Any]:
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    usage = dict_or_empty(record["message"].get("metadata")).get("usage")
-    return usage_told({ours: count_in(usage, theirs) for ours, theirs in _USAGE.items()})
+    return usage_told(dict_or_empty(record["message"].get("metadata")).get("usage"), _USAGE)
 
 
 FORMAT = in_parts(
