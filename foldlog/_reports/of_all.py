@@ -85,12 +85,18 @@ class KeptOfAll:
 
     def _stale(self, reader: Reader, until: int) -> set[int]:
         """Return the numbers of the blocks in which a conversation has changed, or was erased."""
-        keys = [key for key, _ in reader.touched(self._position, until, 1)] if self._blocks else []
+        keys = {key for key, _ in reader.touched(self._position, until, 1)} if self._blocks else set()
         if len(keys) > _SIZE:
             return {*range(len(self._blocks))}
-        changed = [found.id for key in keys if (found := reader.conversation(key)) is not None]
-        lasts = [block.last for block in self._blocks[:-1]]
-        return {bisect_left(lasts, name) for name in changed}
+        lasts, stale, left = [block.last for block in self._blocks[:-1]], set[int](), [*keys]
+        while left:
+            if (found := reader.conversation(left.pop())) is not None:
+                stale.add(bisect_left(lasts, found.id))
+                # A redaction of shared events is entered in the ledger of the parent alone.
+                forks = reader.conversations("", _MANY, forks_of=found.key) if found.redactions else ()
+                left += {fork.key for fork in forks} - keys
+                keys.update(left)
+        return stale
 
     def _made(self, after: str | None, last: str | None) -> Iterator[_Block]:
         """Make the blocks of the conversations after an id, up to the ``last`` one, if there is one."""
@@ -118,7 +124,7 @@ class KeptOfAll:
         return (int(bodies[0]), bodies[1:]) if bodies and len(bodies) == len(stored) else (0, [])
 
     def _write(self, transaction: Transaction, before: int, new: set[int]) -> None:
-        """Write the new blocks, unless another process wrote some meanwhile."""
+        """Write the new blocks, unless another process has written some since."""
         transaction.conversation(self._name)  # it locks the name
         position, blocks = self._stored(transaction)
         if transaction.value("key_ids"):

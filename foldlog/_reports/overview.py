@@ -35,7 +35,7 @@ NATIVE = "foldlog"
 
 INCOMPLETE = "incomplete"
 """The attribute that says which records of the source of an import could not be read."""
-OVERVIEW = "overview", 3
+OVERVIEW = "overview", 4
 """Where overviews are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 LAST_TIMES = "last times", OVERVIEW[1]
 """Where the last times of all conversations are: see ``KeptOfAll``."""
@@ -59,8 +59,8 @@ class Overview(NamedTuple):
     ``sent_summaries`` the summaries that a model is sent with it
     ``tokens``         the tokens of that View, as ``view_tokens`` counts them; without a tokenizer a high estimate
     ``condensations``  how many were made, whether or not they were taken back later; declined ones are not counted
-    ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC; an imported time that names no
-                       zone as its source wrote it. Receipts of redactions and changes of attributes do
+    ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC; without a zone where an
+                       imported time names none. Receipts of redactions and changes of attributes do
                        not count
     ``problem``        why figures are missing
     ``needs_key``      they are missing because a key is not given, not because of damage

@@ -22,9 +22,11 @@ def happened_at(event: Event, recorded_at: datetime) -> datetime | None:
 
 
 def time_text(event: Event, recorded_at: datetime) -> str | None:
-    """Return the same time as ISO 8601; a time without a zone as its source wrote it."""
-    at = happened_at(event, recorded_at)
-    return local_time(event) or (None if at is None else at.isoformat())
+    """Return the same time as ISO 8601, without a zone where its source names none; another text as it is."""
+    at, local = happened_at(event, recorded_at), local_time(event)
+    if at is None:
+        return local
+    return at.isoformat() if local is None else at.replace(tzinfo=None).isoformat()
 
 
 def local_time(event: Event) -> str | None:

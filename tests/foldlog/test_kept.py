@@ -155,8 +155,13 @@ def test_questions_over_all_read_the_blocks_that_have_changed(tmp_path: Path, mo
         histories.erase("j", reason="asked for")
         histories.erase("z", reason="asked for")
         assert asked() == ({name: n for name, n in grown.items() if name not in "jz"}, [])
+        histories["f"].fork(at=1, id="a fork")
+        asked()
+        histories["f"].redact(0, reason="asked for")  # which is an entry of f alone
+        assert asked()[1] == [["a", "a fork", "b"], ["f", "h"]]
+        histories.erase("a fork", reason="asked for")
         append("k", "unreadable")
-        assert asked()[1] == [["f", "h"], ["k", "unreadable"]]
+        assert asked()[1] == [["a", "b"], ["f", "h"], ["k", "unreadable"]]
         assert asked()[1] == [["k", "unreadable"]]  # which is not kept
         with open_store(f"{url}?mode=ro") as reading:
             assert sum(map(len, KeptOfAll(reading, "lengths", 2, lengths).load())) == 8
