@@ -100,7 +100,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Return a checkpoint, by default the newest one of the thread, as it was put; None if it does not exist."""
         conf = config["configurable"]
         wanted, thread = conf.get("checkpoint_id"), self._thread(conf)
-        whole = self._checkpoints.read(thread, wanted, hidden=self._hidden_too)
+        if wanted:
+            found = self._checkpoints.find(thread, wanted, hidden=self._hidden_too)
+            whole = None if found is None else self._checkpoints.whole(thread, found)
+        else:
+            whole, _ = self._checkpoints.newest(thread, hidden=self._hidden_too)
         if whole is None:
             return None
         return self._tuple(conf["thread_id"], conf.get("checkpoint_ns", ""), whole, None if wanted else thread)

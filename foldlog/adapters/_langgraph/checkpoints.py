@@ -115,19 +115,10 @@ class Checkpoints:
         is_hidden = _is_hidden(thread, branches)
         return (each for each in walked if not is_hidden(each.id))
 
-    def read(self, thread: str, checkpoint_id: str | None = None, *, hidden: bool = False) -> WholeCheckpoint | None:
-        """Return a checkpoint, by default the newest one, with all that belongs to it, of one moment; None if there is
-        none.
-
-        Cost: the branches of the thread, and the checkpoint: its documents, records and notes.
-        """
-        if not checkpoint_id:
-            return self.newest(thread, hidden=hidden)[0]
-        found = self.find(thread, checkpoint_id, hidden=hidden)
-        return None if found is None else self.whole(thread, found)
-
     def newest(self, thread: str, *, hidden: bool = False) -> tuple[WholeCheckpoint | None, Iterator[Checkpoint]]:
-        """Return the newest checkpoint, as ``read`` does, and the earlier ones, which are read lazily."""
+        """Return the newest checkpoint with all that belongs to it, of one moment, and the earlier ones, which are read
+        lazily. Cost: the branches of the thread, and the checkpoint: its documents, records and notes.
+        """
 
         def work(moment: Moment) -> tuple[list[ThreadBranch], WholeCheckpoint | None]:
             branches = self.branches.at_moment(thread, moment)
