@@ -159,13 +159,13 @@ def spent(models: Iterable[ModelDocument | SpentDocument]) -> SpentDocument:
     return total[""]
 
 
-def own_spending(store: Store, row: ConversationRow, beside: Container[str]) -> Spending | None:
-    """Return the calls of a fork since it left the last of those ``beside`` it whose past it shares, so that a sum over
-    all of them counts each call once. None where there is no such past, and for formats whose usage adds up over
-    events. Cost: the events since.
+def own_spending(store: Store, row: ConversationRow, beside: Container[str] | None) -> Spending | None:
+    """Return the calls of a fork since it left the last of those ``beside`` it, None for all, whose past it shares, so
+    that a sum over all of them counts each call once. None where there is no such past, and for formats whose usage
+    adds up over events. Cost: the events since.
     """
     borders = () if row.parent is None else store.query(row.id, lambda read: read.lineage)
-    start = max((border.version for border in borders if border.parent in beside), default=0)
+    start = max((border.version for border in borders if beside is None or border.parent in beside), default=0)
     own = Spending()
     own.take(sound(store, row.id, start, row.version, []) if start else ())
     return own if start and own.counts_on else None

@@ -148,7 +148,7 @@ def collect_stats(
     if conversations is None:
 
         def of_a_block(rows: Sequence[ConversationRow]) -> tuple[Any, bool]:
-            one = _sum(store, rows, _Every(), on_events, views)
+            one = _sum(store, rows, None, on_events, views)
             return (one.conversations, one.kept(), one.spending.kept(), one.findings), not one.findings
 
         for number, kept, spending, findings in KeptOfAll(store, *SUMS, of_a_block).load():
@@ -164,17 +164,10 @@ def collect_stats(
     return stats
 
 
-class _Every:
-    """A set of all ids."""
-
-    def __contains__(self, conversation: object) -> bool:
-        return True
-
-
 def _sum(
     store: Store,
     rows: Sequence[ConversationRow],
-    chosen: Container[str],
+    chosen: Container[str] | None,
     on_events: Callable[[int], object],
     views: Views,
 ) -> Stats:
