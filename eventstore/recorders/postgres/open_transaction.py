@@ -248,8 +248,8 @@ class Call(Generic[T]):
         except (ConnectionLost, TryAgain):
             raise
         except Exception:
-            # Any error, also a conflict that the work found: it may be caused by a wrong guess. But what came from
-            # outside while the commit had no answer is none, and the events may be written.
+            # Any error, also a conflict that the work found: it may be caused by a wrong guess. But while the commit
+            # had no answer, only an exception from outside can come, and the events may be written.
             if transaction.stands is None or not transaction.assumes:
                 raise
         return self._run(begin(False))
