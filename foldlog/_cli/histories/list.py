@@ -127,11 +127,14 @@ def run(
     locked: dict[str, str] = {}
     unpriced = dict[str, set[str]]()
     own: list[str] = []
+    unknown = 0
     with open_existing(db) as store:
         figures = _figures(store, sort, prices) if sort in _DESCRIBED else {}
         rows: Iterator[ConversationRow] = listed(store)
         if figures:
             is_filtered = bool(attributes or match or after or to_be_resumed)
+            names = () if is_filtered else (name for name, figure in figures.items() if figure is None)
+            unknown = sum(every or not is_own(name) for name in names)
             rows = _by_figure(store, figures, reverse=reverse, is_short=limit is not None and not is_filtered)
         if not every:
             rows = _without_own(rows, own)
@@ -167,7 +170,7 @@ def run(
                 print_rows(_LONG if in_full else _SHORT, map(cells, chain(page, lines)))
         else:
             _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None)
-    if (unknown := sum(figure is None for figure in figures.values())) and not as_json:
+    if unknown and not as_json:
         terminal.note(
             f"{count(unknown, 'conversation')} of which the {sort} is not known: the last ones in either order"
         )
