@@ -315,7 +315,7 @@ class Histories:
         from foldlog._seen_files import source_files
 
         rows = [row for row in [self.store.conversation(conversation)] if row.erased_at is None]
-        source = source_files(self.store, rows).get(conversation)
+        sources = source_files(self.store, rows)
         tombstone = erase(
             self.store,
             conversation,
@@ -325,7 +325,7 @@ class Histories:
             detach_forks=detach_forks,
             expected=expected,
         )
-        return gone_everywhere(self.store, conversation, tombstone, source, complete=complete)
+        return gone_everywhere(self.store, {conversation}, tombstone, sources, complete=complete)
 
     def close(self) -> None:
         """Close the store. Views that a caller holds and that were not read yet are read first. The threads of its

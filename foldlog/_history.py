@@ -41,7 +41,7 @@ from foldlog.eventstore import (
     prepare_append,
     summary_id,
 )
-from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.arguments import reason_text, text, whole
 from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
 from foldlog.projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
 
@@ -576,28 +576,31 @@ class History:
         Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the
         history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL,
         a transaction that began before does not end. Cost: the condensations and the idempotency keys of the history;
-        of an imported event, all events: records that repeat its content go with it.
+        of an imported event, all events, those of its forks too: records that repeat its content go with it.
         """
-        from foldlog._formats.repeats import records_with
+        from foldlog._formats.repeats import erase_in_forks, forks_sharing, records_with
         from foldlog._maintenance import gone_everywhere
         from foldlog._seen_files import keep_source, source_files
 
         self._meet()
-        source = source_files(self._store, [self._store.conversation(self.id)]).get(self.id)
         event_id = event.id if isinstance(event, Event) else whole("event", event)
+        by, reason = text("by", _user() if by is None else by), reason_text(reason, "receipt")
+        forks = forks_sharing(self._store, self.id, event_id)
+        sources = source_files(self._store, [*map(self._store.conversation, (self.id, *forks))])
+        erase_in_forks(self._store, event_id, forks, by=by, reason=reason)
         receipt = redact(
             self._store,
             self.id,
             event_id,
             reason=reason,
-            by=_user() if by is None else by,
+            by=by,
             with_summaries=with_summaries,
             complete=False,
             records=records_with(self._store, self.id, event_id),
         )
-        if source is not None:
-            keep_source(self._store, self.id, source)
-        return gone_everywhere(self._store, self.id, receipt, source, complete=complete)
+        for name, path in sources.items():
+            keep_source(self._store, name, path)
+        return gone_everywhere(self._store, {self.id, *forks}, receipt, sources, complete=complete)
 
     def why(self, event_id: int, at: int | None = None) -> Why:
         """Return why the View, now or at a version, shows an event, or the summary with this id, or does not. Raises

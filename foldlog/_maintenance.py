@@ -221,47 +221,42 @@ def erased(
                 yield row, error
             else:
                 if last is not None:
-                    yield gone_everywhere(store, last.id, last, sources.get(last.id), complete=False), None
+                    yield gone_everywhere(store, {last.id}, last, sources, complete=False), None
                 last = tombstone
         if len(stay) == len(waiting):
             yield from stay
             break
         waiting = [row for row, _ in stay]
     if last is not None:
-        source = sources.get(last.id)
-        yield (
-            gone_everywhere(store, last.id, last, source, complete=complete),
-            None,
-        )  # a server vacuums its tables once for all
+        # a server vacuums its tables once for all
+        yield gone_everywhere(store, {last.id}, last, sources, complete=complete), None
 
 
 def gone_everywhere(
-    store: Store, conversation: str, receipt: Removed, source: str | None, *, complete: bool
+    store: Store, conversations: Container[str], receipt: Removed, sources: Mapping[str, str], *, complete: bool
 ) -> Removed:
     """Return the receipt of a removal once what was removed is gone from the search index and from the sums of
     reports too, and, if it is to be ``complete``, its bytes from the tables of a server.
     """
     forget_changed(store)
-    unconfirmed = holders(store, receipt.unconfirmed, {conversation}, source)
+    files = [path for name, path in sources.items() if name in conversations]
+    unconfirmed = holders(store, receipt.unconfirmed, conversations, files)
     if complete:
         purge(store.database.recorder, "what was erased is gone for every reader")
     return receipt._replace(unconfirmed=unconfirmed, bytes_pending=store.database.bytes_pending)
 
 
 def holders(
-    store: Store, unconfirmed: Iterable[str], conversations: Container[str] | None = None, source: str | None = None
+    store: Store, unconfirmed: Iterable[str], conversations: Container[str] | None = None, sources: Iterable[str] = ()
 ) -> tuple[str, ...]:
     """Return what may still hold what was erased of these conversations, or of any one: of ``unconfirmed`` the read
     models and the files that foldlog wrote of them, the search index where it cannot be changed, the former files that
-    restores kept, and the file ``source``.
+    restores kept, and the files ``sources``.
     """
     there = [told(store, name) for name in unconfirmed if may_hold(name, conversations)]
     former = [] if store.path is None else sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
-    files = [
-        *(f"former file {path}" for path in former),
-        *([f"imported file {source}"] if source is not None and os.path.exists(source) else []),
-    ]
-    return (*there, *still_in_index(store), *files)
+    files = (f"imported file {path}" for path in sources if os.path.exists(path))
+    return (*there, *still_in_index(store), *(f"former file {path}" for path in former), *files)
 
 
 def note_files(store: Store, restored_from: str, former: str | None) -> None:

@@ -56,9 +56,12 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     is a ``CondensationRequest``. Model, finish reason and usage are in ``meta`` of the first message or action.
 
     Empty for a reply without text and calls. Raises ``InvalidArgument`` for other objects, such as a stream: collect
-    its chunks first.
+    its chunks first; and ``InvalidEvent`` for what is nested too deep to be stored.
     """
-    reply, hidden = _plain(message_or_response), getattr(message_or_response, "_hidden_params", None)
+    try:
+        reply, hidden = _plain(message_or_response), getattr(message_or_response, "_hidden_params", None)
+    except RecursionError:
+        raise InvalidEvent("this message is nested too deep to be stored") from None
     if isinstance(reply, dict) and isinstance(hidden, Mapping):  # litellm has its cost beside the data
         reply = {"cost": hidden.get("response_cost"), **reply}
     return tuple(_events(reply))

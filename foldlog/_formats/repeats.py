@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+
 from foldlog._formats.live import recorded
 from foldlog._formats.packing import json_of, texts_of
-from foldlog.eventstore import Action, Event, Observation, Store, summary_of
+from foldlog.eventstore import Action, CondensationAction, Event, Observation, Store, summary_of
+from foldlog.eventstore.log.finding import find_existing
+from foldlog.eventstore.log.redacted import can_be_redacted
+from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.maintenance.redact import _erase_content, forks_that_share
+from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
+from foldlog.eventstore.recorders.base import Transaction
 
 _TEXT_MIN = 16
 """Shorter texts say little, and are in many records. Records of the same call are found whatever their texts."""
@@ -12,13 +21,16 @@ _TEXT_MIN = 16
 
 def records_with(store: Store, conversation: str, event_id: int) -> list[int]:
     """Return the ids of the events whose packed records may repeat the content of an imported event: it was made of the
-    same record, they belong to its response or its call, or the record holds one of its texts.
+    same record, they belong to its response or its call, or the record holds one of its texts. None of an event that
+    cannot be redacted.
 
     Cost: the events of the conversation, and unpacking their records.
     """
-    wanted = summary_of(event_id) if event_id < -1 else event_id
+    wanted = _own_id(event_id)
     event = next(iter(store.events(conversation, wanted, wanted + 1)), None) if wanted >= 0 else None
-    if event is None or event.origin is None:
+    if event is None or event.origin is None or not can_be_redacted(event):
+        return []
+    if event_id < -1 and not (isinstance(event, CondensationAction) and event.summary):
         return []
     texts, names = texts_of(event, _TEXT_MIN), _names(event)
     found: list[int] = []
@@ -31,6 +43,37 @@ def records_with(store: Store, conversation: str, event_id: int) -> list[int]:
             if any(each in text for each in texts):
                 found.append(events[0].id)
     return [each for each in found if each != wanted]
+
+
+def forks_sharing(store: Store, conversation: str, event_id: int) -> list[str]:
+    """Return the forks that share an event of the conversation's own."""
+    database, wanted = store.database, _own_id(event_id)
+    with database.recorder.read() as reader:
+        found = find_existing(database, reader, conversation)
+        if wanted < found.begins:
+            return []
+        return [fork.id for fork in forks_that_share(database, reader, found.key, wanted)]
+
+
+def erase_in_forks(store: Store, event_id: int, forks: Iterable[str], *, by: str, reason: str) -> None:
+    """Erase the records of these forks' own that repeat the content of an event that they share. The event is redacted
+    after it: a call that was interrupted and is repeated finds the records by its content.
+    """
+    database = store.database
+
+    def erase(transaction: Transaction, fork: str, records: list[int]) -> None:
+        found = find_existing(database, transaction, fork)
+        check_finished(transaction, found.key)
+        sharing = [*forks_that_share(database, transaction, found.key, records[0])]
+        _erase_content(transaction, WriteTransaction(transaction, found, database), sharing, (), (by, reason), records)
+
+    for fork in forks:
+        if records := records_with(store, fork, event_id):
+            on_finished(database, partial(erase, fork=fork, records=records))
+
+
+def _own_id(event_id: int) -> int:
+    return summary_of(event_id) if event_id < -1 else event_id
 
 
 def _names(event: Event) -> set[str | None]:

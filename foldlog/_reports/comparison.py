@@ -84,7 +84,7 @@ def verdict_of(rows: Sequence[StrategyFiguresDocument], price: Price, priced: st
 
     offered.sort(key=value)
     noop = next(row for row in offered if row.condenser == "noop")
-    faithful = [row for row in offered if row.condenser != "noop" and not row.user_messages_lost]
+    faithful = [row for row in offered if value(row) != value(noop) and not row.user_messages_lost]
     if value(offered[0]) == value(offered[-1]):
         verb = "cost" if key == "cost" else "send"
         first = f"All strategies {verb} " if len(offered) > 1 else f"{noop.strategy} {verb}s "

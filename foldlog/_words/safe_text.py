@@ -19,7 +19,7 @@ _STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u
 _STEERS = re.compile(f"[{_STEERING}]")
 _STEERS_OR_BREAKS = re.compile(f"[{_STEERING}\\t\\n]")
 _LONE = re.compile(r"(?<!\\)((?:\\\\)*)\\u(?=d[89a-f])")
-_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity')
+_NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
 
 
 def printable(text: str, *, one_line: bool = False) -> str:
@@ -47,10 +47,11 @@ def _escape(match: re.Match[str]) -> str:
     )
 
 
-def json_text(value: Any, *, indent: int | None = None) -> str:
+def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> str:
     """Return ``value`` as JSON that every parser takes and that steers no terminal: such characters, and lone
-    surrogates, are escaped, and a number beyond all doubles is written as one (``1e999``), not as ``Infinity``. Bytes
-    are written in base64, and documents without their unset fields.
+    surrogates, are escaped, and a number beyond all doubles is written as one (``1e999``), not as ``Infinity``, and
+    ``NaN`` as ``null``; ``exact`` leaves it, for a record as its source wrote it. Bytes are written in base64, and
+    documents without their unset fields.
     """
     if indent is None:
         encoded = _encoded(value)
@@ -61,10 +62,9 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
             return text if text.isprintable() else _STEERS.sub(_escaped, text)
     separators = (",", ":") if indent is None else None
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, default=_plain)
-    if "Infinity" in text:
-        text = _NON_FINITE.sub(
-            lambda found: found[0].replace("Infinity", "1e999") if found[0][0] != '"' else found[0], text
-        )
+    if "Infinity" in text or "NaN" in text:
+        written = {"Infinity": "1e999", "-Infinity": "-1e999"} | ({} if exact else {"NaN": "null"})
+        text = _NON_FINITE.sub(lambda found: written.get(found[0], found[0]), text)
     return _STEERS.sub(_escaped, text)
 
 
@@ -76,11 +76,11 @@ def well_formed(text: str) -> str:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return ``json_text(value)`` in UTF-8."""
+    """Return ``json_text(value, exact=True)`` in UTF-8."""
     encoded = _encoded(value)
     if encoded is not None and encoded.isascii() and b"\x7f" not in encoded:
         return encoded  # as most are: no text is made of it
-    return json_text(value).encode()
+    return json_text(value, exact=True).encode()
 
 
 def json_lines(values: Sequence[Any]) -> Iterator[bytes]:

@@ -61,8 +61,8 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
     ]
     ran = foldlog("compare", "c1", *(f"--config={path}" for path in configs), "--json")
     rows = by_name(ran)
-    assert list(rows) == ["noop", "digest", "amortized", "recent"]
-    assert [row["events_max"] for row in rows.values()] == [None, 20, 20, None]
+    assert list(rows) == ["default", "digest", "amortized", "recent", "noop"]
+    assert [row["events_max"] for row in rows.values()] == [None, 20, 20, None, None]
     assert rows["recent"]["parameters"]["max_events"] == 9
     assert {row["turns"] for row in rows.values()} == {CALLS}
     assert rows["digest"]["condensations"] == len(rows["digest"]["condensed_before"]) > 2
@@ -83,7 +83,7 @@ def test_what_the_recorded_condensations_did_not_show_has_a_column(foldlog, work
         later = Message(source="agent", content="step 1 was done, and a/path.py was not")
         told = Message(source="user", content="see a/path.py")
         store.append("c1", [told, CondensationAction(forgotten_event_ids=(62,)), later], expected_version=62)
-    (noop, recorded) = by_name(foldlog("compare", "c1", "--config", config("noop"), "--json")).values()
+    (_, noop, recorded) = by_name(foldlog("compare", "c1", "--config", config("noop"), "--json")).values()
     assert (noop["needed_again"], noop["missing"]) == (1, [])
     assert (recorded["strategy"], recorded["condensations"], recorded["lost"]) == ("as recorded", 2, [1, 2, 62])
     assert (recorded["condenser_cost"], recorded["cost"], noop["condenser_cost"]) == (None, None, 0)
@@ -112,7 +112,7 @@ def test_what_was_lost_of_the_users_own_words_is_named(foldlog, work, config):
     assert "of them said by the user" in out
     assert out.splitlines()[1].startswith("noop costs least of the condensers that lose no request: $0.")
     assert "amortized:" not in out.splitlines()[1]
-    (_, row) = by_name(foldlog("compare", "c1", "--config", forgets_the_first, "--json")).values()
+    (_, row, *_) = by_name(foldlog("compare", "c1", "--config", forgets_the_first, "--json")).values()
     assert row["user_messages_lost"] == [0]
 
 
@@ -120,13 +120,13 @@ def test_files_of_one_name_are_told_apart_and_one_given_twice_is_one(foldlog, wo
     first, second = config("noop", name="a/x.toml"), config("recent", name="b/x.toml")
     other = config("noop", name="y.toml")
     ran = foldlog("compare", "c1", *(f"--config={path}" for path in (first, second, other, first, other)), "--json")
-    assert list(by_name(ran)) == ["a/x.toml", "b/x.toml", "y"]
+    assert list(by_name(ran)) == ["default", "a/x.toml", "b/x.toml", "y"]
 
 
 def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
         file = config("llm", "max_size = 20", *model_at(server.url))
-        (_, row) = by_name(foldlog("compare", "c1", "--config", file, "--json")).values()
+        (_, row, *_) = by_name(foldlog("compare", "c1", "--config", file, "--json")).values()
         asked, sent = len(server.requests), sum(request.tokens for request in server.requests)
         out = foldlog("compare", "c1", "--config", file).out
     assert row["condensations"] == asked > 2
@@ -144,14 +144,15 @@ def test_a_model_of_unknown_price_does_not_cost_nothing(foldlog, work, config, t
         document = foldlog("compare", "c1", *files, "--json").document
         ran = foldlog("compare", "c1", *files, "--html", "compared.html")
     assert [(row["condenser_tokens"] > 0, row["condenser_cost"]) for row in document["strategies"]] == [
+        (False, 0),
         (True, None),
         (False, 0),
     ]
     for text in ("\n".join(document["verdict"]), ran.out, (tmp_path / "compared.html").read_text()):
         assert "the price of its own model is unknown." in text
-        assert text.count("its own model costs nothing.") == 1
+        assert text.count("its own model costs nothing.") == 2
     (line,) = (line for line in ran.out.splitlines() if line.startswith("what that cost"))
-    assert line.split()[-2:] == ["unknown", "$0.0000"]
+    assert line.split()[-3:] == ["$0.0000", "unknown", "$0.0000"]
 
 
 @pytest.mark.parametrize("how", ["refused", "not there"])
@@ -219,20 +220,21 @@ def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, co
 def test_people_read_a_verdict_and_a_table(foldlog, work, config):
     files = "--config", config("amortized", "max_size = 20"), "--config", config("noop")
     out = foldlog("compare", "c1", *files).out
-    title, *verdict = out.splitlines()[:5]
+    title, *verdict = out.splitlines()[:6]
     assert title == f"c1: {2 * CALLS + 2} events, {CALLS} calls of the agent's model"
     # noop sends more, and repeats nearly all of it
     first = r"noop costs least of the condensers that lose no request: \$.+; amortized: \$.+ \(\d+ % more than noop\)\."
     assert re.fullmatch(first, verdict[0])
-    assert re.fullmatch(
-        r"noop loses no event; 9\d % of its tokens are repeated; its own model costs nothing.", verdict[1]
-    )
-    assert verdict[2].startswith("amortized loses ")
-    assert verdict[3].startswith("At the price of a model: $1.00 for a million new tokens, $0.10 for as many repeat")
+    for name, line in zip(("default", "noop"), verdict[1:3], strict=True):
+        assert re.fullmatch(
+            rf"{name} loses no event; 9\d % of its tokens are repeated; its own model costs nothing.", line
+        )
+    assert verdict[3].startswith("amortized loses ")
+    assert verdict[4].startswith("At the price of a model: $1.00 for a million new tokens, $0.10 for as many repeat")
     assert foldlog("compare", "c1", *files, "--json").document["verdict"] == verdict
-    assert foldlog("compare", "c1", *files[2:]).out.splitlines()[1].startswith("noop costs $")
-    cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[6:]}
-    assert out.splitlines()[6].split() == ["amortized", "noop"]
+    assert foldlog("compare", "c1", *files[2:]).out.splitlines()[1].startswith("All strategies cost $")
+    cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[7:]}
+    assert out.splitlines()[7].split() == ["default", "amortized", "noop"]
     assert cells["largest View, events"] == ["19", "59"]
     assert cells["condensations"][1] == "0"
     assert int(cells["events lost"][0]) > int(cells["events lost"][1]) == 0

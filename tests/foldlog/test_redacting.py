@@ -221,3 +221,31 @@ def test_a_redaction_takes_the_records_that_repeat_the_content(tmp_path: Path):
         assert result.redacted is not None
         assert result.redacted.record
         assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())
+
+
+@pytest.mark.parametrize("key", [None, "00" * 32])
+def test_a_redaction_takes_the_records_of_forks_that_repeat_the_content(tmp_path: Path, key: str | None):
+    """Each fork has a record of its own, which the next one shares: the fork's exports give back none of them."""
+    secret = "the password is swordfish"
+    said = {"id": 0, "source": "user", "action": "message", "args": {"content": secret}}
+    with api.open(tmp_path / "v0.db", keys=None if key is None else api.KeyRing(key)) as histories:
+        history = histories["c"]
+        history.append_records([said], format="openhands-v0")
+        forks = []
+        for number in (1, 2):
+            forks.append((forks or [history])[-1].fork(id=f"fork {number}"))
+            args = {"content": "done", "log": f"{number}: {secret}"}
+            record = {"id": number, "source": "agent", "action": "message", "args": args}
+            forks[-1].append_records([record], format="openhands-v0")
+        (former,) = forks[0].events(1, 2)
+        with pytest.raises(InvalidArgument, match="has no event -2"):
+            history.redact(-2, reason="asked to", by="me")
+        with pytest.raises(InvalidArgument, match="the reason is empty"):
+            history.redact(0, reason=" ", by="me")
+        assert list(forks[0].events(1, 2)) == [former], "a call that is refused changes nothing"
+        assert history.redact(0, reason="asked to", by="me").forks == ("fork 1", "fork 2")
+        for fork in forks:
+            assert secret not in json.dumps(list(fork.export()))
+            assert secret not in repr([event.origin for event in fork.events()])
+            assert {event.content for event in fork.events() if isinstance(event, Message)} == {"[redacted]", "done"}
+        assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())

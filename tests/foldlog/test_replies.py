@@ -429,6 +429,10 @@ def test_keys_compression_and_the_limit_of_an_event_are_those_that_were_given(tm
 
 
 def test_what_is_no_event_is_named(history):
+    deep = []
+    deep.append(deep)
+    with pytest.raises(InvalidEvent, match="nested too deep to be stored"):
+        history.append({"role": "user", "content": deep})
     for wrong in ({"choices": []}, "hi", b"hi", None, 5, Message, object()):
         with pytest.raises(TypeError, match=r"append takes one event.*history.append\(Message\(.*append_reply"):
             history.append(wrong)

@@ -198,6 +198,12 @@ def test_what_cannot_be_reported_is_refused_and_leaves_nothing(foldlog, stored, 
     assert list(tmp_path.glob("**/*.html")) == []
 
 
+def test_a_default_name_is_of_as_many_bytes_as_a_file_system_takes(foldlog, tmp_path):
+    with open_store(tmp_path / "foldlog.db") as store:
+        store.append("中" * 100, Message(source="user", content="x"), expected_version=0)
+    assert foldlog("report", "中" * 100, "--json").document["file"] == f"{'中' * 33}.html"
+
+
 def test_a_reader_without_script_is_told_one_event(tmp_path):
     text, _ = written(tmp_path, [Message(source="user", content="only this")])
     assert "<p>1 event. This page needs a browser" in text

@@ -87,6 +87,12 @@ def test_json_says_the_value_and_steers_no_terminal(value):
     assert not set(text) & set(STEERING)
 
 
+def test_not_a_number_is_null_but_in_a_record_as_its_source_wrote_it():
+    value = {"NaN": [float("nan"), "a NaN"]}
+    assert json.loads(json_text(value), parse_constant=pytest.fail) == {"NaN": [None, "a NaN"]}
+    assert json_bytes(value) == json_text(value, exact=True).encode() == b'{"NaN":[NaN,"a NaN"]}'
+
+
 @given(st.lists(values, max_size=5))
 @example(["null", {"a": "null"}, ["a,null"]])
 @example([None, 1])

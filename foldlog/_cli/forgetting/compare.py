@@ -45,9 +45,9 @@ def run(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="A TOML file with [condenser]; once for each condenser, in the place of the default one. noop, which "
-            "forgets nothing, is always there.",
-            show_default="the default condenser; with a model whose limit is known, also with fewer tokens",
+            help="A TOML file with [condenser]; once for each. The default condenser and noop, which forgets nothing, "
+            "are always there.",
+            show_default="with a model whose limit is known, the default one with fewer tokens",
         ),
     ] = None,
     html: Annotated[
@@ -141,18 +141,20 @@ def _condensers(configs: list[Path], agent: str | None, model: AgentModel | None
     """Return the condensers by the name that is shown: the name of the file, or its path if several files have it."""
     from foldlog.condensers import ESTIMATE, NoOpCondenser, default_condenser
 
-    noop = NoOpCondenser()
-    if not configs:
-        default = default_condenser()
-        _, tokens = default.limits(ESTIMATE)
-        if default.limits(model or ESTIMATE)[1] == tokens:
-            return {"default": default, "noop": noop}
-        return {"default": default, f"max_tokens = {tokens}": default_condenser(max_tokens=tokens), "noop": noop}
+    default = default_condenser()
+    named: dict[str, Condenser] = {"default": default}
+    _, tokens = default.limits(ESTIMATE)
+    if not configs and default.limits(model or ESTIMATE)[1] != tokens:
+        named[f"max_tokens = {tokens}"] = default_condenser(max_tokens=tokens)
     paths = list(dict.fromkeys(configs))
-    stems = [path.stem for path in paths]
-    names = [path.stem if stems.count(path.stem) == 1 else str(path) for path in paths]
-    named = {name: load_condenser_for(path, agent, model) for name, path in zip(names, paths, strict=True)}
-    return named if any(isinstance(each, NoOpCondenser) for each in named.values()) else {"noop": noop} | named
+    stems = ["default", *(path.stem for path in paths)]
+    named |= {
+        path.stem if stems.count(path.stem) == 1 else str(path): load_condenser_for(path, agent, model)
+        for path in paths
+    }
+    return (
+        named if any(isinstance(each, NoOpCondenser) for each in named.values()) else named | {"noop": NoOpCondenser()}
+    )
 
 
 def _replays(

@@ -60,8 +60,8 @@ def _writable(path: Path) -> Path:
 
 
 def _default_file(conversation: str, *, force: bool) -> Path:
-    """Return a file named by the id: its letters, digits and ``-_.``."""
-    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in conversation)[:100].lstrip(".")
-    path = Path(f"{kept or 'report'}.html")
+    """Return a file named by the id: its letters, digits and ``-_.``, in 100 bytes, since systems count these."""
+    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in conversation).encode()[:100]
+    path = Path(f"{kept.decode(errors='ignore').lstrip('.') or 'report'}.html")
     check_output(path, force=force)
     return path
