@@ -11,7 +11,8 @@ from foldlog.eventstore import Action, CondensationAction, Event, Observation, S
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.redacted import can_be_redacted
 from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.maintenance.redact import _erase_content, forks_that_share
+from foldlog.eventstore.maintenance import redact
+from foldlog.eventstore.maintenance.redact import forks_that_share
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.recorders.base import Transaction
 
@@ -65,7 +66,8 @@ def erase_in_forks(store: Store, event_id: int, forks: Iterable[str], *, by: str
         found = find_existing(database, transaction, fork)
         check_finished(transaction, found.key)
         sharing = [*forks_that_share(database, transaction, found.key, records[0])]
-        _erase_content(transaction, WriteTransaction(transaction, found, database), sharing, (), (by, reason), records)
+        writing = WriteTransaction(transaction, found, database)
+        redact._erase_content(transaction, writing, sharing, (), (by, reason), records)
 
     for fork in forks:
         if records := records_with(store, fork, event_id):
