@@ -87,8 +87,7 @@ class EventFiles:
         first = event_id - place_of(event)
         (begin,) = self._history.events(first, first + 1)
         return next(
-            json_text(record, exact=True)
-            for record, _ in recorded(NAME, self._history.events(first, first + events_of(begin)))
+            json_text(record) for record, _ in recorded(NAME, self._history.events(first, first + events_of(begin)))
         )
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
