@@ -65,10 +65,9 @@ def run(
         histories = Histories(store, condenser=_CONDENSER)
         before = histories[_IMPORTED].version()
         histories.import_(SAMPLE, conversation=_IMPORTED)
-        with terminal.progress() as bars:
-            bar = bars.add_task("working", unit="events", total=store.version(_IMPORTED))
+        with terminal.working("working", "events", store.version(_IMPORTED)) as update:
             for _ in _work_again(store, histories[LIVE]):
-                bars.advance(bar)
+                update(advance=1)
         _show(db, histories, added=not before)
 
 

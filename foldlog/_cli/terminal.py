@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -251,11 +252,12 @@ def progress() -> Progress:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show on stderr that work takes time, such as a call of a model; it disappears at the end."""
+def working(what: str, unit: str = "", total: float | None = None) -> Iterator[Callable[..., None]]:
+    """Show on stderr that work takes time, such as a call of a model; it disappears at the end. Yield what takes how
+    far it is: ``advance``, or ``completed``, and a new ``total`` or ``description``.
+    """
     with progress() as bars:
-        bars.add_task(what, total=None)
-        yield
+        yield partial(bars.update, bars.add_task(what, unit=unit, total=total))
 
 
 def confirm(act: str, done: str, shown: str, question: str, of: str) -> None:

@@ -170,8 +170,7 @@ def _replays(
     if any(isinstance(event, CondensationAction) and contains(kept, event.id) for event in structural):
         replaying[_RECORDED] = Replaying(None, model or ESTIMATE)
     asks: list[int] = []
-    with terminal.progress() as bars:
-        bar = bars.add_task("replaying", unit="events", total=version)
+    with terminal.working("replaying", "events", version) as update:
         for event in store.events(conversation, 0, version):
             if not contains(kept, event.id):
                 continue  # a retraction took it back
@@ -181,8 +180,8 @@ def _replays(
                 with _named(name):
                     one.take(event)
             if event.id % _PAGE == 0:
-                bars.update(bar, completed=event.id)
-        bars.update(bar, completed=version, description="counting")
+                update(completed=event.id)
+        update(completed=version, description="counting")
         replays: dict[str, Replay] = {}
         for name, one in replaying.items():
             with _named(name):

@@ -11,7 +11,7 @@ import typer
 from msgspec import UNSET
 
 from foldlog._cli import terminal
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Force, completed, output_option
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, output_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._copies import noted
@@ -30,9 +30,7 @@ _RECORDS_AT_ONCE = 32
 
 
 def run(
-    conversation: Annotated[
-        str, typer.Argument(metavar="ID", help="The conversation.", show_default=False, autocompletion=completed)
-    ],
+    conversation: ConversationId,
     format: Annotated[
         str | None,
         typer.Option(
@@ -72,25 +70,17 @@ def run(
         if output is not None:
             with noted(store, "export", output, conversation), whole_file(output) as file:
                 number = _write(file, records, chosen)
-            if as_json:
-                terminal.emit(
-                    ExportedDocument(
-                        conversation=conversation,
-                        format=chosen,
-                        file=str(output),
-                        records=number,
-                        notes=tuple(notes) or UNSET,
-                    )
-                )
-            else:
-                told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
-                terminal.say(terminal.printable(told, one_line=True))
-        elif as_json:
-            document = RecordsDocument(
-                conversation=conversation, format=chosen, records=streamed(_readable(records, findings))
+            document = ExportedDocument(
+                conversation=conversation, format=chosen, file=str(output), records=number, notes=tuple(notes) or UNSET
             )
+            told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
+            terminal.answer(document, terminal.printable(told, one_line=True), as_json=as_json)
+        elif as_json:
+            read = streamed(_readable(records, findings))
             terminal.emit_list(
-                document, lambda: {"findings": tuple(findings), "notes": tuple(notes) or UNSET}, exact=True
+                RecordsDocument(conversation=conversation, format=chosen, records=read),
+                lambda: {"findings": tuple(findings), "notes": tuple(notes) or UNSET},
+                exact=True,
             )
         else:
             sys.stdout.flush()

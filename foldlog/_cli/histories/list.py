@@ -315,10 +315,7 @@ _NAME = (Column("conversation", least=12), Column("events", "right"))
 _SHORT = (*_NAME, Column("first recorded (UTC)"), Column("last activity"))
 _LONG = (
     *_NAME,
-    Column("sent+sum.", "right"),
-    Column("≈ tokens", "right"),
-    Column("condensed", "right"),
-    Column("cost", "right"),
+    *(Column(heading, "right") for heading in ("sent+sum.", "≈ tokens", "condensed", "cost")),
     Column("last activity"),
 )
 

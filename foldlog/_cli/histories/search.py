@@ -104,10 +104,9 @@ def _line(words: Sequence[str]) -> str:
 
 def _catch_up(store: Store, index: SearchIndex) -> int:
     """Update the index, with a progress bar if it takes time. Return how many events are new in it."""
-    with terminal.progress() as bars:
-        new = index.tables.position() == 0
-        bar = bars.add_task("indexing", unit="events", total=events_total(store) if new else None)
-        return index.catch_up(lambda events: bars.advance(bar, events))
+    total = events_total(store) if index.tables.position() == 0 else None
+    with terminal.working("indexing", "events", total) as update:
+        return index.catch_up(lambda events: update(advance=events))
 
 
 def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> None:
@@ -115,11 +114,10 @@ def _follow(db: str, words: Sequence[str] | None, *, as_json: bool) -> None:
         raise Refused("--follow keeps the index up to date and searches nothing; leave out the words and --json")
     from foldlog._follower import Follower
 
-    with open_existing(db) as store, Follower(store, SearchIndex(store)) as follower, terminal.progress() as bars:
-        bar = bars.add_task("indexing", unit="events", total=None)
+    with open_existing(db) as store, Follower(store, SearchIndex(store)) as follower:
         terminal.note("the index follows the store until Ctrl-C")
-        with suppress(KeyboardInterrupt):  # which is how it ends
-            follower.run(_FOLLOWED_EVERY_S, lambda events: bars.update(bar, completed=events))
+        with suppress(KeyboardInterrupt), terminal.working("indexing", "events") as update:  # it ends so
+            follower.run(_FOLLOWED_EVERY_S, lambda events: update(completed=events))
     terminal.note(f"{count(follower.view.events, 'event')} added to the index")
 
 

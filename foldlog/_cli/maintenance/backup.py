@@ -29,11 +29,10 @@ def run(
 
     Example: foldlog backup monday.db
     """
-    with open_existing(db) as store, terminal.progress() as bars:
-        bar = bars.add_task("copying", unit="pages", total=None)
+    with open_existing(db) as store, terminal.working("copying", "pages") as update:
 
         def advance(done: int, of: int) -> None:  # when every page is copied, verifying them takes about as long again
-            bars.update(bar, description="verifying" if done == of else "copying", completed=done, total=of)
+            update(description="verifying" if done == of else "copying", completed=done, total=of)
 
         done = Maintenance(store).back_up(str(file), advance)
     findings = [(verdict.conversation, str(finding)) for verdict in done.findings for finding in verdict.findings]

@@ -49,14 +49,13 @@ def run(
         use_store(source)
         target_care = Maintenance(theirs)
         names = [resolved(ours, name) for name in conversations or ()]
-        with terminal.progress() as bars:
-            bar = bars.add_task("copying", unit="events", total=events_total(ours, names))
+        with terminal.working("copying", "events", events_total(ours, names)) as update:
             for moved in target_care.copy_from(ours, *names, jobs=jobs):
                 histories += 1
                 already += moved.added == moved.tombstones == 0 and moved.problem is None
                 events += moved.added
                 tombstones += moved.tombstones
-                bars.update(bar, advance=moved.version, description=f"copying, {histories:,} conversations")
+                update(advance=moved.version, description=f"copying, {histories:,} conversations")
                 if moved.problem is not None:
                     problems.append((moved.conversation, moved.problem))
         differences = list(target_care.differences_from(ours, *names))

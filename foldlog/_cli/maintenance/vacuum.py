@@ -39,9 +39,8 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
 
 def vacuumed(store: Store) -> Vacuumed:
     """Vacuum a store, with progress."""
-    with terminal.progress() as bars:
-        bar = bars.add_task("vacuuming", total=None)
-        return Maintenance(store).vacuum(lambda done, of: bars.update(bar, completed=done, total=of))
+    with terminal.working("vacuuming") as update:
+        return Maintenance(store).vacuum(lambda done, of: update(completed=done, total=of))
 
 
 def bytes_stay_pending(store: Store, done: str, *, no_vacuum: bool) -> bool:

@@ -84,14 +84,13 @@ def run(
             work = erased(store, rows, reason=reason, unchanged=before is not None, complete=False, **forks)
         gone: list[ConversationRow] = []
         stay: list[tuple[ConversationRow, EventStoreError]] = []
-        with terminal.progress() as bars:
-            bar = bars.add_task("looking" if dry_run else "erasing", unit="conversations", total=len(rows))
+        with terminal.working("looking" if dry_run else "erasing", "conversations", len(rows)) as update:
             for row, error in work:
                 if error is None:
                     gone.append(row)
                 else:
                     stay.append((row, error))
-                bars.update(bar, advance=1)
+                update(advance=1)
         if not gone and stay:
             raise Refused("; ".join(str(error) for _, error in stay))
         is_pending = False

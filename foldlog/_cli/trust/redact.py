@@ -253,8 +253,7 @@ def _redacted(
     """
     receipts, stay = [], []
     each = [(name, event_id) for name, ids in chosen.items() for event_id in (ids if text is None else reversed(ids))]
-    with terminal.progress() as bars:
-        bar = bars.add_task("redacting", unit="events", total=len(each))
+    with terminal.working("redacting", "events", len(each)) as update:
         if text is not None:
             for name, gone in gone_of_each(conversations_with(histories.store), chosen).items():
                 keep_documents(histories[name], histories.store, gone, text)
@@ -265,7 +264,7 @@ def _redacted(
                 if len(each) == 1:
                     raise Refused(str(error)) from error
                 stay.append(ProblemDocument(conversation=name, problem=str(error)))
-            bars.update(bar, advance=1)
+            update(advance=1)
     return receipts, stay
 
 

@@ -49,12 +49,11 @@ def run(
     with (
         _readable(_url(source), to) as (old, readable),
         open_or_create(to) as new,
-        terminal.progress() as bars,
+        terminal.working("salvaging", "events", events_total(old)) as update,
     ):
         use_store(source)
-        bar = bars.add_task("salvaging", unit="events", total=events_total(old))
         for each in salvage(old, new, ends=readable.ends):
-            bars.advance(bar, each.events)
+            update(advance=each.events)
             done.append(each)
     unreadable = _unreadable(source, readable)
     if all(each.problem is not None for each in done):

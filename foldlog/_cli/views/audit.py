@@ -147,10 +147,9 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
 
     with open_existing(db) as store:
         check_target(store, to)
-        with Follower(store, AuditTables(store, to)) as follower, terminal.progress() as bars:
-            bar = bars.add_task(str(to), unit="events", total=None)
+        with Follower(store, AuditTables(store, to)) as follower, terminal.working(str(to), "events") as update:
             with suppress(KeyboardInterrupt):  # which is how it ends
-                follower.run(_DESCRIBED_EVERY_S, lambda events: bars.update(bar, completed=events))
+                follower.run(_DESCRIBED_EVERY_S, lambda events: update(completed=events))
             follower.view.derived.describe()
             _warn_of_damaged(to, follower.view.derived.damaged)
 
