@@ -1,7 +1,7 @@
 """Find a text in everything that a store holds of a conversation: events, summaries, documents, records of imports.
 
 A text is found as a search finds words, in capital and small letters, in each form of Unicode, with accents and
-without: an officer looks for a person's name. A pattern is found as it is written.
+without, over any white space: an officer looks for a person's name. A pattern is found as it is written.
 
 A pattern is a regular expression of limited cost: each of its repeats has an upper limit, and it can match at one place
 in few ways. So a search takes time in proportion to the text, whatever the text is.
@@ -82,8 +82,9 @@ def text_or_pattern(text: str, *, is_pattern: bool) -> Holds:
 
 
 def _folded(text: str) -> str:
-    """Return a text without its accents, in small letters."""
-    return (text if text.isascii() else _NOT_ASCII.sub(_without_marks, text)).casefold()
+    """Return a text without its accents, in small letters, with one space for all white space in a row."""
+    plain = text if text.isascii() else _NOT_ASCII.sub(_without_marks, text)
+    return " ".join(plain.casefold().split())
 
 
 def _without_marks(found: re.Match[str]) -> str:

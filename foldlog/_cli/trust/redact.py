@@ -209,12 +209,13 @@ def _similar(
         return ""
     each = [text_or_pattern(word, is_pattern=False) for word in words]
     found = _found(histories, rows, lambda given: any(holds(given) for holds in each), before)
-    more = {name: len(events) - len(named.get(name, ())) for name, events in found.items()}
-    if not (total := sum(more.values())):
+    more = [(name, event.id) for name, events in found.items() for event in events if event not in named.get(name, ())]
+    if not more:
         return ""
+    first = ", ".join(f"{name} {event_id}" for name, event_id in more[:3])
     return (
-        f"{count(total, 'more event')} of {count(sum(map(bool, more.values())), 'conversation')} hold one of the words "
-        f"{', '.join(words)}; look for each alone with --matching WORD --dry-run"
+        f"words of the text ({', '.join(words)}) are in {count(len(more), 'more event')} of "
+        f"{count(len(dict(more)), 'conversation')}, such as {first}; look for each word with --matching WORD --dry-run"
     )
 
 
