@@ -22,7 +22,7 @@ from foldlog._documents import (
     ToldDocument,
 )
 from foldlog._kinds import KINDS, label
-from foldlog._reports.overview import title_in
+from foldlog._reports.overview import is_about_it, title_in
 from foldlog._reports.savings import saving_of, total_of
 from foldlog._reports.sizes import CountedTokens
 from foldlog._words.gist import gist
@@ -104,7 +104,7 @@ class PageFold:
         for recorded_at, event in logged:
             kind = label(event)
             self._kinds.append(KINDS.index(kind))
-            at = happened_at(event, recorded_at)
+            at = None if is_about_it(event) else happened_at(event, recorded_at)
             self._times.append(None if at is None else int(at.timestamp() * 1_000))
             self._without_zone |= local_time(event) is not None
             self.gists.append(gist(event, GIST))

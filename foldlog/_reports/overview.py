@@ -174,7 +174,7 @@ def _near_the_ends(store: Store, row: ConversationRow) -> Overview:
             said = said or words  # of the first message
         if form is None:
             form = NATIVE if event.origin is None else event.origin.format
-        if not _is_about_it(event):
+        if not is_about_it(event):
             last = time_text(event, recorded_at) or last
     told = title_in(attributes) or title or request or said or None
     return Overview(attributes, None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
@@ -190,13 +190,13 @@ def _ends(store: Store, row: ConversationRow) -> Iterator[Logged]:
     yield from store.log(row.id, 0, _WITHIN)
     page: list[Logged] = []
     stop = row.version
-    while stop > _WITHIN and all(_is_about_it(event) for _, event in page):
+    while stop > _WITHIN and all(is_about_it(event) for _, event in page):
         start = max(_WITHIN, stop - _WITHIN)
         stop, page = start, list(store.log(row.id, start, stop))
     yield from page
 
 
-def _is_about_it(event: Event) -> bool:
+def is_about_it(event: Event) -> bool:
     """Return whether an event is about the history: the receipt of a redaction, or a change of attributes."""
     return isinstance(event, Redaction) or (isinstance(event, DocumentChanges) and {*event.changed} == {ATTRIBUTES})
 

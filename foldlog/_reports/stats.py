@@ -16,6 +16,7 @@ from foldlog._documents import CondensationsDocument, Document, ModelDocument, S
 from foldlog._kinds import label
 from foldlog._reports.kept import KeptBeside
 from foldlog._reports.of_all import KeptOfAll
+from foldlog._reports.overview import is_about_it
 from foldlog._reports.prices import Prices
 from foldlog._reports.savings import is_declined, recorded_cost, saving_of
 from foldlog._reports.spending import NO_DAY, SPENDING, Spending, own_spending, spent, sum_up
@@ -37,9 +38,9 @@ from foldlog.projections import LifetimesFold, Views
 K = TypeVar("K")
 D = TypeVar("D", bound=Document)
 
-STATS = "stats", 3
+STATS = "stats", 4
 """Where figures are kept, and the version of what is counted and of how tokens are estimated: see ``KeptBeside``."""
-SUMS = "sums", 1
+SUMS = "sums", 2
 """Where their sums over all conversations are: see ``KeptOfAll``."""
 
 _PAGE = 1_000
@@ -270,7 +271,7 @@ def _count(stats: Stats, recorded_at: datetime, event: Event) -> None:
     stats.events[label(event)] += 1
     at = happened_at(event, recorded_at)
     stats.days[NO_DAY if at is None else at.date().isoformat()] += 1
-    if at is not None:
+    if at is not None and not is_about_it(event):
         stats.first_at = at if stats.first_at is None else min(stats.first_at, at)
         stats.last_at = at if stats.last_at is None else max(stats.last_at, at)
     match event:

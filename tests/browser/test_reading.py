@@ -7,7 +7,7 @@ import re
 import pytest
 
 from foldlog._page.report import write_report
-from foldlog.eventstore import Action, CondensationAction, Message, open_store
+from foldlog.eventstore import Action, CondensationAction, DocumentChanges, Message, open_store
 from foldlog.projections import Views
 from tests.browser.server import serving
 from tests.browser.states import LINES, SIZES, V, home, sample
@@ -65,6 +65,9 @@ def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history
         assert len(others) == (0 if whole else 1)
         assert all(other.startswith("Whole history: 5 condensations saved ≈") for other in others)
     assert told_in(page, ".facts").startswith("Whole history: 2026-02-17 · 286 events · 5 condensations")
+    page.open(report([*sample(), DocumentChanges(changed={"attributes": {"value": {"incomplete": "1 record"}}})]))
+    assert told_in(page, ".facts").startswith("Whole history: 2026-02-17 · 287 events · 5 condensations")
+    assert "Last event: 2026-02-17" in told_in(page, ".when")
     page.run(f"{V}.go(60)")
     first, other = page.ask("Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)")
     assert first.startswith("Up to version 60: no condensation. Largest View: version 59,")

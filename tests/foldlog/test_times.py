@@ -9,7 +9,8 @@ import foldlog
 from foldlog import open as foldlog_open
 from foldlog._formats import registry
 from foldlog._formats.record import read_time, time_text
-from foldlog.eventstore import CondensationAction, Message, Origin
+from foldlog._page.report import new_fold
+from foldlog.eventstore import CondensationAction, Message, Origin, open_store
 from foldlog.formats import Decoder
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -51,6 +52,18 @@ def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_l
         assert [hit["timestamp"] for hit in found] == [hit["recorded_at"] for hit in found]
     assert [line[8:27] for line in foldlog("log", "c").out.splitlines()] == [at[:19].replace("T", " ") for at in times]
     assert "2026-03-01 13:00:00" in foldlog("show", "c", 2).out.splitlines()[0]
+
+
+def test_what_keeps_attributes_is_no_time_of_a_history(foldlog, tmp_path):
+    with foldlog_open(tmp_path / "foldlog.db") as histories:
+        histories["c"].append(Message(source="user", content="the gauge", timestamp=NOON))
+        histories["c"].set_attributes(incomplete="1 record")
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        (fold := new_fold(store, "c")).take(store.log("c"))
+    assert fold.document().events.time == [int(NOON.timestamp() * 1_000), None]
+    [row] = foldlog("list", "--long", "--json").document["conversations"]
+    stats = foldlog("stats", "c", "--json").document
+    assert row["last_event_at"] == stats["last_at"] == NOON.isoformat()
 
 
 def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monkeypatch):

@@ -311,7 +311,7 @@ export class Chart {
       const aligned = x > LEFT + this.box.plotWidth - 20 ? "right" : x < LEFT + 20 ? "left" : "center";
       context.textAlign = aligned;
       context.fillText(grouped(version), x, top + 13);
-      const time = this.history.time(Math.max(0, version - 1));
+      const time = this.history.timeAt(version);
       // The day and the minute, where they are others than at the time before.
       const [date, clock] = time === null ? ["", ""] : dayAndClock(time);
       const words = date !== day ? `${date} ${clock}` : clock !== minute ? clock : "";
@@ -693,7 +693,7 @@ export class Chart {
     const shown = this.isInWindow(version);
     const x = Math.round(this.middle(version));
     const before = pinned !== null && this.isInWindow(pinned) ? Math.round(this.middle(pinned)) : null;
-    const time = this.history.time(Math.max(0, version - 1));
+    const time = this.history.timeAt(version);
     const words = time === null ? "" : dayAndClock(time).join(" ");
     context.font = `11px ${this.colors.font}`;
     const timeWidth = context.measureText(words).width;
@@ -794,7 +794,7 @@ export class Chart {
     const version = this.versionAt(x);
     const lines = [];
     if (y < this.box.livesTop) {
-      const time = moment(this.history.time(Math.max(0, version - 1)), this.history.zone);
+      const time = moment(this.history.timeAt(version), this.history.zone);
       lines.push(el("b", {}, `Version ${grouped(version)}`), el("div", {}, `${this.history.about}${tokenCount(this.history.total[version] ?? 0)}`));
       if (time) lines.push(el("div", { class: "soft" }, time));
     } else {

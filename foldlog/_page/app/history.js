@@ -88,6 +88,13 @@ export class History {
     return this.columns.time[this.came(id)] ?? null;
   }
 
+  // When something happened last up to a version.
+  timeAt(version) {
+    let id = version - 1;
+    while (id > 0 && this.time(id) === null) id -= 1;
+    return this.time(Math.max(0, id));
+  }
+
   spansOf(id) {
     const known = this.spans.get(id);
     if (known) return known;

@@ -318,7 +318,7 @@ class App {
     const tokens = history.total[version] ?? 0;
     const masked = history.masked[version] ?? 0;
     this.title.replaceChildren(`Version ${grouped(version)}`, el("span", { class: "soft" }, version === history.version ? ", now" : ` of ${grouped(history.version)}`));
-    const time = version ? moment(history.time(version - 1), history.zone) : "";
+    const time = version ? moment(history.timeAt(version), history.zone) : "";
     this.sentence.replaceChildren(
       ...(version
         ? ["The model is sent ", el("b", {}, count(events, "event")), ...(summaries ? [" and ", el("b", {}, count(summaries, "summary", "summaries"))] : []), ", ", el("b", {}, `${history.about}${tokenCount(tokens)}`), history.limit ? ` of ${short(history.limit)}` : "", masked ? `; masks leave ${history.about}${short(tokens - masked)}` : "", "."]
@@ -507,7 +507,7 @@ class App {
 
   describe() {
     const { history } = this;
-    const times = history.columns.time.filter((time, id) => time !== null && history.kind(id) !== "redaction");
+    const times = history.columns.time.filter((time) => time !== null);
     const first = moment(times[0] ?? null, "").slice(0, 10);
     const last = moment(times.at(-1) ?? null, "").slice(0, 10);
     return `Whole history: ${[
