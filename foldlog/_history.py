@@ -578,7 +578,7 @@ class History:
         a transaction that began before does not end. Cost: the condensations and the idempotency keys of the history;
         of an imported event, all events, those of its forks too: records that repeat its content go with it.
         """
-        from foldlog._formats.repeats import erase_in_forks, forks_sharing, records_with
+        from foldlog._formats.repeats import forks_sharing, records_with
         from foldlog._maintenance import gone_everywhere
         from foldlog._seen_files import keep_source, source_files
 
@@ -587,7 +587,6 @@ class History:
         by, reason = text("by", _user() if by is None else by), reason_text(reason, "receipt")
         forks = forks_sharing(self._store, self.id, event_id)
         sources = source_files(self._store, [*map(self._store.conversation, (self.id, *forks))])
-        erase_in_forks(self._store, event_id, forks, by=by, reason=reason)
         receipt = redact(
             self._store,
             self.id,
@@ -596,7 +595,7 @@ class History:
             by=by,
             with_summaries=with_summaries,
             complete=False,
-            records=records_with(self._store, self.id, event_id),
+            records={name: records_with(self._store, name, event_id) for name in (self.id, *forks)},
         )
         for name, path in sources.items():
             keep_source(self._store, name, path)

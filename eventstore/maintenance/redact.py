@@ -6,7 +6,7 @@ and the salt is erased with the body. The receipt is an event of the conversatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -92,14 +92,15 @@ def redact(
     by: str,
     with_summaries: bool = False,
     complete: bool = True,
-    records: Sequence[int] = (),
+    records: Mapping[str, Sequence[int]] | None = None,
 ) -> RedactionReceipt:
     """Erase the content of an event. Return the receipt, which says whether bytes of the content may still be in the
     files (``bytes_pending``); for ``complete`` and what then removes them, see ``erase``. Call it again to finish an
     interrupted redaction. The id of a summary, which is below -1, stands for the condensation that made it.
 
     ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too. The events
-    ``records`` lose the record of their source, which repeats the content, and keep the rest.
+    ``records`` of the conversation and of its forks, by their names, lose the record of their source, which repeats the
+    content, and keep the rest.
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation has no such
     event of its own, and ``CannotRedact``, for example for a receipt of a redaction. Cost: the structural events of the
@@ -117,7 +118,7 @@ def redact(
         named_id=event_id,
         who=(by, reason),
         with_summaries=with_summaries,
-        records=records,
+        records=records or {},
     )
     receipt, place = on_finished(database, work)
     if complete:
@@ -135,7 +136,7 @@ def _redact(
     named_id: int,
     who: tuple[str, str],
     with_summaries: bool,
-    records: Sequence[int],
+    records: Mapping[str, Sequence[int]],
 ) -> tuple[RedactionReceipt, Place | None]:
     """Redact an event; with summaries, also the condensations that may quote it, those of forks too. Return the receipt
     as far as this transaction knows it, and the place of the event that tells of it.
@@ -148,20 +149,21 @@ def _redact(
     own = quotes_in(writing, event)
     forks = [*forks_that_share(database, transaction, found.key, event_id)]
     quotes = [Quote(conversation, each.id, with_summaries or not has_content(each)) for each in own]
-    of_forks: dict[int, list[int]] = {}
+    of_forks: list[tuple[Conversation, list[int]]] = []
     for fork in forks:
         check_finished(transaction, fork.key)
         reading = ReadTransaction(transaction, fork, database)
         theirs = [each for each in quotes_in(reading, event) if each.id >= fork.begins]
         quotes += [Quote(fork.id, each.id, with_summaries or not has_content(each)) for each in theirs]
-        of_forks[fork.key] = [each.id for each in theirs]
+        of_forks.append((fork, [each.id for each in theirs if with_summaries]))
     ids = [event_id, *(each.id for each in own if with_summaries)]
-    receipts, place = _erase_content(transaction, writing, forks, ids, who, records)
-    for key, its_ids in of_forks.items():
-        fork_now = database.find_key(transaction, key)  # its redactions were counted
-        if with_summaries and its_ids and fork_now is not None:
-            sharing = [*forks_that_share(database, transaction, key, its_ids[0])]
-            _erase_content(transaction, WriteTransaction(transaction, fork_now, database), sharing, its_ids, who, ())
+    receipts, place = _erase_content(transaction, writing, forks, ids, who, records.get(found.id, ()))
+    for fork, its_ids in of_forks:
+        repeats = records.get(fork.id, ())
+        if first_id := min([*its_ids, *repeats], default=0):  # 0 is of no fork
+            sharing = [*forks_that_share(database, transaction, fork.key, first_id)]
+            beside = WriteTransaction(transaction, find_again(database, transaction, fork).found, database)
+            _erase_content(transaction, beside, sharing, its_ids, who, repeats)
     hashes, names = tuple(each.hash for each in receipts.values()), tuple(fork.id for fork in forks)
     first, ids_of_all, told = receipts[event_id], tuple(receipts), tuple(quotes)
     receipt = RedactionReceipt(

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
-
 from foldlog._formats.live import recorded
 from foldlog._formats.packing import json_of, texts_of
 from foldlog.eventstore import Action, CondensationAction, Event, Observation, Store, summary_of
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.redacted import can_be_redacted
-from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.maintenance import redact
 from foldlog.eventstore.maintenance.redact import forks_that_share
-from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
-from foldlog.eventstore.recorders.base import Transaction
 
 _TEXT_MIN = 16
 """Shorter texts say little, and are in many records. Records of the same call are found whatever their texts."""
@@ -54,24 +47,6 @@ def forks_sharing(store: Store, conversation: str, event_id: int) -> list[str]:
         if wanted < found.begins:
             return []
         return [fork.id for fork in forks_that_share(database, reader, found.key, wanted)]
-
-
-def erase_in_forks(store: Store, event_id: int, forks: Iterable[str], *, by: str, reason: str) -> None:
-    """Erase the records of these forks' own that repeat the content of an event that they share. The event is redacted
-    after it: a call that was interrupted and is repeated finds the records by its content.
-    """
-    database = store.database
-
-    def erase(transaction: Transaction, fork: str, records: list[int]) -> None:
-        found = find_existing(database, transaction, fork)
-        check_finished(transaction, found.key)
-        sharing = [*forks_that_share(database, transaction, found.key, records[0])]
-        writing = WriteTransaction(transaction, found, database)
-        redact._erase_content(transaction, writing, sharing, (), (by, reason), records)
-
-    for fork in forks:
-        if records := records_with(store, fork, event_id):
-            on_finished(database, partial(erase, fork=fork, records=records))
 
 
 def _own_id(event_id: int) -> int:

@@ -225,7 +225,7 @@ def test_a_summary_that_lost_only_the_record_of_its_source_may_still_quote(store
     summed = CondensationAction(forgotten_event_ids=[1, 2], summary="sum", summary_offset=1, origin=origin)
     store.append("c", summed, expected_version=4)
     for event_id in (1, 2):
-        receipt = redact(store, "c", event_id, reason="asked to", by="me", records=[4])
+        receipt = redact(store, "c", event_id, reason="asked to", by="me", records={"c": [4]})
         assert receipt.quotes == (Quote("c", 4, redacted=False),)
     assert redacted(store, 4).hashes
 
