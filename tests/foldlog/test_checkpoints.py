@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import foldlog
 from foldlog.adapters._langgraph.checkpoints import Checkpoints
+from foldlog.adapters._shared import erase_all, with_those_below
 from foldlog.eventstore import Annotation, Message, ReadTransaction
 from tests.how_many import examples
 
@@ -148,9 +149,10 @@ def test_the_documents_of_the_newest_checkpoint_are_those_of_its_last_event(monk
         for event in (None, Annotation(name="x"), Message(content="from us", source="user")):
             for branch in (THREAD, f"{THREAD}/@002") if event is not None else ():
                 histories[branch].append(event)
-            newest = opened(histories).read(THREAD)
+            newest, _ = opened(histories).newest(THREAD)
             assert (newest.checkpoint.id, newest.documents["d"]) == ("002", "two")
-            assert opened(histories).read(THREAD, "001").documents["d"] == "one"
+            reader = opened(histories)
+            assert told(reader, reader.find(THREAD, "001"))[1] == "one"
 
 
 def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them():
@@ -166,11 +168,11 @@ def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them():
         put(checkpoints, 4, "002", "abcx")
         assert checkpoints.find(THREAD).branch == f"{THREAD}/@004"
         assert told(checkpoints, checkpoints.find(THREAD))[0] == [*"abcx"]
-        assert checkpoints.read(THREAD) == checkpoints.whole(THREAD, checkpoints.find(THREAD))
+        assert checkpoints.newest(THREAD)[0] == checkpoints.whole(THREAD, checkpoints.find(THREAD))
         checkpoints.hide(THREAD, ["004"])
-        assert checkpoints.read(THREAD).checkpoint == checkpoints.find(THREAD)
-        assert checkpoints.read(THREAD, hidden=True).checkpoint.id == "004"
-        assert checkpoints.read(f"{THREAD}/none") is None
+        assert checkpoints.newest(THREAD)[0].checkpoint == checkpoints.find(THREAD)
+        assert checkpoints.newest(THREAD, hidden=True)[0].checkpoint.id == "004"
+        assert checkpoints.newest(f"{THREAD}/none")[0] is None
 
 
 def test_what_is_put_after_a_thread_was_erased_begins_it_again():
@@ -181,7 +183,7 @@ def test_what_is_put_after_a_thread_was_erased_begins_it_again():
         put(checkpoints, 1, "000", "ab", "once")
         put(checkpoints, 2, "000", "ac", "a fork")
         for number, parent, names in ((1, "000", "abd"), (3, "001", "abdf"), (4, "002", "acg")):
-            other.erase(other.branches.conversations(THREAD), "deleted")
+            erase_all(histories, with_those_below(histories, THREAD), "deleted")
             assert checkpoints.find(THREAD) is None
             put(checkpoints, number, parent, names, number)
             for reader in (checkpoints, other, opened(histories)):
