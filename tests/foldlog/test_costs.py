@@ -167,9 +167,10 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
         say(histories, "priced", model="m", usage=usage)
         say(histories, "partly", model="m", usage=usage)
         say(histories, "partly", model="x", usage=usage)
-        say(histories, "unknown", model="x")
+        say(histories, "unknown", model="x", usage=usage)
+        say(histories, "half", model="x")
         histories["silent"].append(Message(source="user", content="hi"))
-    shown = {"partly": "≈ $20.0000+", "priced": "≈ $20.0000", "silent": "unknown", "told": "$0.5000"}
+    shown = {"partly": "≈ $20.0000+", "priced": "≈ $20.0000", "half": "unknown", "silent": "unknown", "told": "$0.5000"}
     for _ in range(2):  # counted, then kept
         lines = foldlog("list", "--long", "--prices", "p.json").out.splitlines()
         assert [name for name, cost in {**shown, "unknown": "  unknown"}.items() if cost in named(lines, name)] == [
@@ -179,7 +180,11 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     unpriced = (
         "the cost of 1 conversation (unknown) is not known, since its models have no price (x): give --prices FILE"
     )
-    assert unpriced in foldlog("list", "--long", "--prices", "p.json").err
+    silent = "2 unknown costs: no call records model and usage"
+    told = foldlog("list", "--long", "--prices", "p.json").err
+    assert unpriced in told
+    assert silent in told
+    assert "no cost: no call records" in foldlog("stats", "silent").out
     listed = foldlog("list", "--prices", "p.json", "--json").document["conversations"]  # prices ask for the cost
     assert {one["conversation"]: one["spent"]["cost"] for one in listed}["priced"] == 20.0
     with open_histories("foldlog.db") as histories:
@@ -194,7 +199,7 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     tokens = {"prompt_tokens": 10, "completion_tokens": 1}
     assert listed["told"] == {"calls": 2, **tokens, "cost": 0.75, "costs_recorded": 2, "costs_estimated": 0}
     assert foldlog("stats", "told", "--json").document["spent"] == listed["told"]
-    assert "in all 6 calls: $0.7500 (of 2)" in foldlog("stats").out
+    assert "in all 7 calls: $0.7500 (of 2)" in foldlog("stats").out
     with open_existing("foldlog.db", only_read=True) as store:
         pages = Pages(store, prices=Prices(Path("p.json")))
         models = pages.history("partly").models
@@ -203,10 +208,17 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     with open_existing("foldlog.db", only_read=True) as store:
         served = ServedConversations(store, prices=Prices(Path("p.json")))
         try:
-            while served.list().counted < 5:
+            while served.list().counted < 6:
                 pass
             costs = {one.conversation: one.spent.cost for one in served.list().conversations}
-            assert costs == {"told": 0.75, "priced": 20.0, "partly": 20.0, "unknown": None, "silent": None}
+            assert costs == {
+                "told": 0.75,
+                "priced": 20.0,
+                "partly": 20.0,
+                "unknown": None,
+                "half": None,
+                "silent": None,
+            }
             assert served.fleet("").spent.cost == 40.75
         finally:
             served.close()

@@ -179,16 +179,19 @@ def run(
     if locked and not as_json:
         problem = next(iter(locked.values()))
         terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {problem}")
+    silent = [name for name, models in unpriced.items() if not models]
+    for name in silent:
+        del unpriced[name]
     if unpriced and not as_json:
         of, whose = count(len(unpriced), "conversation"), "its" if len(unpriced) == 1 else "their"
         some = sorted(map(terminal.typed_id, unpriced))[:_UNPRICED_NAMED]
         named = ", ".join(some) + (", …" if len(unpriced) > len(some) else "")
-        models = (
-            ", ".join(sorted({terminal.printable(model) for each in unpriced.values() for model in each})) or "none"
-        )
+        models = ", ".join(sorted({terminal.printable(model) for each in unpriced.values() for model in each}))
         terminal.note(
             f"the cost of {of} ({named}) is not known, since {whose} models have no price ({models}): {prices_hint()}"
         )
+    if silent and not as_json:
+        terminal.note(f"{count(len(silent), 'unknown cost')}: no call records model and usage")
 
 
 def _without_own(rows: Iterator[ConversationRow], own: list[str]) -> Iterator[ConversationRow]:
@@ -220,6 +223,7 @@ def _described(
     from foldlog._reports.overview import overviews  # a short list for programs needs no event
     from foldlog._reports.prices import Prices
     from foldlog._reports.spending import Spendings
+    from foldlog._reports.usage import UNNAMED
 
     spendings = Spendings(store, Prices(prices))
     described = overviews(store, rows, sizes=sizes)
@@ -232,8 +236,13 @@ def _described(
             elif more.problem is not None:
                 terminal.unread(terminal.about(row.id, more.problem))
             spent = costs.get(row.id)
-            if spent is not None and spent.calls and spent.cost is None:
-                unpriced[row.id] = {each.model for each in spendings.models(row)}
+            if spent is not None and spent.cost is None:
+                models = spendings.models(row) if spent.calls else ()
+                unpriced[row.id] = {
+                    one.model
+                    for one in models
+                    if one.model != UNNAMED and None not in (one.prompt_tokens, one.completion_tokens)
+                }
             yield _Line(row, more, spent)
 
 

@@ -38,7 +38,7 @@ def run(
     """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by strategy.
 
     For a single conversation, draw the size of the View too. Days are in UTC. Tokens and cost are those that
-    events tell. Where a call tells no cost, the price of its tokens
+    events tell. Where a call tells none, the price of its tokens
     stands for it (≈). Calls that conversations share (forks, replies of one id) are counted once.
     Tokens saved are those of the View before each condensation less those after it, estimated (≈).
 
@@ -110,7 +110,7 @@ def _show_bars(heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, st
 
 def _show_models(stats: Stats) -> None:
     if not stats.models:
-        return
+        return terminal.print_heading("no cost: no call records its model, usage or cost")
     terminal.print_heading("tokens and cost by model and day")
     rows = [
         (
