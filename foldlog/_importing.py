@@ -27,6 +27,7 @@ from foldlog._seen_files import SeenFiles
 from foldlog._words.gist import count as counted
 from foldlog.eventstore import (
     ATTRIBUTES,
+    ConversationErased,
     Documents,
     Event,
     HistoryDiverged,
@@ -231,11 +232,12 @@ def _holds(store: Store, conversation: str, source: Source, *, by_redacted: bool
     """Return whether a conversation holds this history, or its beginning. ``by_redacted``: no name says that it may, so
     one of the events that they share is redacted, and each of these has the size of the source's.
     """
-    format = next(store.events(conversation, 0, 1)).origin
-    if format is None or format.format != source.format:
-        return False
-    same, stored, given, redacted = _compare(store, conversation, source, by_size=by_redacted)
-    return same and (redacted > 0 if by_redacted else not given or stored >= _SHARED_MIN)
+    with suppress(ConversationErased):  # since it was listed
+        format = next(store.events(conversation, 0, 1)).origin
+        if format is not None and format.format == source.format:
+            same, stored, given, redacted = _compare(store, conversation, source, by_size=by_redacted)
+            return same and (redacted > 0 if by_redacted else not given or stored >= _SHARED_MIN)
+    return False
 
 
 def _ingest_or_fork(store: Store, source: Source, name: str, watch: Watch, elsewhere: Elsewhere) -> Imported:

@@ -16,6 +16,7 @@ from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import Held
 from foldlog._formats.sources import Source
 from foldlog._importing import import_source
+from foldlog._seen_files import SeenFiles
 from foldlog.eventstore import InvalidArgument, Message, codec, open_store
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import FORMATS, RecordEncoder, decode, encode, open_sources
@@ -204,6 +205,22 @@ def test_what_was_redacted_does_not_come_back_where_another_hand_wrote_and_the_s
     ran = foldlog("import", "x.jsonl")
     assert (ran.status, ids(foldlog)) == (1, ["runs/x"])
     assert "what was redacted comes back there, so redact it there too" in ran.err
+
+
+def test_an_import_goes_on_where_another_process_erases_what_it_is_compared_with(tmp_path, monkeypatch):
+    lines(tmp_path / "x.jsonl", chat("one", "marigold two", "three"))
+    like = SeenFiles.redacted_like
+
+    def then_erased(self, source):
+        found = like(self, source)
+        histories.erase("a", reason="asked to")
+        return found
+
+    with open_histories("memory:") as histories:
+        histories.import_(tmp_path / "x.jsonl", conversation="a")
+        histories["a"].redact(1, reason="asked to")
+        monkeypatch.setattr(SeenFiles, "redacted_like", then_erased)
+        assert histories.import_(tmp_path / "x.jsonl", conversation="b") == ["b"]
 
 
 def test_only_a_history_that_is_the_same_by_times_names_and_sizes_is_taken_for_a_redacted_one(foldlog, tmp_path):
