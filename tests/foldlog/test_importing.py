@@ -220,7 +220,7 @@ def test_an_import_goes_on_where_another_process_erases_what_it_is_compared_with
         histories.import_(tmp_path / "x.jsonl", conversation="a")
         histories["a"].redact(1, reason="asked to")
         monkeypatch.setattr(SeenFiles, "redacted_like", then_erased)
-        assert histories.import_(tmp_path / "x.jsonl", conversation="b") == ["b"]
+        assert [each.id for each in histories.import_(tmp_path / "x.jsonl", conversation="b")] == ["b"]
 
 
 def test_only_a_history_that_is_the_same_by_times_names_and_sizes_is_taken_for_a_redacted_one(foldlog, tmp_path):
