@@ -3,7 +3,8 @@ changed since, and not each conversation.
 
 The conversations are in blocks, in the order of their ids. What a report makes of a block is kept as a record of the
 store, and made again when a conversation of the block has changed since the position up to which it was made. It is
-plain text: a store in which a conversation is encrypted keeps none, and makes it for each question.
+plain text: a store in which a conversation is encrypted keeps none, and makes it for each question. So does a server,
+whose last position lies before events that are committed while another transaction is open.
 """
 
 from __future__ import annotations
@@ -55,32 +56,34 @@ class KeptOfAll:
         ``Store.iter_conversations`` and what makes them raise. Cost: the blocks; the conversations of those blocks in
         which one has changed since.
         """
+        recorder = self._store.database.recorder
+        if rows is None and recorder.on_server:
+            rows = self._store.iter_conversations()
         if rows is not None:
             return [self._make([row for row in rows if row.erased_at is None])[0]]
-        recorder = self._store.database.recorder
         if not self._blocks:
             recorder.query(self._read)
         before, until = self._position, self._store.database.last_position
         stale = recorder.query(lambda reader: self._stale(reader, until)) if until > before else set()
         found: list[_Block] = []
         new = set[int]()
+        is_whole = not self._blocks
         after: str | None = None
         for number, block in enumerate(self._blocks or [_Block("", None)]):
             if number in stale or block.value is None:
                 made = list(self._made(after, block.last if number + 1 < len(self._blocks) else None))
                 new.update(range(len(found), len(found) + len(made)))
+                is_whole |= len(made) != 1  # then other blocks have other numbers
             else:
                 made = [block]
             found += made
             after = block.last
-        if len(found) != len(self._blocks):
-            new = {*range(len(found))}
         values = [block.value for block in found]
         self._blocks = [block if block.is_sound else block._replace(value=None) for block in found]
         self._position = until
-        if new and recorder.writable:
+        if (new or is_whole) and recorder.writable:
             with suppress(EventStoreError):  # a full disk: they are made again
-                recorder.transact(lambda transaction: self._write(transaction, before, new))
+                recorder.transact(lambda transaction: self._write(transaction, before, new, is_whole))
         return values
 
     def _stale(self, reader: Reader, until: int) -> set[int]:
@@ -123,14 +126,14 @@ class KeptOfAll:
         bodies = [each.body for each in stored if each is not None and each.code == self._code]
         return (int(bodies[0]), bodies[1:]) if bodies and len(bodies) == len(stored) else (0, [])
 
-    def _write(self, transaction: Transaction, before: int, new: set[int]) -> None:
+    def _write(self, transaction: Transaction, before: int, new: set[int], is_whole: bool) -> None:
         """Write the new blocks, unless another process has written some since."""
         transaction.conversation(self._name)  # it locks the name
         position, blocks = self._stored(transaction)
         if transaction.value("key_ids"):
             records, is_whole = [], True
         elif position in (0, before):
-            is_whole = len(blocks) != len(self._blocks)
+            is_whole = is_whole or len(blocks) != len(self._blocks)
             numbers = range(len(self._blocks)) if is_whole else sorted(new)
             bodies = {1: str(self._position)} | {number + 2: json.dumps(self._blocks[number][:2]) for number in numbers}
             records = [
@@ -142,11 +145,17 @@ class KeptOfAll:
         transaction.change(_OF_THE_STORE, NewRecords(self._name, records, replace_all=is_whole))
 
 
-def forget_changed(store: Store) -> None:
-    """Leave nothing of what reports keep of blocks in which a conversation was erased, redacted or encrypted since: the
-    next question makes it again. Cost: these blocks.
+def forget_all(store: Store) -> None:
+    """Leave nothing of what reports keep of all conversations: what was erased, redacted or encrypted may be in it. The
+    next question makes it again. Cost: what is kept.
     """
     recorder = store.database.recorder
-    for kept in recorder.query(lambda reader: reader.records(_OF_THE_STORE, None, 0, _MANY)):
-        if kept.projection.startswith(_ALL) and recorder.writable:
-            KeptOfAll(store, kept.projection.removeprefix(_ALL), kept.code, lambda rows: (None, True)).load()
+    kept = recorder.query(lambda reader: reader.records(_OF_THE_STORE, None, 0, _MANY))
+    names = {each.projection for each in kept if each.projection.startswith(_ALL)}
+
+    def forget(transaction: Transaction) -> None:
+        for name in names:
+            transaction.change(_OF_THE_STORE, NewRecords(name, [], replace_all=True))
+
+    if names and recorder.writable:
+        recorder.transact(forget)

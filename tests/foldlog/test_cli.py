@@ -289,7 +289,7 @@ def test_a_copy_names_what_differs_and_of_an_empty_store_is_an_empty_store(foldl
 
 @pytest.mark.parametrize(
     "arguments",
-    some([["list"], ["list", "--json"], ["log", "tidewatch", "--json"], ["log", "--help"], ["--help"]], 2),
+    some([["list", "--short"], ["list", "--json"], ["log", "tidewatch", "--json"], ["log", "--help"], ["--help"]], 2),
     ids=" ".join,
 )
 def test_a_reader_that_goes_away_ends_it_quietly(foldlog, tmp_path, arguments):

@@ -22,6 +22,8 @@ from foldlog._reports.overview import Overview, overviews
 from foldlog._web.conversations import ServedConversations
 from foldlog.condensers import event_tokens
 from foldlog.eventstore import ConversationRow, KeyRing, Store, open_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import FORMATS, decode
 from foldlog.projections import Views
 
@@ -154,14 +156,16 @@ def test_questions_over_all_read_the_blocks_that_have_changed(tmp_path: Path, mo
         assert asked(before)[0] == asked()[0] == grown  # which does not write what another one wrote since
         histories.erase("j", reason="asked for")
         histories.erase("z", reason="asked for")
-        assert asked() == ({name: n for name, n in grown.items() if name not in "jz"}, [])
-        histories["f"].fork(at=1, id="a fork")
+        left = {name: n for name, n in grown.items() if name not in "jz"}
+        assert asked() == (left, [["a", "b"], ["c", "d"], ["f", "h"]])  # an erasure leaves nothing of what was kept
+        store.fork("f", 1, "a fork")
         asked()
-        histories["f"].redact(0, reason="asked for")  # which is an entry of f alone
+        redact(store, "f", 0, reason="asked for", by="me")  # by the core, as an entry of f alone
         assert asked()[1] == [["a", "a fork", "b"], ["f", "h"]]
-        histories.erase("a fork", reason="asked for")
+        erase(store, "a fork", reason="asked for")
+        assert asked()[1] == [["a", "b"]]
         append("k", "unreadable")
-        assert asked()[1] == [["a", "b"], ["f", "h"], ["k", "unreadable"]]
+        assert asked()[1] == [["f", "h"], ["k", "unreadable"]]
         assert asked()[1] == [["k", "unreadable"]]  # which is not kept
         with open_store(f"{url}?mode=ro") as reading:
             assert sum(map(len, KeptOfAll(reading, "lengths", 2, lengths).load())) == 8
@@ -170,6 +174,28 @@ def test_questions_over_all_read_the_blocks_that_have_changed(tmp_path: Path, mo
         assert [each.problem for each in histories.maintenance.rekey()] == [None] * 8
         assert store.database.recorder.query(lambda reader: reader.records(0, "all lengths", 0, 9)) == []
         assert asked()[1] == asked()[1] != []  # plain sums of an encrypted conversation are not kept
+
+
+def test_blocks_that_vanish_and_divide_at_once_leave_each_value_in_its_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(of_all, "_SIZE", 2)
+    with foldlog.open(f"sqlite:///{tmp_path}/history.db") as histories:
+        store = histories.store
+
+        def asked():
+            return KeptOfAll(store, "names", 1, lambda rows: ([row.id for row in rows], True)).load()
+
+        for name in ("a1", "a2", "b1", "b2", "c1", "c2"):
+            histories[name].append(said("x"))
+        asked()
+        for name in ("a1", "a2"):
+            erase(store, name, reason="asked for")
+        for name in ("c3", "c4"):
+            histories[name].append(said("x"))
+        assert asked() == asked() == [["b1", "b2"], ["c1", "c2"], ["c3", "c4"]]
+        for name in ("b1", "b2", "c1", "c2", "c3", "c4"):
+            erase(store, name, reason="asked for")
+        assert asked() == []
+        assert not list(store.database.recorder.query(lambda reader: reader.records(0, "all names", 2, 99)))
 
 
 def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: pytest.MonkeyPatch):

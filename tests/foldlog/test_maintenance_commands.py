@@ -186,7 +186,9 @@ def test_a_dash_names_no_store(foldlog, five_messages):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full plays a full disk")
 @pytest.mark.parametrize(
     "command, unbuffered",
-    some([("list", ""), ("list", "1"), ("list --json", ""), ("export five", "1"), ("list --help", "")], 2),
+    some(
+        [("list --short", ""), ("list --short", "1"), ("list --json", ""), ("export five", "1"), ("list --help", "")], 2
+    ),
 )
 def test_a_full_disk_behind_stdout_is_named(foldlog, five_messages, command, unbuffered):
     foldlog("import", five_messages)

@@ -209,7 +209,10 @@ def _similar(
         return ""
     each = [text_or_pattern(word, is_pattern=False) for word in words]
     found = _found(histories, rows, lambda given: any(holds(given) for holds in each), before)
-    more = [(name, event.id) for name, events in found.items() for event in events if event not in named.get(name, ())]
+    known = {name: {event.id for event in events} for name, events in named.items()}
+    more = [
+        (name, event.id) for name, events in found.items() for event in events if event.id not in known.get(name, ())
+    ]
     if not more:
         return ""
     first = ", ".join(f"{name} {event_id}" for name, event_id in more[:3])
