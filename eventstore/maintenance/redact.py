@@ -159,7 +159,7 @@ def _redact(
     ids = [event_id, *(each.id for each in own if with_summaries)]
     receipts, place = _erase_content(transaction, writing, forks, ids, who, records.get(found.id, ()))
     for fork, its_ids in of_forks:
-        repeats = records.get(fork.id, ())
+        repeats = [each for each in records.get(fork.id, ()) if each >= fork.begins]
         if first_id := min([*its_ids, *repeats], default=0):  # 0 is of no fork
             sharing = [*forks_that_share(database, transaction, fork.key, first_id)]
             beside = WriteTransaction(transaction, find_again(database, transaction, fork).found, database)

@@ -162,3 +162,16 @@ def test_an_event_whose_source_id_is_an_object_is_redacted(path: Path):
             assert [each.content for each in store.events(f"v0 {number}") if isinstance(each, Message)] == [
                 "[redacted]"
             ]
+
+
+def test_records_of_a_fork_go_with_an_event_that_it_shares(path: Path):
+    """Those that it shares are named too, as whoever looks for the content finds them; they are its parent's."""
+    with open_store(f"sqlite:///{path}") as store:
+        store.fork("c", 3, "f")
+        repeats = Message(source="user", content="kept", origin=Origin(format="x", rest={"of": "text 1"}))
+        store.append("f", repeats, expected_version=3)
+        redact(store, "c", 1, reason="asked to", by="me", records={"c": [0], "f": [0, 3]})
+        last = next(iter(store.events("f", 3, 4)))
+        assert isinstance(last, Message)
+        assert (last.content, last.redacted is not None) == ("kept", True)
+        assert "text 1" not in str([*store.events("f")])
