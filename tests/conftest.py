@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from hypothesis import settings
 
+from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
 from tests.how_many import WHOLE, examples
 from tests.in_memory import in_memory
 from tests.postgres.empty_stores import EmptyStores
@@ -43,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # No test measures time: a machine that is busy with other work fails none.
     settings.register_profile("foldlog", examples(100))
     settings.load_profile("foldlog")
+    for warning in LITELLMS_OWN_WARNINGS:  # each process that has imported litellm gives them, whichever test runs
+        config.addinivalue_line("filterwarnings", warning)
     if "TMPDIR" not in os.environ and (folder := in_memory()):
         os.environ["TMPDIR"] = tempfile.tempdir = folder
     for name in ("COLUMNS", "LINES"):

@@ -7,10 +7,7 @@ import pytest
 
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, open_store
 from foldlog.eventstore.errors import install_command
-from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
-
-pytestmark = [pytest.mark.filterwarnings(warning) for warning in LITELLMS_OWN_WARNINGS]
 
 CALLS = 30
 

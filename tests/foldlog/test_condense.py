@@ -11,11 +11,8 @@ from foldlog.condensers.config import registry
 from foldlog.eventstore import Action, Message, Observation, SystemMessage, open_store
 from foldlog.eventstore.errors import install_command
 from foldlog.projections import Views
-from tests.condensers.conftest import LITELLMS_OWN_WARNINGS
 from tests.condensers.openai_server import Failure, OpenAIServer, Text
 from tests.how_many import some
-
-pytestmark = [pytest.mark.filterwarnings(warning) for warning in LITELLMS_OWN_WARNINGS]
 
 KEY = "sk-a-secret-that-no-one-may-see"
 DB = "sqlite:///foldlog.db"

@@ -74,7 +74,6 @@ def test_the_objects_of_openais_sdk_say_the_same_as_their_json():
     assert from_openai(responses.Response.model_construct(**RESPONSE)) == from_openai(RESPONSE)
 
 
-@pytest.mark.filterwarnings("ignore:.*using the `ReadOnly` qualifier:UserWarning")  # litellm's types, when first used
 def test_the_objects_of_litellm_say_the_same_as_their_json():
     litellm = client._litellm()
     blocks = [{"type": "thinking", "thinking": "hm", "signature": "s"}]
