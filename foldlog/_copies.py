@@ -32,22 +32,32 @@ def read_models(store: Store, position: int = _ALL) -> list[str]:
 
 @contextmanager
 def noted(store: Store, kind: str, path: str | os.PathLike[str], conversation: str | None = None) -> Iterator[None]:
-    """Note a file that the block writes, of a conversation or of the whole store. A store that cannot be written does
-    not know of it. Forget what the file replaces, and earlier ones of the same kind that are gone.
+    """Note a file that the block writes, of a conversation or of the whole store, before it is there: a kill leaves no
+    file that is not known. A store that cannot be written does not know of it. Forget what the file replaces, and
+    earlier ones of the same kind that are gone.
     """
     position, of, place = store.database.last_position, "", os.path.abspath(path)
     if conversation is not None:  # and those whose events it shares
         lineage = store.query(conversation, lambda reading: reading.lineage)
         names = dict.fromkeys([conversation, *(border.parent for border in lineage)])
         of = f" of {json.dumps([*names], ensure_ascii=False)}"
-    yield
-    if not os.path.isfile(place):
-        return  # a pipe
+    name, is_written = f"{kind}{of} {place}", False
+    if os.path.exists(place) and not os.path.isfile(place):  # a pipe
+        yield
+        return
     with suppress(EventStoreError):
-        for name in read_models(store):
-            if path_in(name) == place or (name.startswith(f"{kind}{of} /") and is_gone(name)):
-                confirm(store, name, None)
-        confirm(store, f"{kind}{of} {place}", position)
+        if name not in read_models(store):  # the file that it replaces keeps its position until then
+            confirm(store, name, position)
+    try:
+        yield
+        is_written = True
+    finally:
+        with suppress(EventStoreError):
+            for each in read_models(store):
+                if (is_written and path_in(each) == place) or (each.startswith(f"{kind}{of} /") and is_gone(each)):
+                    confirm(store, each, None)
+            if is_written:
+                confirm(store, name, position)
 
 
 def may_hold(name: str, conversations: Container[str] | None) -> bool:

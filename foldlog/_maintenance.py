@@ -253,7 +253,8 @@ def holders(
     models and the files that foldlog wrote of them, the search index where it cannot be changed, the former files that
     restores kept, and the files ``sources``.
     """
-    there = [told(store, name) for name in unconfirmed if may_hold(name, conversations)]
+    known = (name for name in unconfirmed if may_hold(name, conversations) and path_in(name) != store.path)
+    there = [told(store, name) for name in known]  # a backup knows itself
     former = [] if store.path is None else sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
     files = (f"imported file {path}" for path in sources if os.path.exists(path))
     return (*there, *still_in_index(store), *(f"former file {path}" for path in former), *files)

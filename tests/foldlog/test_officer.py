@@ -521,3 +521,54 @@ def test_a_search_says_that_more_events_have_the_words(foldlog):
         assert (f"the {limit} best are shown, and more events have all these words" in ran.err) is more
         found = foldlog("search", "passed", "-n", limit, "--json").document
         assert (len(found["hits"]), found["more"]) == (limit, more)
+
+
+_KILLED = """
+import os, sys
+from pathlib import Path
+from foldlog._cli import main
+
+def replaced(source, target, really={replace}):
+    really(source, target)
+    os._exit(9)
+
+{replace} = replaced
+main()
+"""
+WRITERS = [
+    (("export", "m", "-o", "e.jsonl"), "os.replace", "e.jsonl"),
+    (("report", "m", "-o", "r.html"), "os.replace", "r.html"),
+    (("backup", "b.db"), "Path.rename", "b.db"),
+]
+
+
+@pytest.mark.parametrize("wrote, replace, file", WRITERS, ids=[wrote[0] for wrote, _, _ in WRITERS])
+def test_a_file_of_a_command_that_was_killed_after_writing_it_is_named(foldlog, tmp_path, wrote, replace, file):
+    mail(foldlog)
+    killed = subprocess.run([sys.executable, "-c", _KILLED.format(replace=replace), *wrote], check=False)
+    assert (killed.returncode, (tmp_path / file).exists()) == (9, True)
+    ran = foldlog("redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+    assert any(name.endswith(f"{tmp_path / file}") for name in ran.document["holders"]), ran.document
+
+
+def test_a_file_that_was_not_written_is_not_named_and_one_that_stays_keeps_its_position(foldlog, tmp_path, monkeypatch):
+    mail(foldlog)
+    given = ("redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+    assert foldlog("export", "m", "-o", "e.jsonl").status == 0
+    foldlog(*given)
+
+    def refused(*each):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "replace", refused)
+        assert foldlog("export", "m", "-o", "e.jsonl", "--force").status == 2
+        assert foldlog("export", "m", "-o", "new.jsonl").status == 2
+    holders = " ".join(foldlog(*given).document["holders"])
+    assert ("e.jsonl" in holders, "new.jsonl" in holders) == (True, False)
+
+
+def test_a_backup_that_is_used_as_a_store_does_not_name_itself(foldlog, store):
+    assert foldlog("backup", "monday.db").status == 0
+    ran = foldlog("erase", "ben", "--reason", "x", "--yes", "--json", "--db", "monday.db")
+    assert (ran.status, ran.document["holders"]) == (0, [])
