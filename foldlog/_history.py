@@ -576,17 +576,26 @@ class History:
         Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the
         history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL,
         a transaction that began before does not end. Cost: the condensations and the idempotency keys of the history;
-        of an imported event, all events, those of its forks too: records that repeat its content go with it.
+        of an imported event, all events, those of its forks too: records that repeat its content go with it. One that
+        cannot be read is named in ``unconfirmed``. Events that others append during the call count as later ones.
         """
-        from foldlog._formats.repeats import forks_sharing, records_with
+        from foldlog._formats.repeats import forks_sharing, imported_event, records_with
         from foldlog._maintenance import gone_everywhere
+        from foldlog._reports.unreadable import sound
         from foldlog._seen_files import keep_source, source_files
 
         self._meet()
         event_id = event.id if isinstance(event, Event) else whole("event", event)
         by, reason = text("by", _user() if by is None else by), reason_text(reason, "receipt")
         forks = forks_sharing(self._store, self.id, event_id)
-        sources = source_files(self._store, [*map(self._store.conversation, (self.id, *forks))])
+        rows = [*map(self._store.conversation, (self.id, *forks))]
+        sources = source_files(self._store, rows)
+        unread: list[str] = []
+        records: dict[str, list[int]] = {}
+        if imported := imported_event(self._store, self.id, event_id):
+            for row in rows:
+                logged = sound(self._store, row.id, row.parent_version or 0, row.version, unread)
+                records[row.id] = records_with(imported, (each.event for each in logged))
         receipt = redact(
             self._store,
             self.id,
@@ -595,8 +604,9 @@ class History:
             by=by,
             with_summaries=with_summaries,
             complete=False,
-            records={name: records_with(self._store, name, event_id) for name in (self.id, *forks)},
+            records=records,
         )
+        receipt = receipt._replace(unconfirmed=(*unread, *receipt.unconfirmed))
         for name, path in sources.items():
             keep_source(self._store, name, path)
         return gone_everywhere(self._store, {self.id, *forks}, receipt, sources, complete=complete)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from foldlog._formats.live import recorded
 from foldlog._formats.packing import json_of, texts_of
 from foldlog.eventstore import Action, CondensationAction, Event, Observation, Store, summary_of
@@ -13,30 +15,33 @@ _TEXT_MIN = 16
 """Shorter texts say little, and are in many records. Records of the same call are found whatever their texts."""
 
 
-def records_with(store: Store, conversation: str, event_id: int) -> list[int]:
-    """Return the ids of the events whose packed records may repeat the content of an imported event: it was made of the
-    same record, they belong to its response or its call, or the record holds one of its texts. None of an event that
-    cannot be redacted.
-
-    Cost: the events of the conversation, and unpacking their records.
-    """
+def imported_event(store: Store, conversation: str, event_id: int) -> Event | None:
+    """Return an event with a record of its source that can be redacted; None for any other one."""
     wanted = _own_id(event_id)
     event = next(iter(store.events(conversation, wanted, wanted + 1)), None) if wanted >= 0 else None
     if event is None or event.origin is None or not can_be_redacted(event):
-        return []
-    if event_id < -1 and not (isinstance(event, CondensationAction) and event.summary):
-        return []
+        return None
+    is_summary = isinstance(event, CondensationAction) and bool(event.summary)
+    return event if is_summary or event_id >= -1 else None
+
+
+def records_with(event: Event, events: Iterable[Event]) -> list[int]:
+    """Return the ids of those of these events whose packed records may repeat the content of an imported event: it was
+    made of the same record, they belong to its response or its call, or the record holds one of its texts.
+
+    Cost: the events, and unpacking their records.
+    """
     texts, names = texts_of(event, _TEXT_MIN), _names(event)
     found: list[int] = []
-    for record, events in recorded(event.origin.format, store.events(conversation)):
-        is_near = any(each.id in (wanted, event.cause) or each.cause == wanted for each in events)
-        if is_near or any(not names.isdisjoint(_names(each)) for each in events):
-            found.append(events[0].id)
+    for record, made in recorded("" if event.origin is None else event.origin.format, events):
+        is_near = any(each.id in (event.id, event.cause) or each.cause == event.id for each in made)
+        if is_near or any(not names.isdisjoint(_names(each)) for each in made):
+            found.append(made[0].id)
         elif texts:
             text = json_of(record)
             if any(each in text for each in texts):
-                found.append(events[0].id)
-    return [each for each in found if each != wanted]
+                found.append(made[0].id)
+    return [each for each in found if each != event.id]
 
 
 def forks_sharing(store: Store, conversation: str, event_id: int) -> list[str]:

@@ -14,11 +14,13 @@ import typer
 
 import foldlog as api
 from foldlog._cli.application import build
+from foldlog._formats import repeats
 from foldlog._maintenance import Maintenance
 from foldlog._reports.audit_database import update
 from foldlog.eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, open_store
 from foldlog.formats import decode, encode
 from tests.crash.bytes_left import bytes_left
+from tests.foldlog.test_audit_database import damage
 from tests.how_many import some
 
 
@@ -248,4 +250,59 @@ def test_a_redaction_takes_the_records_of_forks_that_repeat_the_content(tmp_path
             assert secret not in json.dumps(list(fork.export()))
             assert secret not in repr([event.origin for event in fork.events()])
             assert {event.content for event in fork.events() if isinstance(event, Message)} == {"[redacted]", "done"}
+        assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())
+
+
+def _v0(number: int, content: str, **more: Any) -> dict[str, Any]:
+    return {"id": number, "source": "agent", "action": "message", "args": {"content": content, **more}}
+
+
+SWORDFISH = "the password is swordfish"
+
+
+@pytest.fixture
+def with_forks(tmp_path: Path) -> Path:
+    """An imported conversation and two forks, in which the records of later events repeat event 1."""
+    path = tmp_path / "foldlog.db"
+    with api.open(path) as histories:
+        history = histories["c"]
+        history.append_records([_v0(0, "word"), _v0(1, SWORDFISH)], format="openhands-v0")
+        for name in ("sound", "damaged"):  # in this order the damaged one is read first
+            fork = history.fork(id=name)
+            fork.append_records([_v0(2, "word on"), _v0(3, "done", log=SWORDFISH)], format="openhands-v0")
+    return path
+
+
+@pytest.mark.parametrize("conversation", ["c", "damaged"])
+def test_a_damaged_event_beside_it_does_not_keep_an_imported_event_from_redaction(
+    foldlog: Any, with_forks: Path, conversation: str
+):
+    with open_store(f"sqlite:///{with_forks}") as store:
+        damage(store, conversation, 0 if conversation == "c" else 2)
+    ran = foldlog("redact", "c", "1", "--yes", "--reason", "asked to", "--json")
+    assert ran.status == 1
+    [named] = ran.document["holders"]
+    assert named.startswith(f"conversation {conversation!r}, event ")
+    assert f"the record of an event may still hold the content, because it cannot be read: {named[:40]}" in ran.err
+    with api.open(with_forks) as histories:
+        (event,) = histories["c"].events(1, 2)
+        assert getattr(event, "content", None) == "[redacted]"
+        for name in ("damaged", "sound"):
+            assert SWORDFISH not in repr(list(histories[name].events(3))), "what is after it is taken"
+
+
+def test_what_a_fork_appends_while_a_record_is_looked_for_is_as_if_appended_later(with_forks: Path, monkeypatch: Any):
+    with api.open(with_forks) as histories:
+        really, fork = repeats.records_with, histories["sound"]
+
+        def meanwhile(*given: Any) -> list[int]:
+            found = really(*given)
+            if found == [3] and fork.version() == 4:
+                fork.append_records([_v0(4, "late", log=SWORDFISH)], format="openhands-v0")
+            return found
+
+        monkeypatch.setattr(repeats, "records_with", meanwhile)
+        histories["c"].redact(1, reason="asked to")
+        assert SWORDFISH not in repr(list(fork.events(0, 4)))
+        assert SWORDFISH in json.dumps(list(fork.export())[-1]), "what is appended after a redaction stays too"
         assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())

@@ -143,10 +143,13 @@ def _account(row: ConversationRow) -> str:
 
 
 def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
-    """Name the read models that may still hold what was removed, and the command that updates an audit database; and
-    the files that can only be deleted.
+    """Name the read models that may still hold what was removed, and the command that updates an audit database; the
+    files that can only be deleted; and the imported events that could not be looked into.
     """
     for name in dict.fromkeys(unconfirmed):
+        if name.startswith("conversation "):
+            terminal.warn(f"the record of an event may still hold the content, because it cannot be read: {name}")
+            continue
         if is_a_copy(name):
             terminal.note(f"a file may still hold the content, until it is deleted: {name}")
             continue
