@@ -13,6 +13,10 @@ knows of Views or models.
 
 from types import ModuleType as _ModuleType
 
+from foldlog.eventstore.arguments import check_reason as check_reason
+from foldlog.eventstore.arguments import check_text as check_text
+from foldlog.eventstore.arguments import check_whole as check_whole
+from foldlog.eventstore.arguments import to_microseconds as to_microseconds
 from foldlog.eventstore.codec_json import said as said
 from foldlog.eventstore.conversation import ANY_VERSION as ANY_VERSION
 from foldlog.eventstore.conversation import AnyVersion as AnyVersion
@@ -85,6 +89,9 @@ from foldlog.eventstore.log.keys import KeyRing as KeyRing
 from foldlog.eventstore.log.origins import FoundEvent as FoundEvent
 from foldlog.eventstore.log.origins import find as find
 from foldlog.eventstore.log.reading import ReadTransaction as ReadTransaction
+from foldlog.eventstore.log.redacted import can_be_redacted as can_be_redacted
+from foldlog.eventstore.log.redacted import has_content as has_content
+from foldlog.eventstore.log.redacted import without_content as without_content
 from foldlog.eventstore.log.results import Border as Border
 from foldlog.eventstore.log.results import ConversationRow as ConversationRow
 from foldlog.eventstore.log.results import Ingested as Ingested
@@ -96,6 +103,7 @@ from foldlog.eventstore.log.seal import Compression as Compression
 from foldlog.eventstore.log.writing import InlineProjection as InlineProjection
 from foldlog.eventstore.log.writing import WriteTransaction as WriteTransaction
 from foldlog.eventstore.maintenance.status import confirm as confirm
+from foldlog.eventstore.maintenance.status import follower_status as follower_status
 from foldlog.eventstore.opening import open_store as open_store
 from foldlog.eventstore.opening import restore_store as restore_store
 from foldlog.eventstore.recorders.types import Conversation as Conversation
@@ -103,6 +111,7 @@ from foldlog.eventstore.recorders.types import Outcome as Outcome
 from foldlog.eventstore.recorders.types import RecalledKey as RecalledKey
 from foldlog.eventstore.recorders.types import Record as Record
 from foldlog.eventstore.recorders.urls import as_url as as_url
+from foldlog.eventstore.recorders.urls import parse_url as parse_url
 from foldlog.eventstore.recorders.urls import without_password as without_password
 from foldlog.eventstore.store import Store as Store
 from foldlog.eventstore.store import prepare_append as prepare_append

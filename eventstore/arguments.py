@@ -18,7 +18,7 @@ YEAR_10000: Final = 253_402_300_800_000_000
 """The first moment that a datetime cannot hold, in microseconds since 1970."""
 
 
-def whole(name: str, value: object, least: int = NUMBER_MIN, most: int = NUMBER_MAX) -> int:
+def check_whole(name: str, value: object, least: int = NUMBER_MIN, most: int = NUMBER_MAX) -> int:
     """Return the number, if it is a whole one from ``least`` to ``most``.
 
     Raises ``TypeError`` for a value that is not a whole number, ``InvalidArgument`` for one out of range.
@@ -30,16 +30,16 @@ def whole(name: str, value: object, least: int = NUMBER_MIN, most: int = NUMBER_
     return value
 
 
-def text(name: str, value: object) -> str:
+def check_text(name: str, value: object) -> str:
     """Return the text. Raises ``TypeError`` for a value that is not one."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is a text, not {short(value)}")
     return value
 
 
-def reason_text(value: object, keeper: str) -> str:
+def check_reason(value: object, keeper: str) -> str:
     """Return the reason for an erasure, which ``keeper`` keeps. Raises ``InvalidArgument`` where it is empty."""
-    if not text("reason", value).strip():
+    if not check_text("reason", value).strip():
         raise InvalidArgument(f"the reason is empty; give a reason, which the {keeper} keeps")
     return str(value)
 

@@ -34,16 +34,7 @@ from foldlog.eventstore.codec_json import (
     without_list,
 )
 from foldlog.eventstore.errors import InvalidEvent, UnknownEventType
-from foldlog.eventstore.events import (
-    NOT_RECORDED,
-    Entry,
-    Event,
-    KnownEvent,
-    Origin,
-    Redaction,
-    Source,
-    UnknownEvent,
-)
+from foldlog.eventstore.events import NOT_RECORDED, Entry, Event, KnownEvent, Origin, Redaction, Source, UnknownEvent
 
 _SOURCES = ", ".join(map(repr, get_args(Source)))
 

@@ -67,7 +67,7 @@ def recorder_and_settings(
 ) -> tuple[Recorder, WriteSettings]:
     """Return the recorder that ``url`` names, and the settings for what is written to it: see ``open_store``."""
     settings = WriteSettings.chosen(compression, keys)
-    location = urls.parse(urls.as_url(url))
+    location = urls.parse_url(urls.as_url(url))
     if "plain" in location.options:
         settings = settings._replace(plain_allowed=True)
     if durability not in ("full", "relaxed"):
@@ -105,7 +105,7 @@ def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | N
     not sound or not a store, or the file at ``url`` is of another program, and ``KeyUnavailable``; then nothing was
     changed. Cost: the backup, read three times.
     """
-    location = urls.parse(urls.as_url(url))
+    location = urls.parse_url(urls.as_url(url))
     if location.scheme != "sqlite":
         raise InvalidOption("only a store in a SQLite file can be restored; on a PostgreSQL server pg_restore does it")
     from foldlog.eventstore.maintenance.backup import restore

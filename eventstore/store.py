@@ -9,7 +9,7 @@ from itertools import chain
 from operator import attrgetter
 from typing import Literal, TypeVar
 
-from foldlog.eventstore.arguments import NUMBER_MAX, whole
+from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.conversation import AnyVersion
@@ -68,7 +68,7 @@ class Store:
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
         """Open a store on a recorder. ``settings`` say how new rows are compressed and encrypted; default: plain."""
-        whole("event_bytes_max", event_bytes_max, 1)
+        check_whole("event_bytes_max", event_bytes_max, 1)
         self._recorder = recorder
         self.database = Database(recorder, settings, clock)
         self.path = recorder.path
@@ -188,7 +188,7 @@ class Store:
 
         Give the last id of a page as ``after`` of the next one. Cost: the conversations returned.
         """
-        least = max(whole("limit", limit), 0)
+        least = max(check_whole("limit", limit), 0)
         page = self.database.recorder.query(lambda reader: self.database.listed(reader, after, least))
         return self._listed(page)
 
@@ -215,9 +215,9 @@ class Store:
         ``StoreUnusable`` where SQLite cannot read a page of the file: ``foldlog salvage`` copies the others. Cost: the
         events yielded, read a page at a time.
         """
-        whole("after_position", after_position)
+        check_whole("after_position", after_position)
         if limit is not None:
-            whole("limit", limit)
+            check_whole("limit", limit)
         return follow(self.database, after_position, limit)
 
     def query(self, conversation: str, work: Callable[[ReadTransaction], T]) -> T:
@@ -388,4 +388,4 @@ def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:
     """Return the range of ids; a missing end is the end of the conversation."""
-    return max(whole("start", start), 0), NUMBER_MAX if stop is None else whole("stop", stop)
+    return max(check_whole("start", start), 0), NUMBER_MAX if stop is None else check_whole("stop", stop)

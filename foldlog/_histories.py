@@ -23,11 +23,11 @@ from foldlog.eventstore import (
     KeyRing,
     RecentConversations,
     Store,
+    check_text,
     find,
     open_store,
     recent_conversations,
 )
-from foldlog.eventstore.arguments import text
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.projections import Views
 
@@ -224,13 +224,13 @@ class Histories:
         ``SearchRefused`` for an encrypted store without its keys. Cost: the query, and the events since the last one.
         """
         if conversation is not None:
-            self.store.conversation(text("conversation", conversation))
+            self.store.conversation(check_text("conversation", conversation))
         return self._search_index.search(
             words, conversation=conversation, kinds=kinds, since=since, until=until, limit=limit
         )
 
     def __getitem__(self, conversation: str) -> History:
-        return History(self, text("conversation", conversation))
+        return History(self, check_text("conversation", conversation))
 
     def __contains__(self, conversation: str) -> bool:
         try:

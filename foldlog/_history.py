@@ -37,11 +37,13 @@ from foldlog.eventstore import (
     Recorded,
     Retraction,
     VersionConflict,
+    check_reason,
+    check_text,
+    check_whole,
     from_microseconds,
     prepare_append,
     summary_id,
 )
-from foldlog.eventstore.arguments import reason_text, text, whole
 from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
 from foldlog.projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
 
@@ -109,7 +111,7 @@ class History:
 
         Raises ``NoSuchVersion`` for a version that the history never had.
         """
-        if whole("version", version) == 0 and self.version() >= 0:
+        if check_whole("version", version) == 0 and self.version() >= 0:
             return View.from_events(())
         try:
             return self._views.at(self.id, version=version)
@@ -585,8 +587,8 @@ class History:
         from foldlog._seen_files import keep_source, source_files
 
         self._meet()
-        event_id = event.id if isinstance(event, Event) else whole("event", event)
-        by, reason = text("by", _user() if by is None else by), reason_text(reason, "receipt")
+        event_id = event.id if isinstance(event, Event) else check_whole("event", event)
+        by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
         forks = forks_sharing(self._store, self.id, event_id)
         rows = [*map(self._store.conversation, (self.id, *forks))]
         sources = source_files(self._store, rows)
@@ -616,7 +618,9 @@ class History:
         ``NoSuchEvent``, and what ``at`` raises.
         """
         try:
-            return self._views.why(self.id, whole("event_id", event_id), at if at is None else whole("at", at, 0))
+            return self._views.why(
+                self.id, check_whole("event_id", event_id), at if at is None else check_whole("at", at, 0)
+            )
         except ConversationNotFound:
             raise NoSuchEvent(self.id, event_id, 0) from None
 
@@ -671,7 +675,7 @@ class History:
         ``NoSuchVersion``.
         """
         try:
-            return self._views.difference(self.id, whole("before", before), whole("after", after))
+            return self._views.difference(self.id, check_whole("before", before), check_whole("after", after))
         except ConversationNotFound:
             if before == after == 0:
                 return Difference(0, 0, (), (), ())

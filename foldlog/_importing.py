@@ -35,12 +35,13 @@ from foldlog.eventstore import (
     InvalidEvent,
     Redaction,
     Store,
+    can_be_redacted,
+    check_text,
+    without_content,
 )
-from foldlog.eventstore.arguments import text
 from foldlog.eventstore.codec import encode as encoded
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.log.importing import ids_moved
-from foldlog.eventstore.log.redacted import can_be_redacted, without_content
 from foldlog.formats import Source, UnknownFormat, encode, open_sources
 
 _UNREAD = "of its source could not be read, "
@@ -181,10 +182,10 @@ def import_path(
     findings: Callable[[str], object] | None,
 ) -> list[str]:
     """Import every history at a path. Return their conversations: see ``foldlog.Histories.import_``."""
-    seen = SeenFiles(store, text("format", format), text("prefix", prefix), conversation)
+    seen = SeenFiles(store, check_text("format", format), check_text("prefix", prefix), conversation)
     sources = open_sources([path], format, prefix=prefix, look=seen.look)
     if conversation is not None:
-        text("conversation", conversation)
+        check_text("conversation", conversation)
     if conversation is not None and len(list(islice(sources, 2))) > 1:
         raise InvalidArgument(f"conversation names one history, and {path} holds several; leave it out, or use prefix")
     find = findings or partial(_tell, f"import of {path}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -31,17 +32,18 @@ from foldlog.eventstore import (
     EventStoreError,
     Generation,
     InvalidArgument,
+    Record,
     Store,
     StoreUnusable,
+    check_text,
     from_microseconds,
 )
-from foldlog.eventstore.arguments import NUMBER_MAX, text
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import PAGE, find_meant
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.changes import NewRecords
-from foldlog.eventstore.recorders.types import Record, utf8
+from foldlog.eventstore.recorders.types import utf8
 
 if TYPE_CHECKING:
     from foldlog.projections import Views
@@ -161,7 +163,7 @@ def _leases(database: Database, reader: Reader) -> dict[str, datetime | None]:
     leases.
     """
     now, found = _now(database, reader), {}
-    for record in reader.records(_OF_THE_STORE, None, 0, NUMBER_MAX):
+    for record in reader.records(_OF_THE_STORE, None, 0, sys.maxsize):
         if record.projection.startswith("lease ") and (row := _decoded(record.projection, record)) is not None:
             found[record.projection] = row.ends if row.until > now else None
     return found
@@ -218,7 +220,7 @@ class Working:
         self._history, self._id, self._database = history, history.id, history._store.database
         self._ttl_s = _seconds("ttl_s", ttl_s, 0.01)
         self._give_up_at = time.monotonic() + _seconds("wait_s", wait_s, 0)
-        self.lease = Lease(f"{socket.gethostname()}:{os.getpid()}" if worker is None else text("worker", worker))
+        self.lease = Lease(f"{socket.gethostname()}:{os.getpid()}" if worker is None else check_text("worker", worker))
         self._name, self._token, self._pid = _name_of(history.id), secrets.randbits(62) + 1, os.getpid()
         self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0

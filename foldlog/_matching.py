@@ -38,10 +38,11 @@ from foldlog.eventstore import (
     SystemMessage,
     VersionConflict,
     as_url,
+    can_be_redacted,
+    has_content,
     open_store,
 )
 from foldlog.eventstore.documents.values import newest_documents
-from foldlog.eventstore.log.redacted import can_be_redacted, has_content
 
 _WAYS_MAX, _WIDTH_MAX = 1_000, 1_000
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 16

@@ -9,9 +9,17 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
-from foldlog.eventstore import Action, ConversationNotFound, Event, Observation, Store, SystemMessage, is_structural
-from foldlog.eventstore.arguments import whole
-from foldlog.eventstore.log.redacted import has_content
+from foldlog.eventstore import (
+    Action,
+    ConversationNotFound,
+    Event,
+    Observation,
+    Store,
+    SystemMessage,
+    check_whole,
+    has_content,
+    is_structural,
+)
 from foldlog.projections import Dialect, Views
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept
@@ -58,7 +66,7 @@ class RecallTool:
 
     def __init__(self, store: Store, views: Views, conversation: str, max_tokens: int = TOKENS) -> None:
         self._store, self._views, self._id = store, views, conversation
-        self.max_tokens = whole("max_tokens", max_tokens, TOKENS_LEAST)
+        self.max_tokens = check_whole("max_tokens", max_tokens, TOKENS_LEAST)
 
     def schema(self, dialect: Dialect = "openai") -> dict[str, Any]:
         """Return the tool as servers of this dialect take it."""

@@ -23,8 +23,8 @@ from foldlog.eventstore import (
     Retraction,
     Store,
     VersionConflict,
+    check_text,
 )
-from foldlog.eventstore.arguments import text
 from foldlog.projections.view import View
 from foldlog.projections.views import Views
 
@@ -92,7 +92,7 @@ def interrupt(
     Raises ``ConversationNotFound`` before the first append, and what ``Store.append`` and ``Views.current`` raise.
     Durability: on disk when it returns. Cost: the View, and the open calls.
     """
-    content = f"interrupted: {text('reason', reason).strip() or UNKNOWN_OUTCOME}"
+    content = f"interrupted: {check_text('reason', reason).strip() or UNKNOWN_OUTCOME}"
     while True:
         view = views.current(conversation)
         observations = [

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
 
-from foldlog.eventstore import Action, CondensationAction, Event
-from foldlog.eventstore.arguments import whole
+from foldlog.eventstore import Action, CondensationAction, Event, check_whole
 from foldlog.projections.condensations import JoinedCondensations
 from foldlog.projections.fold import ViewState, fold
 from foldlog.projections.items import Items
@@ -151,7 +150,7 @@ class View:
 
         Raises ``InvalidArgument`` for a negative number.
         """
-        whole("count", count, 0)
+        check_whole("count", count, 0)
         state = self.state
         return (
             state.items[max(state.count - count, 0) :] if state.register is None else self.events[-count or len(self) :]

@@ -27,9 +27,9 @@ from foldlog.eventstore import (
     Store,
     UnknownEventType,
     WriteTransaction,
+    check_whole,
     summary_of,
 )
-from foldlog.eventstore.arguments import whole
 from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
 from foldlog.projections.explain import Difference, Why, explain_difference, explain_event
@@ -172,7 +172,7 @@ class Views:
         Raises ``InvalidArgument`` for a negative count, ``NoSuchVersion``, and what ``current`` raises. Cost: these
         events; that of ``at`` where revisions are missing, or the conversation was imported from V0.
         """
-        whole("count", count, 0)
+        check_whole("count", count, 0)
 
         def read(reading: ReadTransaction) -> tuple[int, tuple[Event, ...] | None]:
             at = reading.version if version is None else version

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
-from foldlog.eventstore.arguments import text
+from foldlog.eventstore.arguments import check_text
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.conversation import ANY_VERSION, AnyVersion, State, check_version
 from foldlog.eventstore.documents.differences import difference, json_text
@@ -26,11 +26,7 @@ from foldlog.eventstore.documents.values import (
     newest_values,
     read_value,
 )
-from foldlog.eventstore.errors import (
-    DocumentsChanged,
-    IdempotencyConflict,
-    InvalidEvent,
-)
+from foldlog.eventstore.errors import DocumentsChanged, IdempotencyConflict, InvalidEvent
 from foldlog.eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
 from foldlog.eventstore.log.appending import DocumentsUnchanged
 from foldlog.eventstore.log.finding import Generation, find_meant
@@ -66,7 +62,7 @@ class Documents:
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``, ``InvalidArgument`` for a version
         that the conversation never had. Cost: the last whole value and the differences since, 64 events at most.
         """
-        text("name", name)
+        check_text("name", name)
         return self._store.query(conversation, lambda read: newest_value(read, name, version, default))
 
     def all(self, conversation: str, *, version: int | None = None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES
@@ -65,7 +65,7 @@ def recent_conversations(
     age_max_s: float,
 ) -> RecentConversations:
     """Return the conversations that have all of these attributes, the last active first; see ``Histories.recent``."""
-    whole("limit", limit, 0)
+    check_whole("limit", limit, 0)
     given: object = after
     if given is not None and not (isinstance(given, tuple) and all(isinstance(number, int) for number in given)):
         raise TypeError(f"after is the 'after' of an earlier page, not {after!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.documents.differences import Difference, patched
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument
 from foldlog.eventstore.events import DocumentChanges
@@ -28,7 +28,7 @@ class DocumentValue(NamedTuple):
 
 def newest_documents(read: ReadTransaction, version: int | None) -> Mapping[str, int]:
     """Return the documents that a conversation had at a version, each with the id of the event that holds its value."""
-    stop = read.version if version is None else whole("version", version)
+    stop = read.version if version is None else check_whole("version", version)
     if not 0 <= stop <= read.version:
         where = "below 0" if stop < 0 else "past its end"
         raise InvalidArgument(

@@ -9,17 +9,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
-from foldlog.eventstore.conversation import (
-    AnyVersion,
-    Append,
-    State,
-    decide,
-    numbered,
-    summaries_named,
-)
+from foldlog.eventstore.conversation import AnyVersion, Append, State, decide, numbered, summaries_named
 from foldlog.eventstore.errors import (
     ConversationNotFound,
     CorruptEvent,
@@ -37,12 +30,7 @@ from foldlog.eventstore.log.past import ancestor, past_of
 from foldlog.eventstore.log.reading import ReadTransaction, stored_key
 from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
 from foldlog.eventstore.log.results import Recorded
-from foldlog.eventstore.log.row import (
-    dense_events,
-    from_microseconds,
-    stored_event_of,
-    with_times,
-)
+from foldlog.eventstore.log.row import dense_events, from_microseconds, stored_event_of, with_times
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new, list_again
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, Fork, Outcome, Place, RecalledKey
@@ -241,7 +229,7 @@ def begin_fork(
     found = find_begun(database, transaction, conversation)
     if found is None:
         raise ConversationNotFound(conversation)
-    if not 1 <= whole("at", at) <= found.version:
+    if not 1 <= check_whole("at", at) <= found.version:
         raise InvalidArgument(
             f"conversation {conversation!r} has {found.version} events and cannot be forked at {at}: use 1 to "
             f"{found.version}"

@@ -17,13 +17,7 @@ from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable
 from foldlog.eventstore.log.keys import DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter_restoring
 from foldlog.eventstore.log.row import NotAsWritten, present
-from foldlog.eventstore.log.seal import (
-    NOTHING_PENDING,
-    Mark,
-    RowCodec,
-    WriteSettings,
-    read_mark,
-)
+from foldlog.eventstore.log.seal import NOTHING_PENDING, Mark, RowCodec, WriteSettings, read_mark
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.types import Conversation, Row
 

@@ -10,12 +10,7 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.ledger import as_followed, erasure_of
 from foldlog.eventstore.log.results import Recorded
-from foldlog.eventstore.log.row import (
-    PLAIN,
-    event_of,
-    events_of_rows,
-    from_microseconds,
-)
+from foldlog.eventstore.log.row import PLAIN, event_of, events_of_rows, from_microseconds
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import PlacedRow, Row

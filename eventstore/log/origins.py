@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from foldlog.eventstore.arguments import text
+from foldlog.eventstore.arguments import check_text
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.errors import InvalidArgument
 from foldlog.eventstore.events import Event
@@ -113,7 +113,7 @@ def known(database: Database, conversation: str, format: str, source_ids: Iterab
 
 def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
     """Return the events that have this source id, in all indexed conversations. Cost: the events found."""
-    key = source_key(text("format", format), source_id)
+    key = source_key(check_text("format", format), source_id)
 
     def look(reader: Reader) -> tuple[FoundEvent, ...]:
         places = [] if key is None else reader.recalled_among(None, [key])

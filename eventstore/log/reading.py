@@ -11,7 +11,7 @@ from itertools import compress, count, takewhile
 from operator import add, attrgetter, itemgetter, ne
 from typing import Final
 
-from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.events import DocumentChanges, Event
 from foldlog.eventstore.log.database import Database, paged, start_after
@@ -116,7 +116,7 @@ class ReadTransaction:
 
         Raises ``InvalidArgument`` for a negative number, and what ``events`` raises. Cost: these events.
         """
-        whole("count", count, 0)
+        check_whole("count", count, 0)
         first = max(self.version - count, 0)
         return tuple(self.events(first))
 
@@ -181,7 +181,7 @@ class ReadTransaction:
 
     def _whole(self, name: str, number: int) -> int:
         """Return the number if it is a whole number; most are ids of the conversation."""
-        return number if type(number) is int and 0 <= number <= self.found.version else whole(name, number)
+        return number if type(number) is int and 0 <= number <= self.found.version else check_whole(name, number)
 
     def _check_that_none_is_missing(self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]) -> None:
         """Raise ``CorruptEvent`` where rows that are shown or structural are missing in one of the intervals: each row

@@ -20,7 +20,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
-from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import (
     CannotRedact,
     ConversationErased,
@@ -88,7 +88,7 @@ def copy_store(source: Store, target: Store, *conversations: str, jobs: int = 4)
     the target raises where it cannot be written. Cost: one row of every conversation on both sides, and the events that
     the target does not have.
     """
-    whole("jobs", jobs, 1, _JOBS_MAX)
+    check_whole("jobs", jobs, 1, _JOBS_MAX)
     wanted = _conversations(source.database, conversations)
     stopped = threading.Event()
     move = partial(_move, source.database, target.database, stopped)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 
-from foldlog.eventstore.arguments import reason_text, text
+from foldlog.eventstore.arguments import check_reason, check_text
 from foldlog.eventstore.errors import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
 from foldlog.eventstore.events import ATTRIBUTES, Detached
 from foldlog.eventstore.log import origins
@@ -62,8 +62,8 @@ def erase(
     ``VersionConflict`` if its last event is not that of ``expected``: read again, decide again. Cost: its events;
     on PostgreSQL, a look at every page of the tables that is not all visible.
     """
-    text("conversation", conversation)
-    reason = reason_text(reason, "tombstone")
+    check_text("conversation", conversation)
+    reason = check_reason(reason, "tombstone")
     if not isinstance(expected, ConversationRow | None):
         raise TypeError(f"expected is a ConversationRow, as store.conversation() returns it, not {expected!r}")
     database, recorder = store.database, store.database.recorder

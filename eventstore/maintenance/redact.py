@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from foldlog.eventstore.arguments import reason_text, text, whole
+from foldlog.eventstore.arguments import check_reason, check_text, check_whole
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.documents.values import newest_value
@@ -106,10 +106,10 @@ def redact(
     event of its own, and ``CannotRedact``, for example for a receipt of a redaction. Cost: the structural events of the
     conversation; for the bytes, as ``erase``.
     """
-    text("conversation", conversation)
-    whole("event_id", event_id)
-    reason_text(reason, "receipt")
-    text("by", by)
+    check_text("conversation", conversation)
+    check_whole("event_id", event_id)
+    check_reason(reason, "receipt")
+    check_text("by", by)
     database = store.database
     work = partial(
         _redact,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from foldlog.eventstore.arguments import whole
+from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import InvalidOption
 from foldlog.eventstore.recorders.errors import IntegrityError
 from foldlog.eventstore.store import Store
@@ -35,6 +35,6 @@ def confirm(store: Store, read_model: str, position: int | None) -> None:
     An earlier position than the recorded one changes nothing. A ``TrackingView`` confirms by its tracking and does not
     need this. Raises ``StoreUnavailable``. Durability: on disk when it returns. Cost: one commit.
     """
-    name, value = f"tracking {read_model}", "" if position is None else str(whole("position", position, 0))
+    name, value = f"tracking {read_model}", "" if position is None else str(check_whole("position", position, 0))
     with suppress(IntegrityError):
         store.database.recorder.transact(lambda transaction: transaction.set_value(name, value))

@@ -53,7 +53,7 @@ def as_url(place: str | os.PathLike[str]) -> str:
     if isinstance(path, bytes):
         path = os.fsdecode(path)
     if isinstance(place, str) and (_SCHEME.match(path) or not {".", "/"} & set(path)):
-        return path  # parse says what is wrong with it
+        return path  # parse_url says what is wrong with it
     if not path:
         raise InvalidOption(f"an empty path names no store; use one of: {_EXAMPLES}")
     name, _, query = path.rpartition("?")
@@ -62,7 +62,7 @@ def as_url(place: str | os.PathLike[str]) -> str:
     return f"sqlite:///{quote(path)}"
 
 
-def parse(url: str) -> Location:
+def parse_url(url: str) -> Location:
     """Return the location that ``url`` names. Raises ``InvalidOption``, with valid examples, if it names none."""
     if url == MEMORY:
         return Location("memory", "", {})

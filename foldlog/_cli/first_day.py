@@ -11,8 +11,7 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import DEFAULT_DB, command, store_name, use_store
 from foldlog._cli.stores import listed, open_existing
 from foldlog._words.gist import count
-from foldlog.eventstore import as_url
-from foldlog.eventstore.recorders.urls import parse
+from foldlog.eventstore import as_url, parse_url
 
 _DEMO_DB = "foldlog-demo.db"
 _COUNTED = 10_000
@@ -40,5 +39,5 @@ def welcome(commands: Mapping[str, str]) -> None:
 
 
 def _is_there(db: str) -> bool:
-    location = parse(as_url(db))
+    location = parse_url(as_url(db))
     return location.scheme != "memory" and (location.scheme != "sqlite" or os.path.exists(location.path))

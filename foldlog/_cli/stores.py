@@ -14,6 +14,7 @@ from foldlog._cli.hints import command, use_store
 from foldlog._cli.outcome import Refused
 from foldlog.eventstore import (
     ATTRIBUTES,
+    Conversation,
     ConversationNotFound,
     ConversationRow,
     EventStoreError,
@@ -22,11 +23,12 @@ from foldlog.eventstore import (
     as_url,
     newest_value,
     open_store,
+    parse_url,
 )
 from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.maintenance.verify import readable_conversations
-from foldlog.eventstore.recorders.types import Conversation, utf8
-from foldlog.eventstore.recorders.urls import absolute_hint, parse
+from foldlog.eventstore.recorders.types import utf8
+from foldlog.eventstore.recorders.urls import absolute_hint
 
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
 _SEARCHED = 20_000
@@ -55,7 +57,7 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
 
     use_store(db)
-    location = parse(as_url(db))
+    location = parse_url(as_url(db))
     is_new = location.scheme == "sqlite" and not os.path.exists(location.path)
     store = _opened(db)
     try:
@@ -73,7 +75,7 @@ def _opened(url: str) -> Store:
     try:
         return open_store(url)
     except StoreUnusable as error:
-        location = parse(as_url(url))
+        location = parse_url(as_url(url))
         kind = _kind_of(Path(location.path)) if location.scheme == "sqlite" else None
         if kind is None:
             raise Refused(str(error)) from error
@@ -98,7 +100,7 @@ def open_existing(db: str, remedy: str = _NO_STORE, *, only_read: bool = False) 
     to do then. With ``only_read`` it cannot be changed, nor can a file without write permission.
     """
     db = as_url(db)
-    location = parse(db)
+    location = parse_url(db)
     mode = "ro" if only_read else "rw"
     if location.scheme == "sqlite":
         if not os.path.exists(location.path):

@@ -13,8 +13,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from foldlog._formats.format import Format, UnusableFormat
-from foldlog.eventstore import EventStoreError, InvalidArgument
-from foldlog.eventstore.arguments import text
+from foldlog.eventstore import EventStoreError, InvalidArgument, check_text
 
 GROUP = "foldlog.formats"
 """The group of the entry points of formats."""
@@ -84,7 +83,7 @@ def register(format: Format) -> Format:
 def _added(place: str, format: object) -> Format:
     if not isinstance(format, Format):
         raise UnusableFormat(f"{place} is a {type(format).__name__}; make it a Format")
-    name = text("the name of a format", format.name)
+    name = check_text("the name of a format", format.name)
     if name in ("", AUTO) or name.startswith("-") or " " in name or not name.isprintable():
         raise InvalidArgument(
             f"{place} has the name {name!r}; use a name without white space that does not begin with '-' and is "
@@ -124,7 +123,7 @@ def _load_packages() -> list[str]:
 
 def format_named(name: str) -> Format:
     """Return the format with this name. Raises ``UnknownFormat``, or what ``formats`` raises: it may be the cause."""
-    if text("format", name) not in FORMATS:
+    if check_text("format", name) not in FORMATS:
         _load_packages()
     found = FORMATS.get(name)
     if found is None:

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from foldlog._formats.live import recorded
 from foldlog._formats.packing import json_of, texts_of
-from foldlog.eventstore import Action, CondensationAction, Event, Observation, Store, summary_of
+from foldlog.eventstore import Action, CondensationAction, Event, Observation, Store, can_be_redacted, summary_of
 from foldlog.eventstore.log.finding import find_existing
-from foldlog.eventstore.log.redacted import can_be_redacted
 from foldlog.eventstore.maintenance.redact import forks_that_share
 
 _TEXT_MIN = 16

@@ -17,11 +17,10 @@ from itertools import islice, takewhile
 from typing import Any, Final, NamedTuple
 
 from foldlog._reports.kept import value_of
-from foldlog.eventstore import ConversationRow, EventStoreError, Store
+from foldlog.eventstore import ConversationRow, EventStoreError, Record, Store
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.changes import NewRecords
-from foldlog.eventstore.recorders.types import Record
 
 Make = Callable[[Sequence[ConversationRow]], tuple[Any, bool]]
 """Makes a JSON value of some conversations, and says whether it may be kept: where not all can be read, it may not."""

@@ -27,9 +27,11 @@ from foldlog.eventstore import (
     RedactionCopied,
     Store,
     StoreRestored,
+    check_text,
+    check_whole,
+    has_content,
+    to_microseconds,
 )
-from foldlog.eventstore.arguments import text, to_microseconds, whole
-from foldlog.eventstore.log.redacted import has_content
 
 if TYPE_CHECKING:
     from foldlog._search.postgres_tables import PostgresTables
@@ -104,7 +106,7 @@ class SearchIndex:
         """Return the events that have all the words, best first: see ``Histories.search``. Accents, upper and lower
         case and English endings make no difference.
         """
-        terms = terms_of(text("words", words))
+        terms = terms_of(check_text("words", words))
         if not terms:
             raise InvalidArgument(f"there is no word to search for in {words!r}")
         wanted = Wanted(
@@ -113,7 +115,7 @@ class SearchIndex:
             narrowed(kind_words(kinds)),
             None if since is None else to_microseconds(since, "since"),
             None if until is None else to_microseconds(until, "until"),
-            whole("limit", limit, 0),
+            check_whole("limit", limit, 0),
         )
         self.catch_up()
         return tuple(self.tables.find(wanted))

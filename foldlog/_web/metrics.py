@@ -13,8 +13,7 @@ from foldlog._copies import is_a_copy
 from foldlog._documents import FleetDocument
 from foldlog._words.reasons import WORDS
 from foldlog._words.safe_text import printable
-from foldlog.eventstore import Store
-from foldlog.eventstore.maintenance.status import follower_status
+from foldlog.eventstore import Store, follower_status
 
 _Sample = tuple[dict[str, str], float]
 

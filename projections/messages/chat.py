@@ -7,15 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 
 from foldlog.eventstore import Observation
-from foldlog.projections.messages.content import (
-    File,
-    Part,
-    image_url_of,
-    named,
-    sendable,
-    text_part,
-    without_pictures,
-)
+from foldlog.projections.messages.content import File, Part, image_url_of, named, sendable, text_part, without_pictures
 from foldlog.projections.messages.turns import Dialect, MessageTurn, PairedCall, Rendered, arguments_of, say
 
 _CALL_ID_MAX = 40

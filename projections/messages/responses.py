@@ -9,13 +9,7 @@ from collections.abc import Iterable
 
 from foldlog.eventstore import Action
 from foldlog.projections.messages.chat import call_id_of, matching, unsaid
-from foldlog.projections.messages.content import (
-    Part,
-    image_url_of,
-    named,
-    sendable,
-    without_pictures,
-)
+from foldlog.projections.messages.content import Part, image_url_of, named, sendable, without_pictures
 from foldlog.projections.messages.turns import MessageTurn, PairedCall, Rendered, arguments_of, say
 
 _CALL_ID_MAX = _NAME_MAX = 64

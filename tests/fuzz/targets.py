@@ -254,7 +254,7 @@ _URLS = (_CORPUS / "urls.txt").read_text().splitlines()
 def url(at: random.Random) -> str:
     text = mutated(at, at.choice(_URLS).encode()).decode("utf-8", at.choice(("replace", "surrogateescape")))
     try:
-        location = urls.parse(text)
+        location = urls.parse_url(text)
     except InvalidOption:
         return "refused"
     assert location.scheme in ("memory", "sqlite", "postgresql")

@@ -17,13 +17,7 @@ from psycopg import conninfo, sql
 from foldlog._observed import tell, waits
 from foldlog.eventstore.errors import InvalidOption
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction
-from foldlog.eventstore.recorders.errors import (
-    IntegrityError,
-    OperationalError,
-    ReadOnly,
-    RecorderError,
-    StillRead,
-)
+from foldlog.eventstore.recorders.errors import IntegrityError, OperationalError, ReadOnly, RecorderError, StillRead
 from foldlog.eventstore.recorders.group_commit import INSIDE, Writer, outside
 from foldlog.eventstore.recorders.postgres import setup, status
 from foldlog.eventstore.recorders.postgres.open_transaction import Call
@@ -81,7 +75,7 @@ class Patience:
 class PostgresRecorder(Recorder):
     """A recorder on one schema of a PostgreSQL database; other schemas are other stores.
 
-    ``dsn`` is anything that libpq takes, and ``options`` are those of a URL, as ``urls.parse`` gives them. Of several
+    ``dsn`` is anything that libpq takes, and ``options`` are those of a URL, as ``parse_url`` gives them. Of several
     hosts the primary is used, and looked for again whenever it is lost. While it is unreachable, calls wait for up to
     ``patience_s``, then raise ``OperationalError``. ``durable=False`` does not wait for the disk.
 

@@ -11,23 +11,8 @@ from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader
-from foldlog.eventstore.recorders.postgres.wire import (
-    OF_ROW,
-    TryAgain,
-    Wire,
-    array,
-    bigint,
-)
-from foldlog.eventstore.recorders.types import (
-    Beginning,
-    Conversation,
-    Erasure,
-    Place,
-    RecalledKey,
-    Row,
-    unplaced,
-    utf8,
-)
+from foldlog.eventstore.recorders.postgres.wire import OF_ROW, TryAgain, Wire, array, bigint
+from foldlog.eventstore.recorders.types import Beginning, Conversation, Erasure, Place, RecalledKey, Row, unplaced, utf8
 
 _OF_CONVERSATION: Final = b"conversation"
 _OF_STAGING: Final = b"staging"

@@ -18,13 +18,7 @@ from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.errors import IntegrityError
 from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, as_bound
-from foldlog.eventstore.recorders.types import (
-    Beginning,
-    Conversation,
-    Place,
-    Row,
-    unplaced,
-)
+from foldlog.eventstore.recorders.types import Beginning, Conversation, Place, Row, unplaced
 
 _TOGETHER = 20
 _ADDITIONS = (

@@ -386,7 +386,7 @@ def _list_followers(db: str, *, as_json: bool) -> None:
     """Show how far the followers of a PostgreSQL store lag, and which transaction holds them back."""
     from foldlog._copies import is_a_copy
     from foldlog._documents import FollowerDocument, FollowersDocument, HolderDocument
-    from foldlog.eventstore.maintenance.status import follower_status
+    from foldlog.eventstore import follower_status
 
     with open_existing(db) as store:
         status = follower_status(store)

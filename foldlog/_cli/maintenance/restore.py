@@ -17,8 +17,7 @@ from foldlog._cli.stores import open_existing
 from foldlog._documents import RestoredDocument
 from foldlog._maintenance import note_files
 from foldlog._words.gist import count
-from foldlog.eventstore import StoreUnusable, as_url, restore_store
-from foldlog.eventstore.recorders.urls import parse
+from foldlog.eventstore import StoreUnusable, as_url, parse_url, restore_store
 
 
 def run(
@@ -37,7 +36,7 @@ def run(
 
     Example: foldlog restore monday.db --yes
     """
-    location = parse(as_url(db))
+    location = parse_url(as_url(db))
     if location.scheme == "sqlite" and os.path.exists(location.path) and not yes:
         path = terminal.printable(location.path)
         question = (

@@ -21,8 +21,7 @@ from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocu
 from foldlog._maintenance import conversations_with, erased, would_erase
 from foldlog._reports.overview import overview_of
 from foldlog._words.gist import count
-from foldlog.eventstore import ConversationRow, EventStoreError, Store
-from foldlog.eventstore.arguments import reason_text
+from foldlog.eventstore import ConversationRow, EventStoreError, Store, check_reason
 from foldlog.projections import Views
 
 WORDS_MAX = 200
@@ -71,7 +70,7 @@ def run(
         raise Refused("--with-forks and --detach: forks are either erased or kept; give one of the two")
     if with_forks and older_than is not None:
         raise Refused("--with-forks and --older-than: a younger fork would be erased too; leave one of the two out")
-    reason_text(reason, "tombstone")
+    check_reason(reason, "tombstone")
     before = given_moment("--older-than", older_than)
     with open_existing(db) as store:
         rows = selected(store, conversations, where, before)

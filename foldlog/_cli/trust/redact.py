@@ -41,10 +41,10 @@ from foldlog.eventstore import (
     EventStoreError,
     InvalidArgument,
     Store,
+    check_reason,
+    has_content,
     summary_of,
 )
-from foldlog.eventstore.arguments import reason_text
-from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.maintenance.redact import RedactionReceipt, quotes_in
 
 SETTINGS = EVENT_SETTINGS
@@ -124,7 +124,7 @@ def run(
 
     Example: foldlog redact tidewatch 17 --reason "asked to"
     """
-    reason_text(reason, "receipt")
+    check_reason(reason, "receipt")
     before = given_moment("--older-than", older_than)
     text = None if matching is None else text_or_pattern(matching, is_pattern=pattern)
     if text is not None and (text(reason) or text(by or "")):

@@ -16,11 +16,10 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import events_total, open_existing, open_or_create
 from foldlog._documents import LossDocument, SalvagedDocument, SalvageDocument
 from foldlog._words.gist import count
-from foldlog.eventstore import Store, as_url, open_store
+from foldlog.eventstore import Store, as_url, open_store, parse_url
 from foldlog.eventstore.maintenance.salvage import Salvaged, salvage
 from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.sqlite.readable import Readable, copy_readable
-from foldlog.eventstore.recorders.urls import parse
 
 
 def run(
@@ -130,7 +129,7 @@ def _url(named: str) -> str:
 
 
 def _path(url: str) -> str | None:
-    location = parse(as_url(url))
+    location = parse_url(as_url(url))
     return location.path if location.scheme == "sqlite" else None
 
 
