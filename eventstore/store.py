@@ -21,7 +21,7 @@ from foldlog.eventstore.errors import (
     InvalidEvent,
     KeyUnavailable,
 )
-from foldlog.eventstore.events import NOT_RECORDED, Event, is_structural
+from foldlog.eventstore.events import NOT_RECORDED, Event, is_structural, summary_of
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged, begin_fork
 from foldlog.eventstore.log.database import Database, behind, paged
@@ -31,6 +31,7 @@ from foldlog.eventstore.log.finding import (
     events_back,
     find_begun,
     find_existing,
+    forks_that_share,
     pages,
     read_existing,
     tombstones_before,
@@ -205,6 +206,19 @@ class Store:
         if found is None:
             raise ConversationNotFound(conversation)
         return self._listed([found])[0]
+
+    def forks_sharing(self, conversation: str, event_id: int) -> list[str]:
+        """Return the ids of the forks that share an event of a conversation, or what a summary of this id stands in.
+
+        Raises ``ConversationNotFound``, ``ConversationErased``. Cost: the forks.
+        """
+        database, own_id = self.database, summary_of(event_id) if event_id < NOT_RECORDED else event_id
+
+        def read(reader: Reader) -> list[str]:
+            found = find_existing(database, reader, conversation)
+            return [fork.id for fork in forks_that_share(database, reader, found.key, own_id)]
+
+        return self._recorder.query(read)
 
     def follow(self, after_position: int = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Yield all events recorded after a position, over all conversations, in the order of positions, up to the

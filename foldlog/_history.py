@@ -581,7 +581,7 @@ class History:
         of an imported event, all events, those of its forks too: records that repeat its content go with it. One that
         cannot be read is named in ``unconfirmed``. Events that others append during the call count as later ones.
         """
-        from foldlog._formats.repeats import forks_sharing, imported_event, records_with
+        from foldlog._formats.repeats import imported_event, records_with
         from foldlog._maintenance import gone_everywhere
         from foldlog._reports.unreadable import sound
         from foldlog._seen_files import keep_source, source_files
@@ -589,7 +589,7 @@ class History:
         self._meet()
         event_id = event.id if isinstance(event, Event) else check_whole("event", event)
         by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
-        forks = forks_sharing(self._store, self.id, event_id)
+        forks = self._store.forks_sharing(self.id, event_id)
         rows = [*map(self._store.conversation, (self.id, *forks))]
         sources = source_files(self._store, rows)
         unread: list[str] = []

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import TypeVar
 
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreUnusable
 from foldlog.eventstore.events import Event
-from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow
 from foldlog.eventstore.log.row import begun, not_erased
@@ -152,6 +153,28 @@ def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -
         if len(page) < size:
             return
         after, size = page[-1].id, min(8 * size, PAGE)
+
+
+# -- forks ------------------------------------------------------------------------------------------------------------
+
+
+def living_forks(reader: Reader, key: int) -> list[Conversation]:
+    """Return the forks of the conversation with this key, without erased ones."""
+
+    def page(after: str | None) -> Sequence[Conversation]:
+        return reader.conversations(start_after(after), PAGE, forks_of=key)
+
+    return [fork for fork in paged(page, attrgetter("id"), PAGE) if fork.erasure is None]
+
+
+def forks_that_share(database: Database, reader: Reader, key: int, event_id: int) -> Iterator[Conversation]:
+    """Yield the forks that share an event of the conversation with this key, and their forks that do."""
+    for fork in living_forks(reader, key):
+        if event_id < fork.begins:
+            whole_fork = database.find_key(reader, fork.key)  # a list leaves out its ancestors
+            if whole_fork is not None:
+                yield whole_fork
+                yield from forks_that_share(database, reader, fork.key, event_id)
 
 
 # -- page by page ------------------------------------------------------------------------------------------------------

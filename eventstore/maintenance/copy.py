@@ -31,7 +31,7 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.events import Event, RedactionCopied
 from foldlog.eventstore.log.database import Database, paged, start_after
-from foldlog.eventstore.log.finding import find_again, tombstones_before
+from foldlog.eventstore.log.finding import find_again, forks_that_share, tombstones_before
 from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, stored_rows
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import Link, head_after, links_of
@@ -47,7 +47,7 @@ from foldlog.eventstore.log.row import (
 )
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.maintenance.redact import forks_that_share, redact_rows
+from foldlog.eventstore.maintenance.redact import redact_rows
 from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.recorders.base import Reader, Transaction

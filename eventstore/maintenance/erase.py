@@ -10,13 +10,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter
 
 from foldlog.eventstore.arguments import check_reason, check_text
 from foldlog.eventstore.errors import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
 from foldlog.eventstore.events import ATTRIBUTES, Detached
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.database import Database, behind, paged, start_after
+from foldlog.eventstore.log.database import Database, behind
+from foldlog.eventstore.log.finding import living_forks
 from foldlog.eventstore.log.importing import DETACH, ERASE, REST_S
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import links_of
@@ -31,7 +31,6 @@ from foldlog.eventstore.recorders.types import Conversation, Erasure
 from foldlog.eventstore.store import Store
 
 _CHUNK = 1_000
-_PAGE = 1_000
 _DONE = "conversation {!r} is erased for every reader"
 
 
@@ -131,15 +130,6 @@ def _unconfirmed(reader: Reader, key: int) -> Sequence[str]:
     found = reader.conversation(key)
     position = None if found is None or found.erasure is None else found.erasure.position
     return () if position is None else behind(reader, position)
-
-
-def living_forks(reader: Reader, key: int) -> list[Conversation]:
-    """Return the forks of the conversation with this key, without erased ones."""
-
-    def page(after: str | None) -> Sequence[Conversation]:
-        return reader.conversations(start_after(after), _PAGE, forks_of=key)
-
-    return [fork for fork in paged(page, attrgetter("id"), _PAGE) if fork.erasure is None]
 
 
 # -- forks that go on alone -------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ and the salt is erased with the body. The receipt is an event of the conversatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from foldlog.eventstore.events import (
     summary_of,
 )
 from foldlog.eventstore.log.database import Database, behind
-from foldlog.eventstore.log.finding import find_again, find_existing
+from foldlog.eventstore.log.finding import find_again, find_existing, forks_that_share
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import can_be_redacted, has_content, untraced, without_content
@@ -40,9 +40,8 @@ from foldlog.eventstore.log.row import (
     with_checksums,
 )
 from foldlog.eventstore.log.writing import WriteTransaction, forget_records, list_again
-from foldlog.eventstore.maintenance.erase import living_forks
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
-from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Row
 from foldlog.eventstore.store import Store
 
@@ -296,15 +295,6 @@ def quotes_in(reading: ReadTransaction, redacted: Event) -> list[CondensationAct
             if is_v0 and event.origin is not None:
                 sources.append(event.origin.id)
     return found
-
-
-def forks_that_share(database: Database, reader: Reader, key: int, event_id: int) -> Iterator[Conversation]:
-    for fork in living_forks(reader, key):
-        if event_id < fork.begins:
-            whole_fork = database.find_key(reader, fork.key)  # a list leaves out its ancestors
-            if whole_fork is not None:
-                yield whole_fork
-                yield from forks_that_share(database, reader, fork.key, event_id)
 
 
 def _check_that_none_builds_on(reading: ReadTransaction, event: DocumentChanges) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from foldlog._formats.live import recorded
 from foldlog._formats.packing import json_of, texts_of
 from foldlog.eventstore import Action, CondensationAction, Event, Observation, Store, can_be_redacted, summary_of
-from foldlog.eventstore.log.finding import find_existing
-from foldlog.eventstore.maintenance.redact import forks_that_share
 
 _TEXT_MIN = 16
 """Shorter texts say little, and are in many records. Records of the same call are found whatever their texts."""
@@ -16,7 +14,7 @@ _TEXT_MIN = 16
 
 def imported_event(store: Store, conversation: str, event_id: int) -> Event | None:
     """Return an event with a record of its source that can be redacted; None for any other one."""
-    wanted = _own_id(event_id)
+    wanted = summary_of(event_id) if event_id < -1 else event_id
     event = next(iter(store.events(conversation, wanted, wanted + 1)), None) if wanted >= 0 else None
     if event is None or event.origin is None or not can_be_redacted(event):
         return None
@@ -41,20 +39,6 @@ def records_with(event: Event, events: Iterable[Event]) -> list[int]:
             if any(each in text for each in texts):
                 found.append(made[0].id)
     return [each for each in found if each != event.id]
-
-
-def forks_sharing(store: Store, conversation: str, event_id: int) -> list[str]:
-    """Return the forks that share an event of the conversation's own."""
-    database, wanted = store.database, _own_id(event_id)
-    with database.recorder.read() as reader:
-        found = find_existing(database, reader, conversation)
-        if wanted < found.begins:
-            return []
-        return [fork.id for fork in forks_that_share(database, reader, found.key, wanted)]
-
-
-def _own_id(event_id: int) -> int:
-    return summary_of(event_id) if event_id < -1 else event_id
 
 
 def _names(event: Event) -> set[str | None]:

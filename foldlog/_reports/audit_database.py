@@ -40,7 +40,6 @@ from foldlog.eventstore import (
     confirm,
 )
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.maintenance.redact import forks_that_share
 from foldlog.projections.stored.revision_codec import PROJECTION
 
 _CHUNK = 1_000
@@ -270,12 +269,10 @@ class AuditTables:
         """Replace redacted events, in forks too."""
         self._to_confirm = True
         known = "SELECT 1 FROM events WHERE conversation = ? AND id = ?"
-        database, names = self._store.database, [conversation]
-        with database.recorder.read() as reader:
-            found = database.find(reader, conversation)
-            if found is not None:
-                names += [fork.id for fork in forks_that_share(database, reader, found.key, min(event_ids, default=0))]
-        for name in names:
+        forks = list[str]()
+        with suppress(ConversationErased, ConversationNotFound):  # that entry comes later
+            forks = self._store.forks_sharing(conversation, min(event_ids, default=0))
+        for name in (conversation, *forks):
             for event_id in event_ids:
                 if self._database.execute(known, [storable(name), event_id]).fetchone():
                     with suppress(ConversationErased):  # that entry comes later

@@ -339,3 +339,17 @@ def test_a_fork_knows_where_its_past_leaves_each_ancestor(store: Store):
     store.fork("f", 3, "h")
     lineages = {name: store.query(name, lambda read: read.lineage) for name in "cfgh"}
     assert lineages == {"c": (), "f": (("c", 6),), "g": (("c", 6), ("f", 7)), "h": (("c", 3),)}
+
+
+def test_the_forks_that_share_an_event_are_named(store: Store):
+    store.fork("c", 6, "f")
+    store.append("f", said("own"), expected_version=6)
+    store.fork("f", 7, "g")
+    store.fork("c", 2, "h")
+    store.fork("c", 8, "gone")
+    erase(store, "gone", reason="asked for")
+    assert [store.forks_sharing("c", event_id) for event_id in (1, 2, 6)] == [["f", "g", "h"], ["f", "g"], []]
+    assert store.forks_sharing("c", -4) == ["f", "g"], "the summary of condensation 2"
+    assert store.forks_sharing("f", 6) == ["g"]
+    with pytest.raises(ConversationErased):
+        store.forks_sharing("gone", 0)
