@@ -95,7 +95,7 @@ class Reply:
 
 @runtime_checkable
 class Summarizer(Protocol):
-    """The model that a condenser asks. Prompt caching and streaming are off for these calls."""
+    """The model that a condenser asks."""
 
     @property
     def model(self) -> str: ...

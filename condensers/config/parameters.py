@@ -64,7 +64,7 @@ class _Asking(CondenserConfig):
         if self.llm_config is None:
             return {**arguments, "llm": AgentsModel()}
         try:
-            return {**arguments, "llm": LLM(self.llm_config).without_prompt_caching()}
+            return {**arguments, "llm": LLM(self.llm_config)}
         except InvalidCondenser as error:
             raise InvalidCondenser(f"{path}.llm_config.{error}") from error
 

@@ -56,8 +56,7 @@ class AskingCondenser(RollingCondenser):
                 f"the condenser {self.type!r} names no model, and the agent's model {agent_llm.model!r} cannot be "
                 f"asked: it has no method 'complete'; {_NAME_ONE}"
             )
-        once = getattr(agent_llm, "without_prompt_caching", None)
-        return replace(self, llm=agent_llm if once is None else once())
+        return replace(self, llm=agent_llm)
 
 
 REQUEST_CONDENSATION_TOOL = "request_condensation"

@@ -10,7 +10,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from importlib.util import find_spec
@@ -33,7 +32,7 @@ from foldlog.condensers.models.failures import (
     problem_of,
 )
 from foldlog.condensers.models.llm_config import LLMConfig
-from foldlog.condensers.models.replies import checked, counts_of, reply_of, report_on, request_for, sendable
+from foldlog.condensers.models.replies import checked, reply_of, report_on, request_for, sendable
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.reports import Usage
 from foldlog.eventstore import install_command
@@ -49,18 +48,6 @@ _GRACE_S = 1.0
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
 """Parts of the names of models whose tokenizers litellm downloads from the Hugging Face Hub."""
-
-
-_CACHE_MARKS = (
-    {"location": "message", "role": "system"},
-    {"location": "message", "index": -1},
-)
-"""The messages up to which a provider caches a prompt that is marked: the system prompt, which stays if a condensation
-changes the middle, and the last message, with which the next call begins. litellm sets the marks.
-"""
-
-_MARKED = ("claude", "anthropic")
-"""Parts of the names of models whose providers cache only what is marked."""
 
 _TRANSLATED = frozenset(
     (
@@ -96,18 +83,10 @@ class LLM:
         self._key = config.key()
         self._sleep = sleep
         self._fallbacks = tuple(LLM(fallback, sleep=sleep) for fallback in config.fallbacks)
-        self._marks_prompts = config.caching_prompt
         self._counter = TokenCounter(self._count)
 
     def __repr__(self) -> str:
         return f"LLM({self.config!r})"
-
-    def without_prompt_caching(self) -> LLM:
-        """Return this model for prompts that are sent once, such as a condenser's. They are not marked for caching."""
-        once = copy(self)
-        once._marks_prompts = False
-        once._fallbacks = tuple(fallback.without_prompt_caching() for fallback in self._fallbacks)
-        return once
 
     # --- completions ---
 
@@ -179,13 +158,11 @@ class LLM:
         completion = _litellm().completion
         config = self.config
         self._refuse_what_cannot_fit(request)
-        received = list[Any]()
         begun, limit_s = time.perf_counter(), min(config.timeout_s, seconds_left())
         if limit_s <= 0:
             raise ModelCallFailed(self.model, "timeout", "no time is left for this call", _NOT_CALLED)
         try:
             arguments = self._arguments(request, limit_s)
-            arguments["logger_fn"] = lambda details: received.append(details.get("original_response"))
             response = abandoned_after(limit_s + _GRACE_S, lambda: completion(**arguments))
             conceal = partial(concealed, config=config, key=self._key, in_error=False)
             reply = reply_of(response, config.model, time.perf_counter() - begun, conceal)
@@ -193,23 +170,15 @@ class LLM:
             conceal = partial(concealed, config=config, key=self._key, in_error=True)
             problem = problem_of(conceal(str(error)))
             if is_connection_refused(error):
-                problem = f"{problem} No server listens at {_address(config.base_url)}."
+                address = urlsplit(config.base_url or "").netloc.rpartition("@")[2]
+                problem = f"{problem} No server listens at {address or 'its address'}."
             shows_a_secret = any(conceal(str(link)) != str(link) for link in chain_of(error))
             cause = None if shows_a_secret else error
-            metrics = {"latency_s": time.perf_counter() - begun, **self._paid(received)}
-            raise ModelCallFailed(self.model, failure_of(error), problem, {"metrics": metrics}) from cause
+            failure = failure_of(error)
+            cost = None if failure == "bad_reply" else 0.0  # a reply that cannot be read was paid for
+            metrics = {"latency_s": time.perf_counter() - begun, "cost": cost}
+            raise ModelCallFailed(self.model, failure, problem, {"metrics": metrics}) from cause
         return checked(reply)
-
-    def _paid(self, received: Sequence[Any]) -> dict[str, Any]:
-        """Return usage and cost of a response that litellm received and could not read; nothing where it has none."""
-        for text in received:
-            try:
-                counts = counts_of(json.loads(text)["usage"])
-            except (TypeError, ValueError, LookupError, AttributeError):
-                continue
-            if counts:
-                return {"usage": counts, "cost": _price_of(self.model, counts)}
-        return {}
 
     def _refuse_what_cannot_fit(self, request: Mapping[str, Any]) -> None:
         """Raise ``ModelCallFailed`` for a prompt that is known to be too long. A server would refuse it, or silently
@@ -228,22 +197,20 @@ class LLM:
 
     def _arguments(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         config = self.config
-        sent: dict[str, Any] = sendable(request)  # a copy: litellm rewrites messages in place for some servers
-        if self._marks_prompts and any(maker in config.model.lower() for maker in _MARKED):
-            sent["cache_control_injection_points"] = [dict(point) for point in _CACHE_MARKS]
-        return dict(
-            model=config.model,
-            api_key=self._key,
-            base_url=config.base_url,
-            api_version=config.api_version,
-            temperature=config.temperature,
-            max_tokens=config.max_output_tokens,
-            timeout=limit_s,
-            num_retries=0,  # litellm's own retries would hide their cost
-            stream=False,
-            caching=False,
-            **{**sent, **config.extra},
-        )
+        return {
+            "model": config.model,
+            "api_key": self._key,
+            "base_url": config.base_url,
+            "api_version": config.api_version,
+            "temperature": config.temperature,
+            "max_tokens": config.max_output_tokens,
+            "timeout": limit_s,
+            "num_retries": 0,  # litellm's own retries would hide their cost
+            "stream": False,
+            "caching": False,
+            **sendable(request),  # a copy: litellm rewrites messages in place for some servers
+            **config.extra,
+        }
 
     # --- limits and counts ---
 
@@ -269,9 +236,7 @@ class LLM:
     @property
     def tokenizer(self) -> str:
         """The name of what counts the tokens: a model, or, where litellm does not know it, a tokenizer for all."""
-        if self.config.tokenizer or self.is_known:
-            return self.config.tokenizer or self.model
-        return _tokenizer_for_all(_bare_name(self.model))
+        return self.config.tokenizer or (self.model if self.is_known else "litellm's general tokenizer")
 
     def token_sums(self, view: View) -> Sequence[int]:
         """Return cumulative token counts of the prompt that ``view`` makes (see ``AgentModel``)."""
@@ -329,35 +294,12 @@ def _known(model: str) -> Mapping[str, Any] | None:
     return known
 
 
-def _price_of(model: str, counts: Mapping[str, int]) -> float | None:
-    """Return what these tokens cost; None for a model without a price."""
-    cached, written = counts.get("cached_tokens", 0), counts.get("cache_write_tokens", 0)
-    told = {"cache_read_input_tokens": cached, "cache_creation_input_tokens": written}
-    told |= {name: counts.get(name, 0) for name in ("prompt_tokens", "completion_tokens")}
-    try:
-        return float(sum(_litellm().cost_per_token(model=model, **told)))
-    except Exception:  # noqa: BLE001  as for ``_known``
-        return None
-
-
 def _bare_name(model: str) -> str:
     """Return the model's name without the provider's: litellm finds its tokenizer by this name."""
     try:
         return str(_litellm().get_llm_provider(model)[0])
     except _litellm().exceptions.BadRequestError:
         return model
-
-
-def _tokenizer_for_all(name: str) -> str:
-    """Return the tokenizer that litellm takes for an OpenAI model, and for a name that it does not know."""
-    import tiktoken
-
-    if "gpt-4o" in name:
-        return "o200k_base"
-    try:
-        return tiktoken.encoding_name_for_model(name)
-    except KeyError:
-        return "cl100k_base"
 
 
 def _countable(schema: Any) -> Any:
@@ -380,12 +322,6 @@ def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
     return False
 
 
-def _address(base_url: str | None) -> str:
-    """Return only host and port of a server's address."""
-    parts = urlsplit(base_url or "")
-    return f"{parts.hostname}:{parts.port}" if parts.hostname and parts.port else parts.hostname or "its address"
-
-
 @cache
 def _litellm() -> Any:
     """Return litellm, imported once, with its telemetry and messages off. Threads that meet here all wait for Python's
@@ -398,8 +334,6 @@ def _litellm() -> Any:
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
     try:
         import litellm
-    except ImportError as error:
-        raise InvalidCondenser(f"a model needs litellm; install it with: {install_command('llm')}") from error
     finally:
         if mode is None:
             os.environ.pop("LITELLM_MODE", None)

@@ -23,15 +23,6 @@ from foldlog.condensers.models.deadline import STEP_S
 from foldlog.condensers.models.openhands_keys import in_our_words
 from foldlog.condensers.tables import StrictTable, refused, told
 
-SAID_WITH_EVERY_CALL = frozenset(
-    (
-        *("model", "messages", "tools", "tool_choice", "response_format", "_skip_mcp_handler"),
-        *("api_key", "base_url", "api_version", "temperature", "max_tokens", "timeout"),
-        *("num_retries", "stream", "caching", "logger_fn"),
-    )
-)
-"""Arguments of litellm.completion that foldlog makes from the other keys, or always sets itself."""
-
 
 def _of_its_name(value: Any, info: ValidationInfo) -> Any:
     """Return the model that a text names. Only a TOML file, the context of the validation, has models to name."""
@@ -97,9 +88,6 @@ class LLMConfig(StrictTable):
     tokenizer: str | None = Field(
         default=None, min_length=1, description="another model, whose tokenizer counts the tokens"
     )
-    caching_prompt: bool = Field(
-        default=True, description="mark the agent's prompts for providers that cache only marked parts"
-    )
     dialect: Literal["openai", "openai-reasoning", "litellm"] | None = Field(
         default=None,
         description="form of the agent's messages: openai for a plain server, openai-reasoning where it wants the "
@@ -122,13 +110,6 @@ class LLMConfig(StrictTable):
                 "the key is masked, because it was copied from printed JSON; give the key itself, or api_key_env"
             )
         return key
-
-    @field_validator("extra")
-    @classmethod
-    def _is_not_ours(cls, extra: dict[str, Any]) -> dict[str, Any]:
-        if ours := sorted(SAID_WITH_EVERY_CALL & extra.keys()):
-            raise ValueError(f"{', '.join(ours)} cannot be set here: foldlog sets them in every call; use other keys")
-        return extra
 
     def key(self) -> str | None:
         """Return the key to send. With None, litellm looks for one in the environment.

@@ -26,8 +26,8 @@ MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": 
 """Maps of further arguments of litellm.completion, and the one argument that a map is."""
 WITHOUT_EFFECT = frozenset(
     (
-        *("correct_num", "disable_stop_word", "disable_vision", "for_routing", "log_completions"),
-        *("log_completions_folder", "max_message_chars", "modify_params", "openrouter_app_name"),
+        *("caching_prompt", "correct_num", "disable_stop_word", "disable_vision", "for_routing"),
+        *("log_completions", "log_completions_folder", "max_message_chars", "modify_params", "openrouter_app_name"),
         *("openrouter_site_url", "retry_max_wait", "retry_multiplier"),  # above: V0's too; below: V1's alone
         *("api_mode", "capability_overrides", "enable_encrypted_reasoning", "extended_thinking_budget"),
         *("force_string_serializer", "inline_image_urls", "is_subscription", "model_canonical_name"),

@@ -45,8 +45,8 @@ def named_model(name: str | None) -> LLM | None:
     model.count_tokens(_SHORT_PROMPT)
     if not model.is_known:
         terminal.note(
-            f"litellm does not know the model {model.model!r}: its tokens are counted with the tokenizer "
-            f"{model.tokenizer}, and its limit is not known"
+            f"litellm does not know the model {model.model!r}: its tokens are counted as "
+            f"{model.tokenizer} counts them, and its limit is not known"
         )
     return model
 
@@ -74,7 +74,7 @@ def counted_words(model: LLM) -> str:
     name = terminal.printable(model.model, one_line=True)
     if model.tokenizer == model.model:
         return f"as {name} counts them"
-    return f"as the tokenizer {model.tokenizer} counts them, since none is known for {name}"
+    return f"as {model.tokenizer} counts them, since none is known for {name}"
 
 
 def load_condenser_for(path: Path, agent: str | None, model: AgentModel | None) -> Condenser:

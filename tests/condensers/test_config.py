@@ -308,10 +308,6 @@ ASKING = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n'
         (ASKING + "timeout_s = inf", "condenser.llm_config: llm.timeout_s: should be a finite number"),
         (ASKING + 'api_key = ""', "condenser.llm_config: llm.api_key: "),
         (ASKING + 'base_url = "localhost:8000"', "condenser.llm_config: llm.base_url: "),
-        (
-            ASKING + "[llm.extra]\nstream = true\ntimeout = 3",
-            "condenser.llm_config: llm.extra: stream, timeout cannot be set here",
-        ),
     ],
 )
 def test_a_mistake_is_reported_with_the_path_of_its_key_and_what_is_allowed(text, said):

@@ -11,13 +11,11 @@ import traceback
 
 import pytest
 
-import foldlog.condensers.models.client
 from foldlog.condensers.base import AgentModel, Reply, Summarizer, ToolCall
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed
 from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.deadline import within_s
-from foldlog.condensers.models.llm_config import SAID_WITH_EVERY_CALL
 from foldlog.condensers.reports import Usage
 from tests.condensers import openai_server as server_says
 from tests.condensers.openai_server import OpenAIServer
@@ -81,10 +79,10 @@ def test_a_server_that_does_not_say_what_was_used_is_not_taken_for_a_free_one(se
 
 
 def test_a_call_sends_what_is_configured_and_neither_streams_nor_marks_anything_for_caching(server):
-    model_at(server, temperature=0.2, max_output_tokens=77, extra={"user": "u1"}).complete(QUESTION)
+    model_at(server, temperature=0.2, max_output_tokens=77, extra={"user": "u1", "temperature": 0.3}).complete(QUESTION)
     (request,) = server.requests
     assert request.body["messages"] == QUESTION
-    assert (request.body["temperature"], request.body["max_tokens"], request.body["user"]) == (0.2, 77, "u1")
+    assert (request.body["temperature"], request.body["max_tokens"], request.body["user"]) == (0.3, 77, "u1")
     assert not request.body.get("stream")
     assert "cache" not in str(request.body)
     assert not {"tools", "tool_choice", "response_format"} & request.body.keys()
@@ -233,11 +231,11 @@ def odd(content, usage):
     return server_says.Raw(json.dumps(body | {"usage": usage}).encode())
 
 
-def test_a_reply_of_an_odd_shape_costs_what_it_cost(server):
+def test_the_price_of_a_reply_that_cannot_be_read_is_unknown(server):
     for content in (7, {"a": 1}, [{"type": "text", "text": "a summary"}]):
         server.script(odd(content, {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}))
         metrics = failure_of(model_at(server, retries=0)).report["metrics"]
-        assert (metrics["usage"]["total_tokens"], metrics["cost"]) == (1100, pytest.approx(0.00021))
+        assert (metrics["attempts"], metrics["usage"], metrics["cost"]) == (1, {}, None)
 
 
 def test_a_count_below_zero_is_no_gain(server):
@@ -367,17 +365,6 @@ def test_what_a_server_says_is_kept_in_short(server):
     problem = failure_of(model_at(server, retries=0)).problem
     assert "Traceback" not in problem
     assert "\n" not in problem
-
-
-def test_what_every_call_says_cannot_be_said_otherwise(server, monkeypatch):
-    said = []
-    litellm = foldlog.condensers.models.client._litellm()
-    monkeypatch.setattr(litellm, "completion", lambda **arguments: said.append(arguments))
-    with pytest.raises(ModelCallFailed):
-        model_at(server, retries=0).complete(
-            QUESTION, tools=[{"type": "function"}], tool_choice="f", response_schema={"type": "object"}
-        )
-    assert said[0].keys() == SAID_WITH_EVERY_CALL
 
 
 def test_half_a_surrogate_pair_keeps_nothing_from_being_asked_or_counted(server):

@@ -15,15 +15,12 @@ from foldlog.condensers import (
     CondenserConfig,
     InvalidCondenser,
     LLMConfig,
-    ModelCallFailed,
     NoOpCondenser,
     condenser_from_config,
     load_condenser,
     load_condenser_config,
 )
 from foldlog.condensers.config.registry import CONDENSER_REGISTRY, parse_config
-from foldlog.condensers.models.client import LLM
-from foldlog.condensers.models.replies import request_for
 from foldlog.eventstore import Message
 from tests.condensers.made import messages, viewed
 from tests.condensers.scripted import Characters, Scripted
@@ -173,49 +170,3 @@ def test_what_a_strategy_needs_of_a_model_is_asked_of_the_agents_model():
     for kind in ("structured", "llm_attention"):
         with pytest.raises(InvalidCondenser, match="needs a model that"):
             condenser_from_config({"type": kind}).for_agent(weak)
-
-
-# --- prompt caching ---
-
-SAID = [
-    {"role": "system", "content": "be brief"},
-    {"role": "user", "content": [{"type": "text", "text": "hi"}]},
-    {"role": "assistant", "content": None, "tool_calls": []},
-]
-
-
-@pytest.mark.parametrize(
-    "table, marked",
-    [
-        ({"model": "anthropic/claude-sonnet-4", "caching_prompt": True}, True),
-        ({"model": "anthropic/claude-sonnet-4"}, True),
-        ({"model": "anthropic/claude-sonnet-4", "caching_prompt": False}, False),
-        ({"model": "openai/gpt-4o", "caching_prompt": True}, False),
-    ],
-)
-def test_the_agents_prompts_are_marked_for_providers_that_want_it_and_a_condensers_never(table, marked):
-    llm = LLM(LLMConfig(**table, api_key="k"))
-    request = request_for(SAID, (), None, None)
-    assert ("cache_control_injection_points" in llm._arguments(request, 1)) is marked
-    assert "cache_control" not in repr(llm.without_prompt_caching()._arguments(request, 1))
-    asked = condenser_from_config({"type": "llm", "llm_config": table}).llm
-    assert "cache_control" not in repr(asked._arguments(request, 1))
-    assert "cache_control" not in repr(condenser_from_config({"type": "llm"}).for_agent(llm).llm._arguments(request, 1))
-
-
-def test_litellm_marks_the_system_prompt_and_the_newest_text_for_a_provider_that_wants_it(monkeypatch):
-    from litellm.llms.custom_httpx.http_handler import HTTPHandler
-
-    sent = []
-
-    def post(self, *_, **how):
-        sent.append(json.loads(how["data"]))
-        raise ConnectionError("no network in tests")
-
-    monkeypatch.setattr(HTTPHandler, "post", post)
-    llm = LLM(LLMConfig(model="anthropic/claude-sonnet-4-20250514", api_key="a key", retries=0))
-    with pytest.raises(ModelCallFailed):
-        llm.complete(SAID[:2])
-    mark = {"cache_control": {"type": "ephemeral"}}
-    assert sent[0]["system"] == [{"type": "text", "text": "be brief", **mark}]
-    assert sent[0]["messages"] == [{"role": "user", "content": [{"type": "text", "text": "hi", **mark}]}]

@@ -95,8 +95,8 @@ def test_a_model_that_litellm_does_not_know_is_named_once_and_still_counts(foldl
     ran = foldlog(*command, "--agent-model", "gpt-99")
     assert (ran.status, ran.err) == (
         0,
-        "foldlog: note: litellm does not know the model 'gpt-99': its tokens are counted with the tokenizer "
-        "cl100k_base, and its limit is not known\n",
+        "foldlog: note: litellm does not know the model 'gpt-99': its tokens are counted as "
+        "litellm's general tokenizer counts them, and its limit is not known\n",
     )
     force = ["--force"] if command[0] == "report" else []
     known = foldlog(*command, *force, "--agent-model", "gpt-4o", "--json")
