@@ -20,9 +20,7 @@ from foldlog.eventstore import (
     has_content,
     is_structural,
 )
-from foldlog.projections import Dialect, Views
-from foldlog.projections.intervals import contains
-from foldlog.projections.retractions import intervals_kept
+from foldlog.projections import Dialect, Views, contains, intervals_kept
 
 TOKENS_LEAST, TOKENS = 300, 2_000
 _SHOWN_MOST, _NAMED_MOST = 8, 10

@@ -24,6 +24,9 @@ from foldlog.projections.explain import Difference as Difference
 from foldlog.projections.explain import Summarized as Summarized
 from foldlog.projections.explain import Why as Why
 from foldlog.projections.fold import summary_event as summary_event
+from foldlog.projections.intervals import Intervals as Intervals
+from foldlog.projections.intervals import contains as contains
+from foldlog.projections.intervals import normalize as normalize
 from foldlog.projections.lifetimes import Lifetime as Lifetime
 from foldlog.projections.lifetimes import Lifetimes as Lifetimes
 from foldlog.projections.lifetimes import Moment as Moment
@@ -34,6 +37,9 @@ from foldlog.projections.messages import Rendered as Rendered
 from foldlog.projections.messages import begins_reply as begins_reply
 from foldlog.projections.messages import rendered as rendered
 from foldlog.projections.messages import says_something as says_something
+from foldlog.projections.messages.content import words_of as words_of
+from foldlog.projections.messages.turns import arguments_of as arguments_of
+from foldlog.projections.retractions import intervals_kept as intervals_kept
 from foldlog.projections.tool_results import append_tool_result as append_tool_result
 from foldlog.projections.tool_results import interrupt as interrupt
 from foldlog.projections.view import View as View

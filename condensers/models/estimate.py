@@ -18,8 +18,7 @@ from foldlog.condensers.base import AgentModel
 from foldlog.condensers.errors import InvalidCondenser, TokensUnknown
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage, said
-from foldlog.projections import View, rendered, says_something
-from foldlog.projections.messages.turns import arguments_of
+from foldlog.projections import View, arguments_of, rendered, says_something
 
 _PIECE = re.compile(  # with the space before it, if there is one: then it is found sooner, and the number is the same
     r" ?[!-/:-@\[-`{-~]"

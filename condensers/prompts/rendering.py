@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog.eventstore import CondensationSummary, Content, Event, events, said
-from foldlog.projections.messages.content import words_of
+from foldlog.projections import words_of
 
 
 def event_text(event: Event) -> str:

@@ -15,8 +15,7 @@ from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named
 from foldlog._formats.rewritten import is_rewriting
 from foldlog.eventstore import Event, InvalidEvent, Observation, Retraction
-from foldlog.projections.intervals import Intervals, contains
-from foldlog.projections.retractions import intervals_kept
+from foldlog.projections import Intervals, contains, intervals_kept
 
 if TYPE_CHECKING:
     from foldlog.projections import View

@@ -35,7 +35,7 @@ from foldlog.eventstore import (
     Source,
     SystemMessage,
 )
-from foldlog.projections.messages.turns import arguments_of
+from foldlog.projections import arguments_of
 
 NAME = "openai-chat"
 

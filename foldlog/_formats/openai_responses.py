@@ -26,7 +26,7 @@ from foldlog._formats.record import joined_text, member, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, parts_as, role_of
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin, Source, SystemMessage
-from foldlog.projections.messages.turns import arguments_of
+from foldlog.projections import arguments_of
 
 NAME = "openai-responses"
 

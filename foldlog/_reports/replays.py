@@ -35,9 +35,7 @@ from foldlog.condensers import (
 from foldlog.condensers.errors import OUT_OF_REACH
 from foldlog.condensers.models.estimate import counting, token_sums_of
 from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
-from foldlog.projections import View, begins_reply
-from foldlog.projections.intervals import contains
-from foldlog.projections.retractions import intervals_kept
+from foldlog.projections import View, begins_reply, contains, intervals_kept
 
 _Number = TypeVar("_Number", int, float)
 

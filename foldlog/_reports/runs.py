@@ -25,9 +25,7 @@ from foldlog._reports.spending import Spendings
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Store, said
-from foldlog.projections import View, Views, begins_reply
-from foldlog.projections.intervals import contains
-from foldlog.projections.retractions import intervals_kept
+from foldlog.projections import View, Views, begins_reply, contains, intervals_kept
 
 GIST, _BEFORE = 160, 40
 """Characters of a line, and of those before the first difference."""

@@ -11,8 +11,7 @@ from typing import Any
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import CondensationAction, Event, events, said
-from foldlog.projections.intervals import normalize
-from foldlog.projections.messages.content import words_of
+from foldlog.projections import normalize, words_of
 
 _SHELL = ("-c", "-lc")
 """The option of a shell before the command that it runs."""

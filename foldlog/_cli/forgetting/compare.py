@@ -26,8 +26,7 @@ from foldlog._reports.comparison import comparison, described, verdict_of
 from foldlog._reports.comparison_page import write_page
 from foldlog._words.gist import count
 from foldlog.eventstore import CondensationAction, Message, Store, install_command
-from foldlog.projections.intervals import contains, normalize
-from foldlog.projections.retractions import intervals_kept
+from foldlog.projections import contains, intervals_kept, normalize
 
 if TYPE_CHECKING:
     from foldlog._reports.prices import Price

@@ -25,7 +25,7 @@ from foldlog.eventstore import (
     Retraction,
     SystemMessage,
 )
-from foldlog.projections.messages.turns import arguments_of
+from foldlog.projections import arguments_of
 
 NAME = "codex"
 

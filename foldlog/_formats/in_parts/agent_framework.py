@@ -22,7 +22,7 @@ from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, i
 from foldlog._formats.record import joined_text, member
 from foldlog._formats.told import call_id_of, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
-from foldlog.projections.messages.turns import arguments_of
+from foldlog.projections import arguments_of
 
 _KINDS = ("message", "chat_message")
 _NO_CONTENTS = [{"type": "message"}]

@@ -37,7 +37,7 @@ from foldlog._formats.in_parts.parts import (
 from foldlog._formats.record import dict_or_empty, joined_text, member, read_time, time_text, usage_told
 from foldlog._formats.told import call_id_of, parts_as, role_of
 from foldlog.eventstore import Action, Content, Message, Observation, SystemMessage
-from foldlog.projections.messages.turns import arguments_of
+from foldlog.projections import arguments_of
 
 _NO_USAGE: dict[str, Any] = {
     **dict.fromkeys(("input_tokens", "cache_write_tokens", "cache_write_1h_tokens", "cache_read_tokens"), 0),
