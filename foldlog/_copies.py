@@ -41,12 +41,13 @@ def noted(store: Store, kind: str, path: str | os.PathLike[str], conversation: s
         lineage = store.query(conversation, lambda reading: reading.lineage)
         names = dict.fromkeys([conversation, *(border.parent for border in lineage)])
         of = f" of {json.dumps([*names], ensure_ascii=False)}"
-    name, is_written = f"{kind}{of} {place}", False
-    if os.path.exists(place) and not os.path.isfile(place):  # a pipe
-        yield
+    name, is_new, is_written = f"{kind}{of} {place}", False, False
+    if not os.path.isfile(place) and (os.path.exists(place) or not os.path.isdir(os.path.dirname(place))):
+        yield  # to a pipe, or nowhere
         return
     with suppress(EventStoreError):
-        if name not in read_models(store):  # the file that it replaces keeps its position until then
+        is_new = name not in read_models(store)
+        if is_new:  # else the file that it replaces keeps its position until then
             confirm(store, name, position)
     try:
         yield
@@ -54,7 +55,8 @@ def noted(store: Store, kind: str, path: str | os.PathLike[str], conversation: s
     finally:
         with suppress(EventStoreError):
             for each in read_models(store):
-                if (is_written and path_in(each) == place) or (each.startswith(f"{kind}{of} /") and is_gone(each)):
+                is_replaced = is_written and path_in(each) == place
+                if is_replaced or (is_new and each == name) or (each.startswith(f"{kind}{of} /") and is_gone(each)):
                     confirm(store, each, None)
             if is_written:
                 confirm(store, name, position)

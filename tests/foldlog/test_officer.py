@@ -564,8 +564,10 @@ def test_a_file_that_was_not_written_is_not_named_and_one_that_stays_keeps_its_p
         full.setattr(os, "replace", refused)
         assert foldlog("export", "m", "-o", "e.jsonl", "--force").status == 2
         assert foldlog("export", "m", "-o", "new.jsonl").status == 2
+        Path("mine.db").write_text("another program's")
+        assert foldlog("backup", "mine.db").status == 2
     holders = " ".join(foldlog(*given).document["holders"])
-    assert ("e.jsonl" in holders, "new.jsonl" in holders) == (True, False)
+    assert [file in holders for file in ("e.jsonl", "new.jsonl", "mine.db")] == [True, False, False]
 
 
 def test_a_backup_that_is_used_as_a_store_does_not_name_itself(foldlog, store):
