@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import re
 import sys
@@ -66,12 +67,13 @@ def _checked(stdout: Any) -> io.TextIOWrapper:
 
 def prepare(*, as_json: bool) -> None:
     """Print characters that a terminal's encoding lacks as escapes, instead of failing. With ``as_json`` each line on
-    stderr is a JSON object. A ``COLUMNS`` that no terminal has is removed. Raise ``Refused`` if stdout is
-    closed.
+    stderr is a JSON object. What the core logs is a note. A ``COLUMNS`` that no terminal has is removed. Raise
+    ``Refused`` if stdout is closed.
     """
     global _as_json, _found
     _as_json, _found = as_json, False
     _unread.clear()
+    logging.getLogger("foldlog").addHandler(_NOTES)
     if not _WIDTH.fullmatch(os.environ.get("COLUMNS", "")):
         os.environ.pop("COLUMNS", None)
     if sys.stderr is None:
@@ -288,6 +290,16 @@ def warn(message: str) -> None:
 def note(message: str) -> None:
     """Print what a person should know beside the result: one line on stderr."""
     _say("note", message)
+
+
+class _Notes(logging.Handler):
+    """Prints each message of the core, such as that a server is away and for how long it is tried again."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
+
+
+_NOTES = _Notes(logging.WARNING)
 
 
 def _say(level: str, message: str) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+import socket
 import subprocess
 from typing import Any
 
@@ -197,3 +198,12 @@ def test_an_id_is_shown_as_a_shell_takes_it(foldlog, five_messages, name):
         typed = word if "$" in word else f"'{word}'"
         pasted = subprocess.run(["bash", "-c", f"printf %s {typed}"], capture_output=True, env={"LC_ALL": "C.UTF-8"})
         assert pasted.stdout.decode() == name
+
+
+def test_who_waits_for_a_server_that_is_away_is_told_for_how_long(foldlog):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"postgresql://agent@127.0.0.1:{taken.getsockname()[1]}/history?patience_s=1"
+    ran = foldlog("list", "--json", "--db", url)
+    first, error = map(json.loads, ran.err.splitlines())
+    assert (ran.status, first["level"], error["level"]) == (2, "note", "error")
+    assert first["message"].endswith("; trying again for up to 1 s (patience_s in the URL)")
