@@ -39,7 +39,6 @@ REFUSED = {
     "import five.jsonl --format yaml": "'yaml' openhands-v1",
     "import five.jsonl --format openai-chat": "five.jsonl",
     "import many --conversation c1": "--conversation",
-    "import damaged.jsonl --strict --db new.db": "damaged.jsonl:2",
     "import five.jsonl --db notes.db": "notes.db",
     "list --db notes.db": "notes.db",
     "view c1 --db notes.db": "notes.db",
@@ -218,3 +217,12 @@ def test_with_json_errors_findings_and_notes_are_objects_of_one_shape(foldlog, f
     found = [json.loads(line) for line in foldlog("import", "broken.jsonl", "--json").err.splitlines()]
     assert {line["level"] for line in found} == {"note"}
     assert json.loads(foldlog("log", "five", "--start", 9, "--json").err)["level"] == "note"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_record_that_cannot_be_read_is_a_note_or_with_strict_a_finding(foldlog, folder, strict):
+    ran = foldlog("import", "damaged.jsonl", *["--strict"] * strict)
+    assert ran.status == strict
+    assert f"foldlog: {'found' if strict else 'note'}: damaged.jsonl:2" in ran.err
+    assert "damaged (openhands-v1): 3 events" in ran.out
+    assert f"1 {'finding' if strict else 'note'}, named above" in ran.out

@@ -38,7 +38,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
-from foldlog.formats import FORMATS, ImportFinding, NotAHistory, Source, Sources, UnknownFormat, open_sources
+from foldlog.formats import FORMATS, NotAHistory, Source, Sources, UnknownFormat, open_sources
 from foldlog.projections import Views
 
 _FINDINGS_SHOWN = 20
@@ -96,13 +96,13 @@ def run(
         typer.Option("--check", help="Read files too that are unchanged since they were imported, and compare them."),
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Import what grows and what is new, until Ctrl-C.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Import nothing if a record cannot be read.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="End with 1 if a record cannot be read.")] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """Import histories from files and folders. Importing the same source again adds only new events.
 
-    A record that cannot be read is named, and all others are imported: the exit status is 0, unless --strict is given.
+    A record that cannot be read is named, and all others are imported: the exit status is 0, with --strict 1.
     A file that has the size, the time and the inode of its last import is not opened again, unless that had findings.
 
     Example: foldlog import --from claude-code
@@ -110,8 +110,8 @@ def run(
     paths = [*(paths or ()), *(place for name in agents or () for place in _places(name))]
     if not paths:
         raise Refused(f"name a PATH, or --from with one of {_and(_with_places())}")
-    if watch and (as_json or strict or Path("-") in paths):
-        raise Refused("--watch follows files until Ctrl-C; leave out --json, --strict and -")
+    if watch and (as_json or Path("-") in paths):
+        raise Refused("--watch follows files until Ctrl-C; leave out --json and -")
     if conversation is not None and prefix:
         raise Refused("--conversation is the whole name; leave out --prefix")
     with TemporaryDirectory(prefix="foldlog-stdin-") as folder, open_or_create(db) as store:
@@ -131,7 +131,7 @@ def run(
                 rest = ", …" if len(paths) > _LEFT_OUT_NAMED else ""
                 terminal.note(f"left out {count(len(paths), 'file')} {what}: {first}{rest}")
         left_out = bool(sources.left_out) + bool(sources.not_opened)
-        _sum_up(db, imported, elsewhere, left_out, as_json=as_json)
+        _sum_up(db, imported, elsewhere, left_out, options)
         told = {*elsewhere, *(finding for one in imported for finding in one.findings)}
         with suppress(KeyboardInterrupt) if watch else nullcontext():  # which is how it ends
             while watch:
@@ -142,28 +142,24 @@ def run(
 
 
 def _sum_up(
-    db: str, imported: Sequence[ImportedDocument], elsewhere: Sequence[str], notes: int, *, as_json: bool
+    db: str, imported: Sequence[ImportedDocument], elsewhere: Sequence[str], notes: int, options: _Options
 ) -> None:
     remarks = dict.fromkeys(one.note for one in imported if one.note and one.added)
     for note in remarks:
         terminal.note(note)
     if not any(one.version for one in imported) and not any(one.refused for one in imported):
         raise Refused("none of these histories has an event that can be read; nothing was imported")
-    if as_json:
+    if options.as_json:
         terminal.emit(ImportDocument(db=db, imported=tuple(imported), findings=tuple(elsewhere)))
         return
-    notes += len(remarks) + sum(one.findings_count for one in imported if _is_kept(one))
-    findings = sum(one.findings_count for one in imported if not _is_kept(one)) + len(elsewhere)
+    noted = sum(one.findings_count for one in imported if options.takes(one))
+    findings = sum(one.findings_count for one in imported) - noted + len(elsewhere)
+    notes += len(remarks) + noted
     told = " and ".join(count(number, what) for number, what in ((findings, "finding"), (notes, "note")) if number)
     there = {one.conversation for one in imported if one.added} or {one.conversation for one in imported if one.version}
     events = f"{count(sum(one.added for one in imported), 'event')} of {count(len(there), 'conversation')}"
     end = f"; {told}, named above." if told else "."
     terminal.console().print(f"{events} added to {terminal.printable(store_name(db))}{end}")
-
-
-def _is_kept(one: ImportedDocument) -> bool:
-    """Return whether a history was imported: then what could not be read of it is a note."""
-    return bool(one.version) and not one.refused
 
 
 class _Options(NamedTuple):
@@ -175,6 +171,10 @@ class _Options(NamedTuple):
     as_json: bool
     watch: bool
 
+    def takes(self, one: ImportedDocument) -> bool:
+        """Return whether a history was imported, and what could not be read of it is a note."""
+        return bool(one.version) and not one.refused and not self.strict
+
 
 def _import_all(
     store: Store, paths: Sequence[Path], options: _Options, named: Callable[[object], str], told: set[str] | None = None
@@ -182,7 +182,7 @@ def _import_all(
     """Import all histories of these paths. Return the outcome of each, the problems that belong to none, and where they
     came from. With ``told``, the findings that were told before, tell only what is new.
     """
-    format, prefix, conversation, check, strict, as_json, watch = options
+    format, prefix, conversation, check, _, as_json, watch = options
     imported: list[ImportedDocument] = []
     failed: list[str] = []
     unread = 0
@@ -194,15 +194,18 @@ def _import_all(
             raise Refused(named(error)) from error
         if conversation is not None and len(list(islice(sources, 2))) > 1:
             raise Refused("--conversation names one history, and there are several; import them one at a time")
-        if strict:
-            _refuse_findings(sources, named)
         size = sources.size_bytes() / 1e6 if sys.stderr.isatty() else None
         task = progress.add_task("importing", total=size, unit="MB")
         try:
             for source in read_ahead(sources, make=made_ahead):
                 one = _imported(store, source, conversation, named, seen, progress, task, marks=not watch)
                 if told is None or not told.issuperset(one.findings):
-                    _warn(one.findings, one.findings_count, one.path, terminal.note if _is_kept(one) else terminal.warn)
+                    _warn(
+                        one.findings,
+                        one.findings_count,
+                        one.path,
+                        terminal.note if options.takes(one) else terminal.warn,
+                    )
                 if not as_json and (one.added or told is None):
                     _tell(one)
                 imported.append(one)
@@ -286,17 +289,6 @@ def _with_stdin(paths: list[Path], folder: Path) -> list[Path]:
     with (folder / "stdin").open("xb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
     return [folder / "stdin" if path == Path("-") else path for path in dict.fromkeys(paths)]
-
-
-def _refuse_findings(sources: Sources, named: Callable[[object], str]) -> None:
-    found: list[ImportFinding] = []
-    for source in sources:
-        for _ in source.events():
-            pass
-        found.extend(source.findings)
-    found.extend(sources.findings)
-    if found:
-        raise Refused(f"{named(found[0])} (the first of {len(found):,}; without --strict the rest would be imported)")
 
 
 def _imported(
