@@ -52,7 +52,7 @@ from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.errors import RecorderError
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, Erasure, RecalledKey, Row
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, RecalledKey, Row
 from foldlog.eventstore.store import Store
 
 _JOBS_MAX = 64
@@ -148,9 +148,11 @@ def _find(database: Database, conversation: str) -> Conversation | None:
     return database.recorder.query(lambda reader: database.find(reader, conversation))
 
 
-def _state(found: Conversation) -> tuple[object, int | None]:
-    """Return what two copies of a conversation have in common. An erased one has nothing that was redacted."""
-    return found.end, None if found.erasure is not None else found.redactions
+def _state(found: Conversation) -> tuple[object, ...]:
+    """Return what two copies of a conversation have in common. An erased one has nothing that was redacted; another one
+    of its id may have ended as it did.
+    """
+    return (found.end, found.redactions) if found.erasure is None else (found.end, "erased", found.created_at)
 
 
 def _measure(found: Conversation) -> str:
@@ -171,11 +173,11 @@ def copy_conversation(source: Database, target: Database, conversation: str, sto
     events to copy, in small transactions; where events were redacted since, all of them.
     """
     found, links, earlier = source.recorder.query(partial(_with_links, source, conversation))
-    before, tombstones = copy_tombstones(target, (*earlier, *([] if found.erasure is None else [found])))
+    tombstones = copy_tombstones(target, earlier if found.erasure is None else (*earlier, found))
     if found.erasure is not None:
         return Moved(found.id, 0, found.end[0], tombstones=tombstones)
     source.data_key(found)  # its key is given, or the error comes before anything is copied
-    with CopyWriter(target, found, links, before) as writer:
+    with CopyWriter(target, found, links, earlier) as writer:
         there = writer.there
         if there is not None:
             _check_same(source, found, target, there)
@@ -236,15 +238,15 @@ class CopyWriter(StagedWriter):
     """One conversation that is being copied into a store. ``end`` is the conversation up to the last event that the
     store has; rows are added behind it, and the head of each is computed.
 
-    Its constructor raises ``ConversationErased`` if the target erased the conversation, unless that is the tombstone
-    ``before`` it, and ``HistoryDiverged`` where the conversation there is another one.
+    Its constructor raises ``ConversationErased`` if the target erased the conversation, unless that is the last
+    ``earlier`` tombstone, and ``HistoryDiverged`` where the conversation there is another one.
     """
 
     def __init__(
-        self, target: Database, new: Conversation, links: Sequence[Link] = (), before: Erasure | None = None
+        self, target: Database, new: Conversation, links: Sequence[Link] = (), earlier: Sequence[Conversation] = ()
     ) -> None:
         found = _find(target, new.id)
-        replaces = found.key if found is not None and _is_tombstone(found, before) else None
+        replaces = found.key if found is not None and earlier and _is_tombstone(found, earlier[-1]) else None
         there = None if replaces is not None else not_erased(found)
         if there is not None and there.salt != new.salt:
             raise HistoryDiverged(new.id, 0, there.version)
@@ -297,22 +299,20 @@ def _write_beside(
     writing.end()
 
 
-def copy_tombstones(target: Database, tombstones: Sequence[Conversation]) -> tuple[Erasure | None, int]:
-    """Add tombstones of one id, the first one first, which the target does not have. Return the last of them, and how
-    many were added. Raises ``ConversationErased`` where the conversation lives there.
+def copy_tombstones(target: Database, tombstones: Sequence[Conversation]) -> int:
+    """Add tombstones of one id, the first one first, which the target does not have. Return how many were added. Raises
+    ``ConversationErased`` where the conversation lives there.
     """
-    before, added = None, 0
-    for one in tombstones:
-        added += target.recorder.transact(partial(_copy_tombstone, target=target, one=one, before=before))
-        before = one.erasure
-    return before, added
+    pairs = zip((None, *tombstones), tombstones, strict=False)
+    works = (partial(_copy_tombstone, target=target, one=one, before=before) for before, one in pairs)
+    return sum(map(target.recorder.transact, works))
 
 
-def _copy_tombstone(transaction: Transaction, target: Database, one: Conversation, before: Erasure | None) -> bool:
+def _copy_tombstone(transaction: Transaction, target: Database, one: Conversation, before: Conversation | None) -> bool:
     erasure, found = one.erasure, target.find(transaction, one.id)
     assert erasure is not None
     there = [] if found is None else [*tombstones_before(transaction, found), found]
-    if any(_is_tombstone(each, erasure) for each in there):
+    if any(_is_tombstone(each, one) for each in there):
         return False
     replaces = found.key if found is not None and _is_tombstone(found, before) else None
     if found is None or replaces is not None:
@@ -326,10 +326,9 @@ def _copy_tombstone(transaction: Transaction, target: Database, one: Conversatio
     return False
 
 
-def _is_tombstone(found: Conversation, erasure: Erasure | None) -> bool:
+def _is_tombstone(found: Conversation, one: Conversation | None) -> bool:
     """Return whether this row of a conversation is this tombstone."""
-    own = found.erasure
-    return own is not None and erasure is not None and (own.events, own.head) == (erasure.events, erasure.head)
+    return found.erasure is not None and one is not None and _state(found) == _state(one)
 
 
 def _redact_too(transaction: Transaction, database: Database, there: Conversation, gone: Sequence[Row]) -> None:

@@ -88,7 +88,7 @@ def _lost_end(found: Conversation, last: int | None) -> tuple[VerifyFinding]:
 
 def _salvaged(source: Database, target: Database, found: Conversation, end: tuple[VerifyFinding, ...]) -> Salvaged:
     earlier = source.recorder.query(lambda reader: tombstones_before(reader, found))
-    before, _ = copy_tombstones(target, (*earlier, *([] if found.erasure is None else [found])))
+    copy_tombstones(target, earlier if found.erasure is None else (*earlier, found))
     if found.erasure is not None:
         return Salvaged(found.id, 0, True)
     if found.version == 0:
@@ -103,7 +103,7 @@ def _salvaged(source: Database, target: Database, found: Conversation, end: tupl
     began = found.created_at if found.created_at in range(1, YEAR_10000) else first.recorded_at
     new = Conversation(0, found.id, began, own.salt or new_salt(), 0, None, None)
     links = _links(source, found)
-    with CopyWriter(target, new, links, before) as writer:
+    with CopyWriter(target, new, links, earlier) as writer:
         if writer.there is not None:
             raise VersionConflict(found.id, 0, writer.there.version)
         for chunk in chunked(_linked(new, links, chain([first], rows))):

@@ -139,3 +139,19 @@ def test_a_page_that_cannot_be_read_costs_one_conversation(tmp_path: Path):
         assert "conversation 'b', event 0: it, or an event after it, cannot be read" in (told["b"] or "")
         assert [row.id for row in target.iter_conversations()] == ["a", "c"]
         assert [verdict.findings for verdict in verify(target) if verdict.findings] == []
+
+
+def test_a_tombstone_that_is_like_an_earlier_one_of_its_id_is_copied():
+    """A fork may use the id of its erased parent again, and be erased too: it ended with the same event."""
+    with open_store("memory:") as source, open_store("memory:") as target:
+        source.append("a", [said("one"), said("two")], expected_version=0)
+        source.fork("a", 2, "fork")
+        erase(source, "a", reason="asked for", detach_forks=True)
+        list(copy_store(source, target))
+        source.fork("fork", 2, "a", replace_erased=True)
+        erase(source, "a", reason="asked for")
+        assert [each.conversation for each in compare_stores(source, target)] == ["a"]
+        assert sum(moved.tombstones for moved in copy_store(source, target)) == 1
+        assert [row.generation for row in target.iter_conversations()] == [1, 0]
+        assert sum(moved.tombstones for moved in copy_store(source, target)) == 0
+        assert list(compare_stores(source, target)) == []
