@@ -27,6 +27,7 @@ from foldlog.eventstore import (
     CondensationSummary,
     Content,
     Conversation,
+    ConversationErased,
     ConversationNotFound,
     Event,
     EventStoreError,
@@ -597,7 +598,8 @@ class History:
         if imported := imported_event(self._store, self.id, event_id):
             for row in rows:
                 logged = sound(self._store, row.id, row.parent_version or 0, row.version, unread)
-                records[row.id] = records_with(imported, (each.event for each in logged))
+                with contextlib.suppress(ConversationErased):  # of a fork, since it was found: its records went with it
+                    records[row.id] = records_with(imported, (each.event for each in logged))
         receipt = redact(
             self._store,
             self.id,

@@ -291,6 +291,22 @@ def test_a_damaged_event_beside_it_does_not_keep_an_imported_event_from_redactio
             assert SWORDFISH not in repr(list(histories[name].events(3))), "what is after it is taken"
 
 
+def test_a_fork_that_is_erased_while_records_are_looked_for_does_not_stop_a_redaction(
+    with_forks: Path, monkeypatch: Any
+):
+    with api.open(with_forks) as histories:
+        really = repeats.records_with
+
+        def meanwhile(*given: Any) -> list[int]:
+            if not histories.store.conversation("damaged").erased_at:
+                histories.erase("damaged", reason="asked to")
+            return really(*given)
+
+        monkeypatch.setattr(repeats, "records_with", meanwhile)
+        assert histories["c"].redact(1, reason="asked to").forks == ("sound",)
+        assert SWORDFISH not in repr(list(histories["sound"].events()))
+
+
 def test_what_a_fork_appends_while_a_record_is_looked_for_is_as_if_appended_later(with_forks: Path, monkeypatch: Any):
     with api.open(with_forks) as histories:
         really, fork = repeats.records_with, histories["sound"]
