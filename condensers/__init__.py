@@ -26,8 +26,7 @@ import typing
 _NAMES = {
     "base": "AgentModel Condensation Condenser Reason Reply ReportingCondenser Requirement Step Summarizer ToolCall",
     "compat": "condensed_history",
-    "config.parameters": "Strategy list_strategies",
-    "config.registry": "CondenserConfig condenser_from_config register_config",
+    "config.registry": "CondenserConfig condenser_from_config list_strategies register_config",
     "config.toml": "load_condenser load_condenser_config",
     "errors": "CondenserError InvalidCondenser ModelCallFailed NoCondensationAvailable TokensUnknown",
     "handler": "CondenseHandler",

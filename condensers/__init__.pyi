@@ -11,10 +11,9 @@ from foldlog.condensers.base import Step as Step
 from foldlog.condensers.base import Summarizer as Summarizer
 from foldlog.condensers.base import ToolCall as ToolCall
 from foldlog.condensers.compat import condensed_history as condensed_history
-from foldlog.condensers.config.parameters import Strategy as Strategy
-from foldlog.condensers.config.parameters import list_strategies as list_strategies
 from foldlog.condensers.config.registry import CondenserConfig as CondenserConfig
 from foldlog.condensers.config.registry import condenser_from_config as condenser_from_config
+from foldlog.condensers.config.registry import list_strategies as list_strategies
 from foldlog.condensers.config.registry import register_config as register_config
 from foldlog.condensers.config.toml import load_condenser as load_condenser
 from foldlog.condensers.config.toml import load_condenser_config as load_condenser_config

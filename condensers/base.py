@@ -176,8 +176,7 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
     """Return the field of a condenser that is a dataclass: a parameter of its constructor and of its configuration.
 
     ``bounds`` are those of ``pydantic.Field``: ``ge``, ``gt``, ``lt``. Configurations are held to them, and so is a
-    constructor that has no ``__post_init__`` of its own or calls that of ``Condenser``. ``in_tables`` is the ``ge`` of
-    configurations, where a constructor takes less.
+    constructor that has no ``__post_init__`` of its own or calls that of ``Condenser``.
     """
     return field(default=default, metadata={"description": description, **bounds})
 

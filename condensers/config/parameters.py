@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import AliasChoices, Field, ValidationInfo, create_model, field_validator
-from pydantic.fields import FieldInfo
 
 from foldlog.condensers.base import Condenser
-from foldlog.condensers.config.registry import CondenserConfig, condenser_from_config, config_types, register_config
+from foldlog.condensers.config.registry import CondenserConfig, condenser_from_config, register_config
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.agents_model import AgentsModel
 from foldlog.condensers.models.client import LLM
@@ -81,17 +80,13 @@ class _OfParts(CondenserConfig):
         return {"condensers": [condenser_from_config(part, path=f"{path}.condensers[{at}]") for at, part in parts]}
 
 
-def _field(default: Any, ge: float | None = None, in_tables: float | None = None, **about: Any) -> Any:
-    return Field(default, ge=ge if in_tables is None else in_tables, **about)
-
-
 def _register(condenser_type: type[Condenser], *aliases: str, base: type[CondenserConfig] = CondenserConfig) -> None:
     """Register a strategy under its type, with a configuration that has a field for each of its ``setting``s."""
     of: Any = condenser_type  # not each strategy is a dataclass
     hints = typing.get_type_hints(of)
     settings = [each for each in dataclasses.fields(of) if each.metadata] if dataclasses.is_dataclass(of) else []
     fields: Any = {"type": (Literal[of.type], of.type)}
-    fields |= {each.name: (hints[each.name], _field(each.default, **each.metadata)) for each in settings}
+    fields |= {each.name: (hints[each.name], Field(each.default, **each.metadata)) for each in settings}
     config_type = create_model(
         f"{of.__name__}Config",
         __base__=base,
@@ -115,47 +110,3 @@ _register(LLMSummarizingCondenser, "llm_summarizing", "LLMSummarizingCondenser",
 _register(StructuredSummaryCondenser, "structured_summary", base=_Asking)
 _register(LLMAttentionCondenser, base=_Asking)
 _register(PipelineCondenser, "PipelineCondenser", base=_OfParts)
-
-
-class Parameter(NamedTuple):
-    """One parameter of a strategy, for people: its type is text. One that is required has no default."""
-
-    name: str
-    type: str
-    required: bool
-    default: Any
-    description: str
-
-
-class Strategy(NamedTuple):
-    """One strategy, for people."""
-
-    type: str
-    aliases: tuple[str, ...]
-    description: str
-    parameters: tuple[Parameter, ...]
-
-
-def list_strategies() -> list[Strategy]:
-    """Return every strategy that a configuration can name, installed packages' own among them, by the name of its
-    type.
-    """
-    return [
-        Strategy(
-            config_type.model_fields["type"].default,
-            config_type.aliases,
-            (config_type.__doc__ or "").strip(),
-            tuple(_parameter(name, field) for name, field in config_type.model_fields.items() if name != "type"),
-        )
-        for config_type in config_types()
-    ]
-
-
-def _parameter(name: str, field: FieldInfo) -> Parameter:
-    kind = {"llm_config": "table or name", "condensers": "list of tables"}.get(name) or _type_name(field.annotation)
-    default = None if field.is_required() else field.get_default(call_default_factory=True)
-    return Parameter(name, kind, field.is_required(), default, field.description or "")
-
-
-def _type_name(annotation: Any) -> str:
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")

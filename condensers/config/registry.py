@@ -93,8 +93,8 @@ def register_config(config_type: type[CondenserConfig], condenser_type: type[Con
     condenser_type.config_type = config_type
 
 
-def config_types() -> list[type[CondenserConfig]]:
-    """Return every configuration class, of installed packages too, by the name of its type.
+def list_strategies() -> list[type[CondenserConfig]]:
+    """Return the configuration class of every strategy, of installed packages too, by the name of its type.
 
     Raises ``InvalidCondenser`` where one of those packages cannot be loaded.
     """

@@ -14,12 +14,12 @@
     [llm.large]                 # inherits the keys of [llm] that it does not set
     model = "gpt-4o"
 
-Tables of other programs are ignored. A mistake is reported with the path of its key and never corrected silently.
+Tables of other programs are ignored. A mistake in ours is reported with the path of its key and never
+corrected silently.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -62,7 +62,6 @@ def read_condenser_config(document: _Table, name: str | None = None) -> Condense
 
     ``name`` may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
     """
-    _refuse_misspelt(document)
     section = _table(document, "condenser")
     groups = {key: value for key, value in section.items() if _is_group(key, value)}
     path, table = "condenser", {key: value for key, value in section.items() if key not in groups}
@@ -92,13 +91,3 @@ def _is_group(key: str, value: Any) -> bool:
     mistake.
     """
     return isinstance(value, Mapping) and key != "llm_config" and ("type" in value or "kind" in value)
-
-
-def _refuse_misspelt(document: _Table) -> None:
-    for key in ("type", "kind"):
-        if "condenser" not in document and isinstance(document.get(key), str):
-            raise InvalidCondenser(f"{key}: stands outside of a table; write [condenser] in the line above it")
-    for key in document:
-        for meant in ("condenser", "llm"):
-            if key != meant and meant not in document and difflib.get_close_matches(key.lower(), [meant], cutoff=0.8):
-                raise InvalidCondenser(f"{key}: is not a known table; did you mean [{meant}]?")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -32,7 +32,7 @@ def _of_its_name(value: Any, info: ValidationInfo) -> Any:
         raise InvalidCondenser(
             f"should be a table with a 'model', not {told(value)}; only a TOML file has tables [llm] to name"
         )
-    return info.context.named(value)
+    return info.context.named(value, as_fallback=info.field_name == "fallbacks")
 
 
 class LLMConfig(StrictTable):
@@ -135,13 +135,9 @@ Model = Annotated[LLMConfig, BeforeValidator(_of_its_name)]
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The tables ``[llm]`` and ``[llm.NAME]`` of a file, for the names in ``llm_config`` and ``fallbacks``.
-
-    ``users`` are the names of the models whose fallbacks are looked up.
-    """
+    """The tables ``[llm]`` and ``[llm.NAME]`` of a file, for the names in ``llm_config`` and ``fallbacks``."""
 
     tables: Mapping[str, Mapping[str, Any]]
-    users: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> Models:
@@ -161,8 +157,11 @@ class Models:
         """Return the model of ``[llm]``; None without one."""
         return self.named("llm") if "llm" in self.tables else None
 
-    def named(self, name: Any) -> LLMConfig:
-        """Return the model of a name. Raises ``InvalidCondenser`` if there is none, or its table is wrong."""
+    def named(self, name: Any, *, as_fallback: bool = False) -> LLMConfig:
+        """Return the model of a name; a fallback has no fallbacks of its own.
+
+        Raises ``InvalidCondenser`` if there is none, or its table is wrong.
+        """
         listed = ", ".join(map(repr, self.tables)) or "none"
         if not isinstance(name, str):
             raise InvalidCondenser(
@@ -170,9 +169,8 @@ class Models:
             )
         if name not in self.tables:
             raise InvalidCondenser(f"unknown model {name!r}; the models are {listed}")
-        if name in self.users:
-            raise InvalidCondenser(f"the model {name!r} is its own fallback, by way of {' -> '.join(self.users)}")
+        table = {key: value for key, value in self.tables[name].items() if not (as_fallback and key == "fallbacks")}
         try:
-            return LLMConfig.model_validate(self.tables[name], context=replace(self, users=(*self.users, name)))
+            return LLMConfig.model_validate(table, context=self)
         except ValidationError as error:
             raise refused(error, "llm" if name == "llm" else f"llm.{name}") from error

@@ -9,7 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
-from foldlog.condensers.config.parameters import list_strategies
+from foldlog._cli.forgetting.condensers import strategy_of
+from foldlog.condensers import list_strategies
 from foldlog.condensers.config.registry import CONDENSER_REGISTRY
 from foldlog.condensers.config.toml import read_condenser_config
 from foldlog.condensers.models.llm_config import LLMConfig
@@ -50,7 +51,7 @@ def renewed(text: str) -> str:
 
 def strategy_tables() -> str:
     shown = []
-    for strategy in list_strategies():
+    for strategy in map(strategy_of, list_strategies()):
         also = f" (also {', '.join(f'`{alias}`' for alias in strategy.aliases)})" if strategy.aliases else ""
         lines = [f"**`{strategy.type}`**{also}. {strategy.description}", ""]
         if strategy.parameters:

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from foldlog.condensers.config.parameters import list_strategies
+from foldlog.condensers import list_strategies
 from foldlog.condensers.config.registry import CONDENSER_REGISTRY
 from foldlog.condensers.models import openhands_keys
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 from rich.console import Console
 from rich.table import Table
@@ -10,7 +13,7 @@ from rich.text import Text
 from foldlog._cli import terminal
 from foldlog._cli.options import AsJson
 from foldlog._documents import ParameterDocument, StrategiesDocument, StrategyDocument
-from foldlog.condensers import Strategy, list_strategies
+from foldlog.condensers import CondenserConfig, list_strategies
 
 
 def run(as_json: AsJson = False) -> None:
@@ -19,21 +22,37 @@ def run(as_json: AsJson = False) -> None:
 
     Example: foldlog condensers
     """
+    strategies = StrategiesDocument(condensers=tuple(map(strategy_of, list_strategies())))
     if as_json:
-        terminal.emit(StrategiesDocument(condensers=tuple(map(_document, list_strategies()))))
+        terminal.emit(strategies)
     else:
-        _show(terminal.console(), list_strategies())
+        _show(terminal.console(), strategies.condensers)
 
 
-def _document(strategy: Strategy) -> StrategyDocument:
-    parameters = (
-        ParameterDocument.of(parameter, default=to_jsonable_python(parameter.default, fallback=repr))
-        for parameter in strategy.parameters
+def strategy_of(config_type: type[CondenserConfig]) -> StrategyDocument:
+    """Return the strategy of a configuration class, for people."""
+    fields = config_type.model_fields.items()
+    return StrategyDocument(
+        type=config_type.names()[0],
+        aliases=config_type.aliases,
+        description=(config_type.__doc__ or "").strip(),
+        parameters=tuple(_parameter(name, field) for name, field in fields if name != "type"),
     )
-    return StrategyDocument.of(strategy, parameters=tuple(parameters))
 
 
-def _show(console: Console, strategies: list[Strategy]) -> None:
+def _parameter(name: str, field: FieldInfo) -> ParameterDocument:
+    kind: Any = {"llm_config": "table or name", "condensers": "list of tables"}.get(name) or field.annotation
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    return ParameterDocument(
+        name=name,
+        type=kind.__name__ if isinstance(kind, type) else str(kind).replace("typing.", ""),
+        required=field.is_required(),
+        default=to_jsonable_python(default, fallback=repr),
+        description=field.description or "",
+    )
+
+
+def _show(console: Console, strategies: tuple[StrategyDocument, ...]) -> None:
     for strategy in strategies:
         also = f"  also {', '.join(strategy.aliases)}" if strategy.aliases else ""
         console.print(Text.assemble((strategy.type, "bold cyan"), (also, "dim")))
