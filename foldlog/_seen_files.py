@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from foldlog._formats.files.found import Found, Unchanged
 from foldlog._formats.files.naming import Name
-from foldlog._formats.files.readers import Held, JsonLines
+from foldlog._formats.files.readers import JsonLines, held_in
 from foldlog._formats.live import read_on
 from foldlog._formats.registry import format_named, formats
 from foldlog._formats.sources import Source
@@ -136,7 +136,7 @@ class SeenFiles:
             return None
         events = read_on(format, _Stored(self._store, one.conversation, one.version), JsonLines(path, size))
         grown = one.version, events or []
-        return Found(Name(one.conversation), format, path, Held(path, 0, ()), grown=grown) if events else None
+        return Found(Name(one.conversation), format, path, held_in(path, 0, ()), grown=grown) if events else None
 
     def redacted_like(self, source: Source) -> list[str]:
         """Return the conversations with redacted events whose first event may be that of a source, by what each

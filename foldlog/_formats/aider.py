@@ -30,7 +30,7 @@ from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import Located, joined_text, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import Action, CondensationAction, Message, Origin, SystemMessage
+from foldlog.eventstore import Action, Message, Origin, SystemMessage
 
 NAME = "aider"
 
@@ -233,8 +233,8 @@ class _Decoder(FollowingDecoder):
         match kind:
             case "assistant":
                 read.add(Message, source="agent", content=text)
-            case "user" | "tool" if is_cleared and (shown := tuple(event_id for event_id, _ in self.shown.all())):
-                read.add(CondensationAction, forgotten_event_ids=shown, metadata={"reason": "request"})
+            case "user" | "tool" if is_cleared and self.shown.all():
+                read.condense(lambda known: False, reason="request")
             case "user" if not is_cleared:
                 sent = _SENT.match(text)
                 if sent is not None or not text.startswith(("/", "!", _BLANK)):

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import THINKING, blocks_of, given, kind_of, part_of
+from foldlog._formats.blocks import THINKING, blocks_of, given, kind_of, part_of, texts_of
 from foldlog._formats.claude_code.reading import usage_in
 from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.files.readers import Array
@@ -34,17 +34,8 @@ from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.openai_chat import OpenAIChatEncoder
 from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import (
-    Action,
-    CondensationAction,
-    CondensationSummary,
-    Event,
-    Message,
-    Observation,
-    Origin,
-    Source,
-    SystemMessage,
-)
+from foldlog._formats.told import data_url, image_at
+from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Origin, Source, SystemMessage
 
 NAME = "anthropic-messages"
 
@@ -143,22 +134,17 @@ class AnthropicDecoder(FollowingDecoder):
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
         """Add the condensation that a record tells of, if it does: a summary, a truncation or a deletion."""
-        members, summary = self.shown.all(), _text(record)
+        summary = _text(record)
         match record:
             case {"isSummary": True} if summary:
                 first = 0 if record["role"] == "user" else 1  # in 2025 an assistant's summary stood behind the task
-                gone = [event_id for event_id, (place, _) in members if place >= first]
+                read.condense(lambda known: known[0] < first, summary)
             case {"isTruncationMarker": True, "truncationId": str(marker)} if summary:
-                gone = [event_id for event_id, (_, hidden_by) in members if hidden_by == marker]
+                read.condense(lambda known: known[1] != marker, summary)
             case {"conversationHistoryDeletedRange": [int(), int(last)]}:
-                gone = [event_id for event_id, (place, _) in members if _ALWAYS_SENT <= place <= last]
-            case _:
-                return False
-        if gone or summary:
-            offset = len(members) - len(gone) if summary else None
-            read.add(
-                CondensationAction, forgotten_event_ids=tuple(gone), summary=summary or None, summary_offset=offset
-            )
+                gone = {known for _, known in self.shown.all() if _ALWAYS_SENT <= known[0] <= last}
+                if gone:
+                    read.condense(lambda known: known not in gone)
         return bool(read.events)
 
     def _read_blocks(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -209,7 +195,7 @@ def _part(block: Any) -> dict[str, Any] | None:
     """Return a text, an image or a file as a part; Cline 4 has the last two in forms of its own."""
     match block:
         case {"type": "image", "data": str(data), "mediaType": str(media_type)}:
-            return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{data}"}}
+            return image_at(data_url(media_type, data))
         case {"type": "file", "content": str(text), "path": str(path)}:
             return {"type": "text", "text": f'<file_content path="{path}">\n{text}\n</file_content>'}
     return part_of(block)
@@ -220,7 +206,7 @@ def _parts(blocks: list[Any]) -> tuple[dict[str, Any], ...]:
 
 
 def _text(record: dict[str, Any]) -> str:
-    return "\n".join(part["text"] for part in _parts(_blocks(record.get("content"))) if "text" in part)
+    return "\n".join(texts_of(_parts(_blocks(record.get("content")))))
 
 
 # -- events to messages ------------------------------------------------------------------------------------------------

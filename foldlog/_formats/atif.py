@@ -20,12 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from foldlog._formats.blocks import texts_of
 from foldlog._formats.files.readers import Placed, around, with_around
 from foldlog._formats.format import Contained, FileReader, Format, Options
-from foldlog._formats.pairs import PairsEncoder, arguments_of
+from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, time_text
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Source, SystemMessage
+from foldlog.eventstore import Action, Event, Message, Observation, Source, SystemMessage
 
 NAME = "atif"
 
@@ -100,7 +101,7 @@ class _Decoder(FollowingDecoder):
         read.tell(model, cost, counts, **names)
         if source == "system" and not self._begun:
             tools = self._agent.get("tool_definitions")
-            content = "\n".join(part["text"] for part in _parts(record.get("message")))
+            content = "\n".join(texts_of(tuple(_parts(record.get("message")))))
             read.add(SystemMessage, content=content, tools=tuple(tools) if type(tools) is list else ())
         elif source in _SOURCES:
             self._begun = True
@@ -144,7 +145,7 @@ class _Encoder(PairsEncoder):
         step = record.get("step_id") if type(record) is dict else None
         self._last = step if type(step) is int else self._last
 
-    def said(self, event: Message | SystemMessage | CondensationSummary) -> dict[str, Any]:
+    def said(self, event: Said) -> dict[str, Any]:
         if not isinstance(event, Message):
             return self._step(
                 event, "system" if isinstance(event, SystemMessage) else "user", joined_text(event.content)

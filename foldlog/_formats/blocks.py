@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.told import parts_in, url_in
+from foldlog._formats.told import data_in, data_url, image_at, parts_in, url_in
 from foldlog.eventstore import Content
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -27,7 +27,7 @@ def part_of(block: Any) -> _Block | None:
         return {"type": "text", "text": block["text"]}
     source = block.get("source") if kind == "image" else None
     url = block.get("image_url") if kind == "input_image" else _url_of(source) if type(source) is dict else None
-    return None if type(url) is not str else {"type": "image_url", "image_url": {"url": url}}
+    return None if type(url) is not str else image_at(url)
 
 
 def _url_of(source: dict[str, Any]) -> str | None:
@@ -35,7 +35,7 @@ def _url_of(source: dict[str, Any]) -> str | None:
         url = source.get("url")
         return url if type(url) is str else None
     media_type, data = source.get("media_type"), source.get("data")
-    return f"data:{media_type};base64,{data}" if type(media_type) is str and type(data) is str else None
+    return data_url(media_type, data) if type(media_type) is str and type(data) is str else None
 
 
 def content_of(blocks: Any) -> Content:
@@ -69,10 +69,9 @@ def blocks_of(content: Content) -> list[_Block]:
 
 
 def _image_at(url: str) -> _Block:
-    head, comma, data = url.partition(";base64,")
-    if comma and head.startswith("data:"):
-        return {"type": "image", "source": {"type": "base64", "media_type": head[5:], "data": data}}
-    return {"type": "image", "source": {"type": "url", "url": url}}
+    media_type, data = data_in(url)
+    held = {"type": "base64", "media_type": media_type, "data": data} if media_type else {"type": "url", "url": url}
+    return {"type": "image", "source": held}
 
 
 def is_blank(content: Content) -> bool:

@@ -28,7 +28,7 @@ from typing import Any
 from foldlog._formats.format import EachAlone, Format, Options, first_named
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, parts_in, role_of, time_of, url_in
+from foldlog._formats.told import call_id_of, data_in, data_url, image_at, parts_in, role_of, time_of, url_in
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, SystemMessage
 
 NAME = "copilot-cli"
@@ -176,7 +176,7 @@ def _with_images(text: str, held: Any) -> Content:
     for each in dicts_in(held):
         data, kind = each.get("data"), each.get("mimeType")
         if type(data) is str and type(kind) is str and kind.startswith("image/"):
-            images.append({"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}})
+            images.append(image_at(data_url(kind, data)))
     return ({"type": "text", "text": text}, *images) if images else text
 
 
@@ -220,8 +220,8 @@ def _written(event: Any) -> tuple[str, _Part]:
             return "system.message", {"role": "system", **said}
         case "assistant":
             return "assistant.message", {"messageId": f"foldlog-{event.id}", **said}
-    blobs = [url.removeprefix("data:").partition(";base64,") for url in map(url_in, parts_in(event.content))]
-    held = [{"type": "blob", "mimeType": kind, "data": data} for kind, _, data in blobs if data]
+    blobs = [data_in(url_in(part)) for part in parts_in(event.content)]
+    held = [{"type": "blob", "mimeType": kind, "data": data} for kind, data in blobs if data]
     return "user.message", {**said, "attachments": held}
 
 

@@ -29,22 +29,11 @@ from msgspec.structs import force_setattr
 from foldlog._formats.blocks import said
 from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
-from foldlog._formats.pairs import PairsEncoder, arguments_of
+from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
 from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, file_at, parts_as, role_of, time_of
-from foldlog.eventstore import (
-    Action,
-    CondensationAction,
-    CondensationSummary,
-    Content,
-    Event,
-    Message,
-    Observation,
-    Origin,
-    Retraction,
-    SystemMessage,
-)
+from foldlog._formats.told import call_id_of, data_in, data_url, file_at, parts_as, role_of, time_of
+from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Origin, Retraction
 
 NAME = "gemini-cli"
 
@@ -98,7 +87,7 @@ def _shown(part: _Part) -> _Part | None:
         return {"type": "text", "text": part["text"]}
     held: Any = next((part[key] for key in ("inlineData", "fileData") if type(part.get(key)) is dict), {})
     kind = text_or_empty(held.get("mimeType"))
-    url = f"data:{kind};base64,{held['data']}" if type(held.get("data")) is str else held.get("fileUri")
+    url = data_url(kind, held["data"]) if type(held.get("data")) is str else held.get("fileUri")
     return file_at(url, kind) if type(url) is str else None
 
 
@@ -293,7 +282,7 @@ class GeminiEncoder(PairsEncoder):
     def head(self, event: Event) -> Sequence[Any]:
         return [{"sessionId": "foldlog", "projectHash": "foldlog", "startTime": time_of(event), "kind": "main"}]
 
-    def said(self, event: Message | SystemMessage | CondensationSummary) -> _Part:
+    def said(self, event: Said) -> _Part:
         return self._record("gemini" if role_of(event) == "assistant" else "user", event, event.content)
 
     def called(self, call: Action, result: Observation | None) -> _Part:
@@ -312,10 +301,12 @@ class GeminiEncoder(PairsEncoder):
 
 
 def _image(url: str) -> _Part:
-    head, comma, data = url.partition(";base64,")
-    if not comma:
-        return {"fileData": {"mimeType": "image/png", "fileUri": url}}
-    return {"inlineData": {"mimeType": head.removeprefix("data:"), "data": data}}
+    kind, data = data_in(url)
+    return (
+        {"inlineData": {"mimeType": kind, "data": data}}
+        if kind
+        else {"fileData": {"mimeType": "image/png", "fileUri": url}}
+    )
 
 
 FORMAT = Format(

@@ -27,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from foldlog._formats.blocks import texts_of
 from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
 from foldlog._formats.format import Contained, FileReader, Format
@@ -35,7 +36,8 @@ from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import NotAnEvent, described, dicts_in, read_time, text_or_empty
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import Action, Annotation, CondensationAction, Origin, SystemMessage, install_command
+from foldlog._formats.told import image_at
+from foldlog.eventstore import Action, Annotation, Origin, SystemMessage, install_command
 
 NAME = "inspect-eval"
 
@@ -185,10 +187,7 @@ class _Decoder(FollowingDecoder):
                     said = error["message"]
                 read.answer(record.get("tool_call_id"), said, tool=record.get("function"), is_error=bool(error))
             case "user" if type(record.get("metadata")) is dict and "summary" in record["metadata"]:
-                members = self.shown.all()
-                gone = tuple(event_id for event_id, stays in members if not stays)
-                kept = len(members) - len(gone)
-                read.add(CondensationAction, forgotten_event_ids=gone, summary=_text(read), summary_offset=kept)
+                read.condense(bool, _text(read))
             case "assistant":
                 for call in dicts_in(record.get("tool_calls")):
                     read.call(call.get("function"), call.get("arguments"), call.get("id"))
@@ -199,7 +198,7 @@ class _Decoder(FollowingDecoder):
 
 
 def _text(read: RecordEvents) -> str:
-    return "\n".join(part["text"] for part in read.parts if "text" in part)
+    return "\n".join(texts_of(tuple(read.parts)))
 
 
 def _read_block(read: RecordEvents, block: Any) -> None:
@@ -207,7 +206,7 @@ def _read_block(read: RecordEvents, block: Any) -> None:
         case str(text) | {"type": "text", "text": str(text)} if text:
             read.parts.append({"type": "text", "text": text})
         case {"type": "image", "image": str(url)}:
-            read.parts.append({"type": "image_url", "image_url": {"url": url}})
+            read.parts.append(image_at(url))
         case {"type": "reasoning", "redacted": True}:
             read.thinking.append({"type": "redacted_thinking", "data": text_or_empty(block.get("reasoning"))})
         case {"type": "reasoning"}:

@@ -30,27 +30,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import said
-from foldlog._formats.files.readers import Placed, PlacedRecord, around, opened, with_around
+from foldlog._formats.blocks import kind_of, part_of, said, texts_of
+from foldlog._formats.files.found import NotAHistory
+from foldlog._formats.files.readers import Placed, PlacedRecord, around, opened, parsed, record_in, with_around
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog._formats.pairs import PairsEncoder, arguments_of
+from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
 from foldlog._formats.record import count_in, dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, file_at, parts_as, role_of
-from foldlog.eventstore import (
-    Action,
-    Annotation,
-    CondensationAction,
-    CondensationSummary,
-    Content,
-    Event,
-    Message,
-    Observation,
-    Origin,
-    Retraction,
-    SystemMessage,
-)
+from foldlog._formats.told import call_id_of, data_in, file_at, milliseconds_of, parts_as, role_of
+from foldlog.eventstore import Action, Content, Event, Message, Observation, Origin, Retraction
 
 NAME = "opencode"
 
@@ -77,9 +66,16 @@ def _session_in(record: Any) -> str | None:
 
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{\s*"id"\s*:\s*"ses_')
 _SQLITE = b"SQLite format 3\0"
-_IDS = {"message": "id, session_id AS sessionID", "part": "id, session_id AS sessionID, message_id AS messageID"}
-"""What the JSON in a table does not have."""
-_WHERE = {"message": "session_id = ? ORDER BY time_created, id", "part": "message_id = ? ORDER BY id"}
+_COLUMNS = {
+    "session": "*",
+    "message": "id, session_id AS sessionID, data",
+    "part": "id, session_id AS sessionID, message_id AS messageID, data",
+}
+_WHERE = {
+    "session": "id = ?",
+    "message": "session_id = ? ORDER BY time_created, id",
+    "part": "message_id = ? ORDER BY id",
+}
 _NAMES = {"project_id": "projectID", "workspace_id": "workspaceID", "parent_id": "parentID"}
 _GROUPS = frozenset(("time", "summary", "share", "tokens"))
 """Columns of a session that begin so are the fields of an object of that name."""
@@ -90,7 +86,7 @@ _UNREAD = (
 )
 
 _Rows = Callable[[str, str], Iterator[tuple[str, PlacedRecord]]]
-"""Reads the messages of a session, or the parts of a message, with their ids."""
+"""Reads a session, its messages, or the parts of a message, with their ids."""
 
 
 class _Files(FileReader):
@@ -100,7 +96,7 @@ class _Files(FileReader):
 
     def holds(self, path: Path, begin: bytes) -> bool:
         if not begin:
-            return path.is_dir() and (path / "session").is_dir() and (path / "message").is_dir()
+            return (path / "session").is_dir() and (path / "message").is_dir()
         return _EXPORT.match(begin) is not None or (begin.startswith(_SQLITE) and _is_database(path))
 
     def histories(self, path: Path) -> Iterator[Contained]:
@@ -120,32 +116,23 @@ def _in_storage(storage: Path, moved: set[str | None]) -> Iterator[Contained]:
         folder = storage / "message" / session.stem
         if folder.is_dir() and session.stem not in moved:
             size = sum(each.stat().st_size for each in folder.iterdir())
-            yield Contained(session.stem, Placed(size, partial(_in_files, storage, session)))
+            yield Contained(
+                session.stem, Placed(size, partial(_records, partial(_files, storage, session), session.stem))
+            )
 
 
-def _in_files(storage: Path, session: Path) -> Iterator[PlacedRecord]:
-    def rows(table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:
-        return ((file.stem, _parsed(str(file), file)) for file in sorted((storage / table / of).glob("*.json")))
-
-    yield from _messages(rows, session.stem)
-    place, info, problem = _parsed(str(session), session)
-    yield place, {"info": info}, problem
+def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:
+    files = [session] if table == "session" else sorted((storage / table / of).glob("*.json"))
+    return ((file.stem, record_in(file)) for file in files)
 
 
-def _messages(rows: _Rows, session: str) -> Iterator[PlacedRecord]:
+def _records(rows: _Rows, session: str) -> Iterator[PlacedRecord]:
+    """Yield the messages of a session with their parts, and the session."""
     for name, (place, info, problem) in rows("message", session):
         parts = [part for _, part in rows("part", name)]
         yield from ((at, None, why) for at, _, why in parts if why is not None)
         yield place, {"info": info, "parts": [part for _, part, why in parts if why is None]}, problem
-
-
-def _parsed(place: str, held: Path | bytes) -> PlacedRecord:
-    try:
-        return place, parse(held.read_bytes() if isinstance(held, Path) else held), None
-    except OSError as error:
-        return place, None, f"cannot be read: {error.strerror}"
-    except UnreadableJson as error:
-        return place, None, str(error)
+    yield from ((place, {"info": info}, problem) for _, (place, info, problem) in rows("session", session))
 
 
 def _is_database(path: Path) -> bool:
@@ -166,9 +153,7 @@ def _in_database(path: Path) -> Iterator[Contained]:
         with opened(path) as database:
             sessions = database.execute(f"SELECT id, ({sizes}) FROM session ORDER BY time_created, id").fetchall()
     except sqlite3.Error as error:
-        unread.append((str(path), None, f"cannot be read: {error}"))
-        yield Contained(None, Placed(path.stat().st_size, partial(iter, unread)))
-        return
+        raise NotAHistory(path, f"cannot be read: {error}") from error
     for session, size in sessions:
         yield Contained(str(session), Placed(int(size), partial(_in_tables, path, session, unread)))
         unread = []
@@ -179,24 +164,26 @@ def _in_tables(path: Path, session: str, unread: list[PlacedRecord]) -> Iterator
     try:
         with opened(path) as database:
             database.row_factory = sqlite3.Row
-
-            def rows(table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:
-                for row in database.execute(f"SELECT {_IDS[table]}, data FROM {table} WHERE {_WHERE[table]}", (of,)):
-                    *ids, data = zip(row.keys(), row, strict=True)
-                    place, value, problem = _parsed(f"{path}, {table} {row['id']}", str(data[1]).encode())
-                    yield row["id"], (place, {**value, **dict(ids)} if type(value) is dict else value, problem)
-
-            yield from _messages(rows, session)
-            for row in database.execute("SELECT * FROM session WHERE id = ?", (session,)):
-                yield f"{path}, session {session}", {"info": _exported(row)}, None
+            yield from _records(partial(_rows, path, database), session)
     except (sqlite3.Error, UnreadableJson) as error:
         yield str(path), None, f"cannot be read any further: {error}"
 
 
-def _exported(row: sqlite3.Row) -> _Part:
+def _rows(path: Path, database: sqlite3.Connection, table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:
+    for row in database.execute(f"SELECT {_COLUMNS[table]} FROM {table} WHERE {_WHERE[table]}", (of,)):
+        place, value, problem = f"{path}, {table} {row['id']}", dict(row), None
+        if table == "session":
+            value = _exported(value)
+        else:
+            told = parsed(str(value.pop("data")).encode(), 0, 0)
+            value, problem = {**told.value, **value} if type(told.value) is dict else told.value, told.problem
+        yield row["id"], (place, value, problem)
+
+
+def _exported(row: _Part) -> _Part:
     """Return a session as an export has it."""
     session: _Part = {}
-    for column, value in zip(row.keys(), row, strict=True):
+    for column, value in row.items():
         if value is not None:
             names = column.split("_") if column.partition("_")[0] in _GROUPS else [_NAMES.get(column, column)]
             place = session
@@ -258,19 +245,19 @@ class _Decoder(FollowingDecoder):
         info, parts = record["info"], dicts_in(record.get("parts"))
         if read.version == 0 and text_or_empty(self._parent):
             read.meta["parent"] = f"{self.options.prefix}{self._parent}"
+        role = info.get("role") or "message"
         if "parts" not in record:
+            role = "session"
             self._read_session(read, info)
-            return
-        if read.known:
+        elif read.known:
             self._begun[read.known] = self.next_id
-        role = info.get("role")
         if role == "assistant":
             read.meta |= _usage(info, parts)
             if not self._condense(read, info, parts) and not _has_failed(info, parts):
                 self._read_response(read, parts)
         elif role == "user":
             self._read_question(read, parts)
-        read.close(str(role or "message"), None)
+        read.close(str(role), None)
 
     def _read_session(self, read: RecordEvents, info: _Part) -> None:
         revert, title = dict_or_empty(info.get("revert")), info.get("title")
@@ -279,7 +266,6 @@ class _Decoder(FollowingDecoder):
         if begun is not None:
             read.add(Retraction, version=begun)
         read.meta |= {"title": title} if text_or_empty(title).strip() else {}
-        read.add(Annotation, name="session")
 
     def _read_question(self, read: RecordEvents, parts: list[_Part]) -> None:
         self._asked.update((read.known, part) for part in parts if part.get("type") == "compaction")
@@ -291,23 +277,17 @@ class _Decoder(FollowingDecoder):
 
     def _condense(self, read: RecordEvents, info: _Part, parts: list[_Part]) -> bool:
         """Add the condensation that a summary is, if OpenCode goes on from it."""
-        asked = self._asked.get(parent) if (parent := text_or_empty(info.get("parentID"))) else None
+        parent = text_or_empty(info.get("parentID"))
+        asked = self._asked.get(parent) if parent else None
         done = info.get("summary") is True and info.get("finish") and not info.get("error")
-        texts = [each["text"] for each in parts if each.get("type") == "text" and type(each.get("text")) is str]
-        summary = "\n".join(texts)
+        summary = "\n".join(texts_of(tuple(part for part in parts if kind_of(part) == "text" and part_of(part))))
         if not done or asked is None or not summary:
             return False
-        members = self.shown.all()
-        places = {known: place for place, (_, known) in reversed(list(enumerate(members)))}
-        end = places.get(parent, len(members))
-        begin = places.get(text_or_empty(asked.get("tail_start_id")), end)
-        read.add(
-            CondensationAction,
-            forgotten_event_ids=tuple(each for place, (each, _) in enumerate(members) if not begin <= place < end),
-            summary=summary,
-            summary_offset=0,
-            metadata={"reason": "tokens" if asked.get("auto") is True else "request"},
-        )
+        names = [*dict.fromkeys(known for _, known in self.shown.all()), parent]
+        end, tail = names.index(parent), asked.get("tail_start_id")
+        kept = names[names.index(tail) : end] if tail in names else []
+        reason = "tokens" if asked.get("auto") is True else "request"
+        read.condense(kept.__contains__, summary, comes_first=True, reason=reason)
         return True
 
     def _read_response(self, read: RecordEvents, parts: list[_Part]) -> None:
@@ -423,7 +403,7 @@ class _Encoder(PairsEncoder):
         if type(info.get("sessionID")) is str:
             self._session, self._last = info["sessionID"], info.get("id", "")
 
-    def said(self, event: Message | SystemMessage | CondensationSummary) -> _Part:
+    def said(self, event: Said) -> _Part:
         return self._message(event, _texts(event.content))
 
     def called(self, call: Action, result: Observation | None) -> _Part:
@@ -431,7 +411,7 @@ class _Encoder(PairsEncoder):
         if result is not None:
             text = joined_text(result.content)
             told = {"error": text} if result.is_error else {"output": text, "title": "", "metadata": {}}
-            time = {"start": _milliseconds(call), "end": _milliseconds(result)}
+            time = {"start": milliseconds_of(call), "end": milliseconds_of(result)}
             status = "error" if result.is_error else "completed"
             state = {"status": status, "input": state["input"], **told, "time": time}
         part = {"type": "tool", "callID": call_id_of(call), "tool": call.tool, "state": state}
@@ -440,7 +420,7 @@ class _Encoder(PairsEncoder):
     def _message(self, event: Event, parts: list[_Part]) -> _Part:
         name, session, by_agent = f"msg_{event.id:012}", self._session, role_of(event) == "assistant"
         info: _Part = {"id": name, "sessionID": session, "role": "assistant" if by_agent else "user"}
-        info["time"] = {"created": _milliseconds(event)}
+        info["time"] = {"created": milliseconds_of(event)}
         info |= {"parentID": self._last or name, **_BY_AGENT, **_RUN} if by_agent else _BY_USER
         self._last = name
         ids = {"sessionID": session, "messageID": name}
@@ -453,12 +433,7 @@ def _texts(content: Content) -> list[_Part]:
 
 
 def _image(url: str) -> _Part:
-    mime = url.removeprefix("data:").partition(";")[0] if url.startswith("data:") else "image/png"
-    return {"type": "file", "mime": mime, "url": url}
-
-
-def _milliseconds(event: Event) -> int:
-    return 0 if event.timestamp is None else int(event.timestamp.timestamp() * 1000)
+    return {"type": "file", "mime": data_in(url)[0] or "image/png", "url": url}
 
 
 def _document(records: Iterable[Any]) -> _Part:

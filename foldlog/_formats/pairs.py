@@ -21,6 +21,9 @@ from foldlog.eventstore import (
     is_structural,
 )
 
+Said = Message | SystemMessage | CondensationSummary
+"""What stands for itself."""
+
 
 class PairsEncoder(RecordEncoder):
     """A call waits for its result, or for the next message. What changes a View, and bookkeeping, has no record."""
@@ -29,7 +32,7 @@ class PairsEncoder(RecordEncoder):
         self._open: list[Action] = []
 
     @abstractmethod
-    def said(self, event: Message | SystemMessage | CondensationSummary) -> Any:
+    def said(self, event: Said) -> Any:
         """Return the record of a message."""
 
     @abstractmethod

@@ -27,7 +27,7 @@ from foldlog._formats.members import Members
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.record import member, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import time_of
+from foldlog._formats.told import data_url, id_of_source, image_at, milliseconds_of, time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Retraction, Source
 
 NAME = "pi"
@@ -177,14 +177,8 @@ class PiDecoder(FollowingDecoder):
         while place is not None and place.number != number:
             place = place.above
         first = self._count if place is None else place.number
-        tokens = record.get("tokensBefore")
-        read.add(
-            CondensationAction,
-            forgotten_event_ids=tuple(event_id for event_id, number in self.shown.all() if number < first),
-            summary=_SUMMED_UP.format(record["summary"]),
-            summary_offset=0,
-            metadata={"tokens_before": tokens} if type(tokens) is int else {},
-        )
+        tokens = {"tokens_before": tokens} if type(tokens := record.get("tokensBefore")) is int else {}
+        read.condense(lambda number: number >= first, _SUMMED_UP.format(record["summary"]), comes_first=True, **tokens)
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:
@@ -196,7 +190,7 @@ def _parts(content: Any) -> list[dict[str, Any]]:
                 parts.append({"type": "text", "text": text})
             case {"type": "image", "data": str(data)}:
                 kind = block.get("mimeType", block.get("mediaType"))
-                parts.append({"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}})
+                parts.append(image_at(data_url(kind, data)))
     return parts
 
 
@@ -273,8 +267,7 @@ class PiEncoder(OpenAIChatEncoder):
             case _:
                 message = {"role": "custom", "customType": "foldlog", "display": True}
                 message["content"] = _blocks(getattr(event, "content", ""))
-        time = 0 if event.timestamp is None else int(event.timestamp.timestamp() * 1000)
-        return [self._entry(events, "message", message={**message, "timestamp": time})]
+        return [self._entry(events, "message", message={**message, "timestamp": milliseconds_of(event)})]
 
     def _entry(self, events: Sequence[Event], kind: str, **fields: Any) -> dict[str, Any]:
         entry = {"type": kind, "id": _id(events[0]), "parentId": self._last}
@@ -284,7 +277,7 @@ class PiEncoder(OpenAIChatEncoder):
 
 
 def _id(event: Event) -> str:
-    known = None if event.origin is None else event.origin.id  # an event whose record was redacted keeps its id
+    known = id_of_source(event)
     return known if type(known) is str else f"{event.id:08x}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -12,7 +12,18 @@ from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Options, RecordDecoder
 from foldlog._formats.members import Members
 from foldlog._formats.record import NotAnEvent, read_time, refused, text_or_empty, usage_told
-from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin, Retraction, Source
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Content,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    Retraction,
+    Source,
+)
 
 
 class FollowingDecoder(RecordDecoder):
@@ -157,6 +168,18 @@ class RecordEvents:
             if is_blank(content):
                 fields["shown"] = False
             self.add(Message, content=content, source=source, thinking=thinking, **fields)
+
+    def condense(
+        self, stays: Callable[[Any], object], summary: str = "", *, comes_first: bool = False, **metadata: Any
+    ) -> None:
+        """Forget of what is shown all but what ``stays``, as far as the format knows; the ``summary`` comes before or
+        after that.
+        """
+        members = self._decoder.shown.all()
+        gone = tuple(event_id for event_id, known in members if not stays(known))
+        offset = 0 if comes_first else len(members) - len(gone)
+        told: dict[str, Any] = {"summary": summary, "summary_offset": offset} if summary else {}
+        self.add(CondensationAction, forgotten_event_ids=gone, metadata=metadata, **told)
 
     def close(self, name: str, data: Any) -> None:
         """Add an annotation where there is no event."""

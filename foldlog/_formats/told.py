@@ -49,6 +49,16 @@ def time_of(event: Event) -> str:
     return time_text(event.timestamp, event.origin) or "1970-01-01T00:00:00.000Z"
 
 
+def milliseconds_of(event: Event) -> int:
+    """Return the time of an event in milliseconds after 1970; 0 where it has none."""
+    return 0 if event.timestamp is None else int(event.timestamp.timestamp() * 1000)
+
+
+def id_of_source(event: Event) -> Any:
+    """Return the id that the source gave an event, which it keeps where its record was redacted; None without one."""
+    return None if event.origin is None else event.origin.id
+
+
 def parts_in(content: Content) -> Iterable[dict[str, Any]]:
     """Return the parts of a content: a text is one, an empty one none."""
     if isinstance(content, str):
@@ -63,11 +73,27 @@ def parts_as(content: Content, text: Callable[[str], T], image: Callable[[str], 
     return [image(url) if (url := url_in(part)) else text(part.get("text", "")) for part in content]
 
 
+def image_at(url: str) -> dict[str, Any]:
+    """Return the part with an image at a URL, which may hold its bytes."""
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
 def file_at(url: str, media_type: str, name: str = "") -> dict[str, Any]:
     """Return the part with an image, or another file, at a URL, which may hold its bytes."""
     if media_type.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": url}}
+        return image_at(url)
     return {"type": "file", "file": {"filename": name, "file_data" if url.startswith("data:") else "file_url": url}}
+
+
+def data_url(media_type: Any, data: str) -> str:
+    """Return the URL that holds bytes, which are given in base64."""
+    return f"data:{media_type};base64,{data}"
+
+
+def data_in(url: str) -> tuple[str, str]:
+    """Return the media type and the base64 that a URL holds; empty texts where it holds no bytes."""
+    head, is_held, data = url.partition(";base64,")
+    return (head.removeprefix("data:"), data) if is_held and head.startswith("data:") else ("", "")
 
 
 def url_in(part: dict[str, Any]) -> str:

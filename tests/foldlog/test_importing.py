@@ -13,7 +13,7 @@ from foldlog import open as open_histories
 from foldlog._formats import registry
 from foldlog._formats.files.found import Found
 from foldlog._formats.files.naming import Name
-from foldlog._formats.files.readers import Held
+from foldlog._formats.files.readers import held_in
 from foldlog._formats.sources import Source
 from foldlog._importing import import_source
 from foldlog._seen_files import SeenFiles
@@ -187,7 +187,8 @@ def test_what_was_redacted_does_not_come_back_under_a_new_name(foldlog, tmp_path
 def test_a_redacted_history_of_each_format_is_recognized_under_another_name(name, store):
     records = [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
     first, again = (
-        Source(Found(Name(called), registry.FORMATS[name], Path("x"), Held(Path("x"), 1, records))) for called in "cd"
+        Source(Found(Name(called), registry.FORMATS[name], Path("x"), held_in(Path("x"), 1, records)))
+        for called in "cd"
     )
     version = import_source(store, first).version
     for event_id in some(range(version), 4):

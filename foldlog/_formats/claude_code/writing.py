@@ -10,7 +10,7 @@ from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import time_text
-from foldlog._formats.told import OF_THE_STORE, call_id_of
+from foldlog._formats.told import OF_THE_STORE, call_id_of, id_of_source
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -58,8 +58,7 @@ class ClaudeCodeEncoder(RecordEncoder):
             self._envelope = {key: line[key] for key in ENVELOPE if key in line}
 
     def _lines(self, event: Event) -> list[Any] | None:
-        known = None if event.origin is None else event.origin.id  # an event whose record was redacted keeps its id
-        line = {**self._envelope, "parentUuid": self._last_line, "uuid": known or _line_id(event.id)}
+        line = {**self._envelope, "parentUuid": self._last_line, "uuid": id_of_source(event) or _line_id(event.id)}
         time = time_text(event.timestamp, event.origin)
         if time is not None:
             line["timestamp"] = time

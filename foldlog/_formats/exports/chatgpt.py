@@ -224,7 +224,7 @@ def _matches(record: Any) -> bool:
 
 _KIND = Kind(
     name=NAME,
-    begins=(frozenset(("mapping",)), frozenset(("conversation_id", "current_node"))),
+    begins=(frozenset((b"mapping",)), frozenset((b"conversation_id", b"current_node"))),
     has=_is_conversation,
     records=_records,
     is_about=_is_about,

@@ -186,7 +186,7 @@ def _matches(record: Any) -> bool:
 
 _KIND = Kind(
     name=NAME,
-    begins=(frozenset(("uuid", "chat_messages")), frozenset(("uuid", "name", "summary"))),
+    begins=(frozenset((b"uuid", b"chat_messages")), frozenset((b"uuid", b"name", b"summary"))),
     has=_is_conversation,
     records=_records,
     is_about=_is_about,

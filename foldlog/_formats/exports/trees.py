@@ -8,17 +8,16 @@ the site shows.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files.readers import Held, JsonLines, Placed, elements
+from foldlog._formats.files.readers import JsonLines, Placed, elements, held_in
 from foldlog._formats.files.scanner import Scanner
 from foldlog._formats.format import Contained, EachAlone, FileReader, Format, Options, RecordDecoder, first_named
 from foldlog._formats.json_text import UnreadableJson
@@ -33,7 +32,7 @@ class Kind:
     """What a format says of its conversations.
 
     ``name``       the name of the format
-    ``begins``     keys that a conversation in a file begins with, any of these sets
+    ``begins``     keys that a file begins with, any of these sets
     ``has``        whether a JSON value is a conversation
     ``records``    its records, the last one for all but the messages; none where nothing was said
     ``is_about``   whether a record is that of a conversation, and not a message
@@ -47,7 +46,7 @@ class Kind:
     """
 
     name: str
-    begins: Sequence[frozenset[str]]
+    begins: Sequence[frozenset[bytes]]
     has: Callable[[Any], bool]
     records: Callable[[Record], list[Record]]
     is_about: Callable[[Any], bool]
@@ -92,6 +91,8 @@ def export(kind: Kind, *, matches: Callable[[Any], bool], document: Callable[[It
 
 # -- files ------------------------------------------------------------------------------------------------------------
 
+_KEY = re.compile(rb'"(\w+)"\s*:')
+
 
 class _Exports(FileReader):
     """Files with an array of conversations, with one, or with one on each line."""
@@ -100,7 +101,7 @@ class _Exports(FileReader):
         self._kind = kind
 
     def holds(self, path: Path, begin: bytes) -> bool:
-        keys = _first_keys(begin) if path.suffix in (".json", ".jsonl") else frozenset()
+        keys = set(_KEY.findall(begin)) if path.suffix in (".json", ".jsonl") else set()
         is_begun = any(map(keys.issuperset, self._kind.begins))
         return is_begun and self._kind.has(next((it.value for it in _conversations(path)), None))
 
@@ -111,20 +112,7 @@ class _Exports(FileReader):
                 problem = located.problem or f"expected a conversation, found {described(value)} of another kind"
                 yield Contained(None, Placed(0, partial(iter, [(f"{path}:{located.line}", None, problem)])))
             elif records := self._kind.records(value):
-                yield Contained(self._kind.name_of(value), Held(path, located.line, records))
-
-
-def _first_keys(begin: bytes) -> frozenset[str]:
-    """Return the keys of the first object, as far as the first bytes of a file tell them."""
-    keys: list[str] = []
-    scanner = Scanner(BytesIO(begin))
-    with suppress(UnreadableJson):  # they break off
-        if scanner.peek() == "[":
-            scanner.take("[")
-        for key in scanner.each_key():
-            keys.append(key)
-            scanner.skip()
-    return frozenset(keys)
+                yield Contained(self._kind.name_of(value), held_in(path, located.line, records))
 
 
 def _conversations(path: Path) -> Iterator[Located]:

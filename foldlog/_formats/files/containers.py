@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.files.found import Found, NotAHistory, supported, what_it_is
 from foldlog._formats.files.naming import Names
-from foldlog._formats.files.readers import Array, Held, elements
+from foldlog._formats.files.readers import Array, elements, held_in
 from foldlog._formats.files.scanner import Broken, Scanner
 from foldlog._formats.format import LOOK_AT, Format, Recognize
 from foldlog._formats.json_text import TOO_LONG, UnreadableJson
@@ -51,7 +51,7 @@ def history_in(path: Path, located: Located, number: str, names: Names, recogniz
         return ImportFinding(place, "no history in it")
     key, format = found_at
     name = names.of(value, number=number, conversation=format.conversation(arrays[key]))
-    return Found(name, format, path, Held(path, located.line, arrays[key]))
+    return Found(name, format, path, held_in(path, located.line, arrays[key]))
 
 
 def container_at(path: Path, offset: int, line: int, *, hold: bool) -> Container:

@@ -15,6 +15,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from foldlog._formats.files import found
 from foldlog._formats.files.containers import container_at, history_in, history_of
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, supported, what_it_is
 from foldlog._formats.files.naming import Names
-from foldlog._formats.files.readers import Array, Files, Held, JsonLines, elements, opened
+from foldlog._formats.files.readers import Array, JsonLines, Placed, elements, held_in, opened, record_in
 from foldlog._formats.files.scanner import Broken, Scanner
 from foldlog._formats.format import LOOK_AT, Format, Recognize
 from foldlog._formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
@@ -114,7 +115,7 @@ def _in_folder(
         yield from contained
         return
     steps = _event_files(names)
-    format = recognize.format_of(each.value for each in Files(folder, steps[:LOOK_AT]))
+    format = recognize.format_of(value for _, value, _ in (record_in(folder / name) for name in steps[:LOOK_AT]))
     taken: frozenset[str] = frozenset()
     if isinstance(format, Format):
         yield _of_event_files(root, folder, steps, format)
@@ -157,7 +158,8 @@ def _of_event_files(root: Path, folder: Path, names: list[str], format: Format) 
     home = folder.absolute().parent if folder.name == "events" else folder.absolute()
     state = {**_sidecar(home / "metadata.json"), **_sidecar(home / "base_state.json")}
     leaf = state.get("leaf_event_id")
-    reader = Files(folder, names)
+    files = [folder / each for each in names]
+    reader = Placed(sum(file.stat().st_size for file in files if file.is_file()), partial(map, record_in, files))
     name = Names(root, home, folder=True).of(state, conversation=format.conversation(each.value for each in reader))
     return Found(name, format, folder, reader, leaf=leaf if type(leaf) is str else None)
 
@@ -276,7 +278,7 @@ class _File:
             value = parse(self._path.read_bytes()) if size <= RECORD_SIZE_MAX else None
         except UnreadableJson as error:
             raise NotAHistory(self._path, str(error)) from error
-        for history in self._of_records(Held(self._path, 1, [value]), self._recognize.format_of((value,))):
+        for history in self._of_records(held_in(self._path, 1, [value]), self._recognize.format_of((value,))):
             return history
         if container.arrays and not any(container.arrays.values()):
             raise NotAHistory(self._path, _EMPTY, repeats=True)

@@ -7,9 +7,9 @@ place; the records after it are read.
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class JsonLines:
                 if b"\0" in line:
                     line = line.strip(_PADDING)
                 if line and not line.isspace():
-                    yield _parsed(line, number, start)
+                    yield parsed(line, number, start)
 
     def place(self, located: Located) -> str:
         return f"{self._path}:{located.line}"
@@ -94,48 +94,6 @@ class Array:
         return f"{self._path}:{located.line}"
 
 
-class Files:
-    """A folder with one record in each file, in the order of ``names``."""
-
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        self._folder, self._names = folder, names
-
-    @property
-    def size_bytes(self) -> int:
-        wanted = frozenset(self._names)
-        with os.scandir(self._folder) as entries:
-            return sum(entry.stat().st_size for entry in entries if entry.name in wanted)
-
-    def __iter__(self) -> Iterator[Located]:
-        for number, name in enumerate(self._names):
-            path = self._folder / name
-            try:
-                text = path.read_bytes() if path.stat().st_size <= RECORD_SIZE_MAX else None
-            except OSError as error:
-                yield Located(number, 0, None, f"cannot be read: {error.strerror}")
-                continue
-            yield Located(number, 0, None, TOO_LONG) if text is None else _parsed(text, number, 0)
-
-    def place(self, located: Located) -> str:
-        return str(self._folder / self._names[located.line])
-
-
-class Held:
-    """Records that were read with the object that holds them, which begins at ``line`` of ``path``."""
-
-    size_bytes = 0
-
-    def __init__(self, path: Path, line: int, records: Sequence[Any]) -> None:
-        self._path, self._line, self._records = path, line, records
-
-    def __iter__(self) -> Iterator[Located]:
-        for number, record in enumerate(self._records):
-            yield Located(number, 0, record)
-
-    def place(self, located: Located) -> str:
-        return f"{self._path}:{self._line}, record {located.line}"
-
-
 def opened(path: Path) -> contextlib.closing[sqlite3.Connection]:
     """Open a SQLite database as it lies there: its program may write to it."""
     return contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True))
@@ -162,6 +120,26 @@ class Placed:
 
     def place(self, located: Located) -> str:
         return self._places[located.line]
+
+
+def held_in(path: Path, line: int, records: Sequence[Any]) -> Placed:
+    """Return records that were read with the object that holds them, which begins at ``line`` of ``path``."""
+    return Placed(0, partial(_numbered, f"{path}:{line}, record", records))
+
+
+def _numbered(place: str, records: Sequence[Any]) -> Iterator[PlacedRecord]:
+    return ((f"{place} {number}", record, None) for number, record in enumerate(records))
+
+
+def record_in(path: Path) -> PlacedRecord:
+    """Return the record that a file is."""
+    try:
+        if path.stat().st_size > RECORD_SIZE_MAX:
+            return str(path), None, TOO_LONG
+        _, _, value, problem = parsed(path.read_bytes(), 0, 0)
+    except OSError as error:
+        return str(path), None, f"cannot be read: {error.strerror}"
+    return str(path), value, problem
 
 
 def around(path: Path, key: str) -> dict[str, Any]:
@@ -240,7 +218,8 @@ def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, N
     return True
 
 
-def _parsed(text: bytes, line: int, offset: int) -> Located:
+def parsed(text: bytes, line: int, offset: int) -> Located:
+    """Return the record in a text, or the problem with it."""
     try:
         return _new(Located, (line, offset, parse(text), None))
     except UnreadableJson as error:

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, image_at, in_parts, kept
+from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept
 from foldlog._formats.record import joined_text, member
-from foldlog._formats.told import call_id_of, parts_as, role_of
+from foldlog._formats.told import call_id_of, image_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
 from foldlog.projections import arguments_of
 

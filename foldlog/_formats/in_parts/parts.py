@@ -16,6 +16,7 @@ from msgspec.structs import force_setattr
 
 from foldlog._formats.format import EachAlone, Format, Options, RecordDecoder
 from foldlog._formats.record import refused, text_or_none
+from foldlog._formats.told import data_in, data_url, image_at
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Origin, Source
 
 Record = dict[str, Any]
@@ -132,21 +133,14 @@ def text_of(value: Any) -> str:
         return ""
 
 
-def image_at(url: str) -> dict[str, Any]:
-    """Return a part with the image at a URL."""
-    return {"type": "image_url", "image_url": {"url": url}}
-
-
 def image_of_bytes(data: Any, media_type: Any) -> dict[str, Any] | None:
     """Return a part with an image whose bytes a record has as ``{"$bytes": base64}``; None where it is not an image."""
     if type(data) is not dict or type(data.get("$bytes")) is not str or not str(media_type).startswith("image/"):
         return None
-    return image_at(f"data:{media_type};base64,{data['$bytes']}")
+    return image_at(data_url(media_type, data["$bytes"]))
 
 
 def bytes_of_image(url: str) -> tuple[dict[str, str], str] | None:
     """Return the bytes of such an image and their type; None for any other URL."""
-    if not url.startswith("data:") or ";base64," not in url:
-        return None
-    media_type, _, data = url.removeprefix("data:").partition(";base64,")
-    return {"$bytes": data}, media_type
+    media_type, data = data_in(url)
+    return ({"$bytes": data}, media_type) if media_type else None

@@ -28,14 +28,13 @@ from foldlog._formats.in_parts.parts import (
     answered,
     bytes_of_image,
     called,
-    image_at,
     image_of_bytes,
     in_parts,
     kept,
     text_of,
 )
 from foldlog._formats.record import dict_or_empty, joined_text, member, read_time, time_text, usage_told
-from foldlog._formats.told import call_id_of, parts_as, role_of
+from foldlog._formats.told import call_id_of, image_at, parts_as, role_of
 from foldlog.eventstore import Action, Content, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, image_at, in_parts, kept, text_of
+from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, text_of
 from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, member, read_time, time_text, usage_told
-from foldlog._formats.told import call_id_of, parts_as, role_of
+from foldlog._formats.told import call_id_of, data_in, data_url, image_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
 
 _NO_CONTENTS = [{"message": None}]
@@ -58,7 +58,7 @@ def _read(content: dict[str, Any], record: dict[str, Any]) -> Made:
         return answered(call_id, told, is_error=held.get("status") == "error")
     data = dict_or_empty(dict_or_empty(held.get("source")).get("bytes")).get("data")
     if name == "image" and type(data) is str:
-        return Message, {"content": (image_at(f"data:image/{held.get('format')};base64,{data}"),)}
+        return Message, {"content": (image_at(data_url(f"image/{held.get('format')}", data)),)}
     return kept(name, content, thinks=name == "reasoningContent")
 
 
@@ -82,10 +82,15 @@ def _contents(event: Any) -> list[dict[str, Any]]:
 
 
 def _image(url: str) -> dict[str, Any]:
-    kind, is_held, data = url.removeprefix("data:image/").partition(";base64,")
-    if not is_held:  # Strands has only images whose bytes are in the message
+    media_type, data = data_in(url)
+    if not data:  # Strands has only images whose bytes are in the message
         return {"text": f"[image {url}]"}
-    return {"image": {"format": kind, "source": {"bytes": {"__bytes_encoded__": True, "data": data}}}}
+    return {
+        "image": {
+            "format": media_type.removeprefix("image/"),
+            "source": {"bytes": {"__bytes_encoded__": True, "data": data}},
+        }
+    }
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:

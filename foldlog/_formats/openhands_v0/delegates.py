@@ -6,8 +6,7 @@ one by one, all records after a delegation are, until its result comes.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from foldlog._formats.packing import events_of, unpack
@@ -16,14 +15,14 @@ if TYPE_CHECKING:
     from foldlog.projections import View
 
 
-def outside_history(records: Iterable[Any]) -> Container[int]:
+def outside_history(records: Iterable[Any]) -> set[int]:
     """Return the numbers of the records of a delegate in its parent's stream.
 
     They are strictly between a ``delegate`` action and its ``delegate`` observation, the innermost first; a delegation
     without an observation has none. Cost: one pass over the records.
     """
     open_at: list[int] = []
-    spans: list[tuple[int, int]] = []
+    outside: set[int] = set()
     for number, record in enumerate(records):
         for member in record if type(record) is list else (record,):
             if type(member) is not dict:
@@ -31,25 +30,8 @@ def outside_history(records: Iterable[Any]) -> Container[int]:
             if member.get("action") == "delegate":
                 open_at.append(number)
             elif type(member.get("action")) is not str and member.get("observation") == "delegate" and open_at:
-                start = open_at.pop()
-                while spans and spans[-1][0] > start:
-                    spans.pop()  # an inner delegation is outside with the rest of the outer one's
-                spans.append((start, number))
-    return _Between(spans)
-
-
-class _Between:
-    """The numbers strictly inside of disjoint, ascending spans."""
-
-    def __init__(self, spans: list[tuple[int, int]]) -> None:
-        self._starts = [start for start, _ in spans]
-        self._ends = [end for _, end in spans]
-
-    def __contains__(self, number: object) -> bool:
-        if not isinstance(number, int):
-            return False
-        place = bisect_right(self._starts, number) - 1
-        return place >= 0 and self._starts[place] < number < self._ends[place]
+                outside.update(range(open_at.pop() + 1, number))
+    return outside
 
 
 class OpenDelegations:

@@ -13,6 +13,7 @@ from foldlog._formats.openhands_v0.recalled import Recollection
 from foldlog._formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING
 from foldlog._formats.recent import Recent
 from foldlog._formats.record import NotAnEvent, described, dict_or_empty, read_time, text_or_empty, text_or_none
+from foldlog._formats.told import image_at
 from foldlog._usage import usage_of
 from foldlog.eventstore import (
     Action,
@@ -238,7 +239,7 @@ def _payload(record: dict[str, Any], key: str, envelope: frozenset[str]) -> dict
 
 
 def _with_images(text: str, urls: list[str]) -> Content:
-    return ({"type": "text", "text": text}, *({"type": "image_url", "image_url": {"url": url}} for url in urls))
+    return ({"type": "text", "text": text}, *map(image_at, urls))
 
 
 def _message(args: dict[str, Any], fields: dict[str, Any]) -> Message:

@@ -8,7 +8,7 @@ from typing import Any
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import joined_text, time_text
-from foldlog._formats.told import OF_THE_STORE, parts_in, url_in
+from foldlog._formats.told import OF_THE_STORE, id_of_source, parts_in, url_in
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -37,14 +37,14 @@ class OpenHandsV0Encoder(RecordEncoder):
     def records(self, event: Event) -> list[Any] | None:
         if isinstance(event, OF_THE_STORE):
             return None
-        known = None if event.origin is None else event.origin.id  # an event whose record was redacted keeps its id
+        known = id_of_source(event)
         record = self._written(event, self._free_id if known is None else known)
         self._remember(event.id, record["id"])
         return [record]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         for event in events:
-            self._remember(event.id, None if event.origin is None else event.origin.id)
+            self._remember(event.id, id_of_source(event))
 
     def _remember(self, event_id: int, source_id: Any) -> None:
         self._source_ids[event_id] = source_id

@@ -12,7 +12,7 @@ import msgspec
 from foldlog._formats.blocks import said
 from foldlog._formats.openhands_v0.memory import ending_of
 from foldlog._formats.record import dicts_in, joined_text, text_or_empty
-from foldlog._formats.told import parts_in, url_in
+from foldlog._formats.told import image_at, parts_in, url_in
 from foldlog.eventstore import Content
 
 _TEXT_KEYS = ("content", "output", "stdout", "message")
@@ -35,8 +35,7 @@ def content_of(blocks: Any) -> Content:
         if block.get("type") == "text" and type(block.get("text")) is str:
             parts.append({"type": "text", "text": block["text"]})
         elif block.get("type") == "image" and type(block.get("image_urls")) is list:
-            urls = (url for url in block["image_urls"] if type(url) is str)
-            parts.extend({"type": "image_url", "image_url": {"url": url}} for url in urls)
+            parts.extend(image_at(url) for url in block["image_urls"] if type(url) is str)
     return said(parts)
 
 

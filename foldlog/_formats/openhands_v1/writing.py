@@ -10,7 +10,7 @@ import msgspec
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.openhands_v1.contents import blocks_of
 from foldlog._formats.record import time_text
-from foldlog._formats.told import OF_THE_STORE
+from foldlog._formats.told import OF_THE_STORE, id_of_source
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -59,7 +59,7 @@ class OpenHandsV1Encoder(RecordEncoder):
                 self._source_ids[event.id] = event.origin.id
 
     def _written(self, event: Event) -> dict[str, Any]:
-        known = None if event.origin is None else event.origin.id  # an event whose record was redacted keeps its id
+        known = id_of_source(event)
         own = f"{event.id:08x}-0000-4000-8000-000000000000" if known is None else known
         record: dict[str, Any] = {"source": event.source, "id": own}
         time = time_text(event.timestamp, event.origin)

@@ -44,6 +44,7 @@ from foldlog._formats.otlp_genai.spans import (
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import NotAnEvent, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.told import data_url, image_at
 from foldlog.eventstore import Annotation, Event, Message, Origin, Retraction, Source, SystemMessage
 
 __all__ = ["FORMAT"]
@@ -150,10 +151,9 @@ def _content(part: dict[str, Any]) -> dict[str, Any] | None:
         case "text":
             return {"type": "text", "text": text} if type(text) is str and text else None
         case "blob" if is_image:
-            url = f"data:{text_or_empty(part.get('mime_type'))};base64,{text_or_empty(text)}"
-            return {"type": "image_url", "image_url": {"url": url}}
+            return image_at(data_url(text_or_empty(part.get("mime_type")), text_or_empty(text)))
         case "uri" if is_image:
-            return {"type": "image_url", "image_url": {"url": text_or_empty(part.get("uri"))}}
+            return image_at(text_or_empty(part.get("uri")))
         case "blob" | "uri" | "file":
             place = text_or_empty(part.get("uri", part.get("file_id")))
             return {"type": "text", "text": f"[{text_or_empty(part.get('modality')) or 'file'} {place}]"}

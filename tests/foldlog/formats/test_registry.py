@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foldlog._formats import registry
 from foldlog._formats.detection import recognize
-from foldlog._formats.files.readers import Held
+from foldlog._formats.files.readers import held_in
 from foldlog._formats.format import Contained, FileReader
 from foldlog.eventstore.events import Action, Message, Observation
 from foldlog.formats import FORMATS, decode, detect, encode, open_sources
@@ -104,7 +104,7 @@ class _Notes(FileReader):
     def histories(self, path):
         for part in path.read_text().split("# ")[1:]:
             name, *said = part.splitlines()
-            yield Contained(name, Held(path, 1, [{"role": "user", "content": line} for line in said]))
+            yield Contained(name, held_in(path, 1, [{"role": "user", "content": line} for line in said]))
 
 
 def test_a_format_may_read_its_files_itself(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import foldlog as api
 from foldlog._formats.files.found import Found
 from foldlog._formats.files.naming import Name
-from foldlog._formats.files.readers import Held
+from foldlog._formats.files.readers import held_in
 from foldlog._formats.record import Located
 from foldlog._formats.registry import FORMATS
 from foldlog._formats.rewritten import is_rewriting
@@ -49,7 +49,7 @@ def written_again(at, records, corpus):
 
 
 def source(name, records):
-    return Source(Found(Name("c"), FORMATS[name], Path("a.jsonl"), Held(Path("a.jsonl"), 1, records)))
+    return Source(Found(Name("c"), FORMATS[name], Path("a.jsonl"), held_in(Path("a.jsonl"), 1, records)))
 
 
 def shown(events):
