@@ -122,7 +122,8 @@ class AnthropicDecoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         read.known = (self._count, record.get("truncationParent"))
         if not self._condense(read, record):
-            self._read_blocks(read, record)
+            read_blocks(read, record)
+        read.close("message", record.get("content", record.get(_DELETED)))
         self._count += _DELETED not in record
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
@@ -147,23 +148,24 @@ class AnthropicDecoder(FollowingDecoder):
                     read.condense(lambda known: known not in gone)
         return bool(read.events)
 
-    def _read_blocks(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        is_agent = record.get("role") == "assistant"
-        for block in _blocks(record.get("content")):
-            kind, part = kind_of(block), _part(block)
-            if part is not None:
-                read.parts.append(part)
-            elif kind in THINKING:
-                read.thinking.append(block)
-            elif kind == "tool_use":
-                read.call(block.get("name"), block.get("input"), block.get("id"))
-            elif kind == "tool_result":
-                read.say(_speaker(read.parts, is_agent))
-                content = block.get("content")
-                told = _parts(content) if type(content) is list else text_or_empty(content)
-                read.answer(block.get("tool_use_id"), told, is_error=block.get("is_error") is True)
-        read.say(_speaker(read.parts, is_agent), as_text=is_agent or type(record.get("content")) is str)
-        read.close("message", record.get("content", record.get(_DELETED)))
+
+def read_blocks(read: RecordEvents, record: dict[str, Any]) -> None:
+    """Add the events of a message."""
+    is_agent = record.get("role") == "assistant"
+    for block in _blocks(record.get("content")):
+        kind, part = kind_of(block), _part(block)
+        if part is not None:
+            read.parts.append(part)
+        elif kind in THINKING:
+            read.thinking.append(block)
+        elif kind == "tool_use":
+            read.call(block.get("name"), block.get("input"), block.get("id"))
+        elif kind == "tool_result":
+            read.say(_speaker(read.parts, is_agent))
+            content = block.get("content")
+            told = _parts(content) if type(content) is list else text_or_empty(content)
+            read.answer(block.get("tool_use_id"), told, is_error=block.get("is_error") is True)
+    read.say(_speaker(read.parts, is_agent), as_text=is_agent or type(record.get("content")) is str)
 
 
 def _tell(read: RecordEvents, record: dict[str, Any]) -> None:

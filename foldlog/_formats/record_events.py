@@ -33,12 +33,12 @@ class FollowingDecoder(RecordDecoder):
     compactions ask for. ``past`` is the history before the first record, if there is one.
     """
 
-    format: ClassVar[str]
+    format: str
     id_key: ClassVar[str] = "id"
     """The key of a record under which its source's id is."""
-    accepts: ClassVar[staticmethod[[Any], bool]]
+    accepts: Callable[[Any], bool]
     """Whether a value is a record."""
-    expected: ClassVar[str]
+    expected: str
     """A record, for the message about another value."""
     lacks: ClassVar[str] = ""
     """What another object lacks, where it is not said as other values are."""

@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from foldlog._formats.exports.trees import Kind, Record, export, in_order
+from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order
 from foldlog._formats.format import Options
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, joined_text, text_or_empty, text_or_none, time_at
+from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import role_of
-from foldlog.eventstore import Action, Event, Message, Observation, Origin, Source, SystemMessage
+from foldlog.eventstore import Action, Event, Message, Observation, Source, SystemMessage
 
 NAME = "chatgpt"
 
@@ -104,49 +105,39 @@ def _is_node(record: Record) -> bool:
     return type(record.get("id")) is str and (message is None or type(message) is dict)
 
 
-class _Reader:
-    """Reads the nodes of one history."""
-
-    def __init__(self, options: Options) -> None:
+class _Decoder(TreeDecoder):
+    def __init__(self, kind: Kind, options: Options) -> None:
+        super().__init__(kind, options)
         self._open: dict[Any, Action] = {}
         """The call that waits for a result after each node."""
 
-    def __call__(self, record: Record, first_id: int) -> list[Event]:
+    def say(self, read: RecordEvents, record: Record) -> None:
         message = record["message"] or {}
         author, content = dict_or_empty(message.get("author")), dict_or_empty(message.get("content"))
         metadata, role = dict_or_empty(message.get("metadata")), author.get("role")
-        parent = text_or_none(record.get("parent"))
         kind = text_or_empty(content.get("content_type"))
-        waiting = None if role == "user" else self._open.get(parent)
+        waiting = None if role == "user" else self._open.get(text_or_none(record.get("parent")))
         text = "" if kind in _HIDDEN else _said(kind, content)
-        fields: dict[str, Any] = {
-            "id": first_id,
-            "timestamp": time_at(message.get("create_time")),
-            "origin": Origin(format=NAME, id=record["id"]),
-        }
+        fields: dict[str, Any] = {"timestamp": time_at(message.get("create_time"))}
         if role == "assistant" and type(metadata.get("model_slug")) is str:
             fields["meta"] = {"model": metadata["model_slug"]}
-        event: Event | None = None
         to = text_or_empty(message.get("recipient")) or "all"
         if role == "assistant" and to != "all" and content:
             arguments = {"language": content["language"]} if type(content.get("language")) is str else {}
-            waiting = Action(
-                tool=to, arguments={**arguments, "text": text}, call_id=record["id"], response_id=record["id"], **fields
-            )
-            event = waiting
+            call: dict[str, Any] = {"tool": to, "arguments": {**arguments, "text": text}, "call_id": record["id"]}
+            waiting = read.add(Action, response_id=record["id"], **call, **fields)
         elif role == "tool" and waiting is not None:
             answers: dict[str, Any] = {"tool": waiting.tool, "call_id": waiting.call_id, "cause": waiting.id}
-            event = Observation(content=text, is_error=kind == "system_error", **answers, **fields)
+            read.add(Observation, content=text, is_error=kind == "system_error", **answers, **fields)
             waiting = None
         elif text.strip() and role == "system":
-            event = SystemMessage(content=text, **fields)
+            read.add(SystemMessage, content=text, **fields)
         elif text.strip():
             is_user = role == "user" and kind not in _CONTEXT and metadata.get("is_user_system_message") is not True
             source: Source = "agent" if role == "assistant" else "user" if is_user else "environment"
-            event = Message(content=text, source=source, **fields)
+            read.add(Message, content=text, source=source, **fields)
         if waiting is not None:
             self._open[record["id"]] = waiting
-        return [] if event is None else [event]
 
 
 def _said(kind: str, content: Record) -> str:
@@ -235,7 +226,7 @@ _KIND = Kind(
     parent="parent",
     title="title",
     newest="current_node",
-    read=_Reader,
+    decoder=_Decoder,
     written=_written,
 )
 FORMAT = export(_KIND, matches=_matches, document=_document)

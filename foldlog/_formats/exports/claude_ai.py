@@ -16,14 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec.structs import force_setattr
-
-from foldlog._formats.anthropic_messages import AnthropicDecoder
+from foldlog._formats.anthropic_messages import read_blocks
 from foldlog._formats.blocks import blocks_of, kind_of
-from foldlog._formats.exports.trees import Kind, Record, export, in_order
+from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order
 from foldlog._formats.record import dicts_in, read_time, text_or_empty, text_or_none, time_text
+from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import role_of
-from foldlog.eventstore import Action, Annotation, Event, Observation, Origin
+from foldlog.eventstore import Action, Observation, Origin
 
 NAME = "claude-ai"
 
@@ -82,21 +81,15 @@ def _is_message(record: Record) -> bool:
     return type(record.get("uuid")) is str and text_or_none(record.get("sender")) in _SENDERS
 
 
-class _Reader(AnthropicDecoder):
-    """Reads the messages of one history."""
-
-    def __call__(self, record: Record, first_id: int) -> list[Event]:
-        events: list[Event] = []
-        for response in _responses(_blocks(record), record["uuid"]):
-            self.next_id = first_id + len(events)
-            read = self.events({"role": _SENDERS[record["sender"]], "content": response})
-            events += (event for event in read if type(event) is not Annotation)
+class _Decoder(TreeDecoder):
+    def say(self, read: RecordEvents, record: Record) -> None:
         timestamp, time = read_time(record.get("created_at"))
-        for place, event in enumerate(events):
-            origin = Origin(format=NAME, id=None if place else record["uuid"], time=time)
-            force_setattr(event, "origin", origin)  # no other code has it before it is returned
-            force_setattr(event, "timestamp", timestamp)
-        return events
+        read.begin(Origin(format=NAME, id=record["uuid"], time=time), timestamp)
+        for response in _responses(_blocks(record), record["uuid"]):
+            read.response = f"message-{read.version}"
+            read_blocks(read, {"role": _SENDERS[record["sender"]], "content": response})
+        if read.is_empty:
+            read.begin(Origin(format=NAME, id=record["uuid"]), None)
 
 
 def _blocks(record: Record) -> list[Record]:
@@ -197,7 +190,7 @@ _KIND = Kind(
     parent="parent_message_uuid",
     title="name",
     newest=_NEWEST,
-    read=_Reader,
+    decoder=_Decoder,
     written=_written,
 )
 FORMAT = export(_KIND, matches=_matches, document=_document)

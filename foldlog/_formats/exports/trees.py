@@ -9,6 +9,7 @@ the site shows.
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,10 +20,11 @@ from typing import Any
 
 from foldlog._formats.files.readers import JsonLines, Placed, elements, held_in
 from foldlog._formats.files.scanner import Scanner
-from foldlog._formats.format import Contained, EachAlone, FileReader, Format, Options, RecordDecoder, first_named
+from foldlog._formats.format import Contained, EachAlone, FileReader, Format, Options, first_named
 from foldlog._formats.json_text import UnreadableJson
-from foldlog._formats.record import Located, described, member, refused
-from foldlog.eventstore import Annotation, Event, Origin, Retraction
+from foldlog._formats.record import Located, described, member
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog.eventstore import Event, Origin, Retraction
 
 Record = dict[str, Any]
 
@@ -40,8 +42,7 @@ class Kind:
     ``named``      the keys of a conversation under which its name may be, the first that has a text
     ``id parent``  the keys of a message for its id and that of the message that it follows
     ``title newest``  the keys of a conversation for its title and the id of the newest message that is shown
-    ``read``       returns the reader of the messages of one history: it returns the events of one from an id on, none
-                   where it tells a model nothing
+    ``decoder``    the decoder of one history
     ``written``    messages of an event that was not imported, with the id that the first one has and its parent
     """
 
@@ -57,7 +58,7 @@ class Kind:
     parent: str
     title: str
     newest: str
-    read: Callable[[Options], Callable[[Record, int], list[Event]]]
+    decoder: Callable[[Kind, Options], TreeDecoder]
     written: Callable[[Any, str, str | None], Sequence[Record]]
 
     def name_of(self, conversation: Record) -> str | None:
@@ -79,7 +80,7 @@ def export(kind: Kind, *, matches: Callable[[Any], bool], document: Callable[[It
         name=kind.name,
         matches=matches,
         accepts=kind.accepts,
-        decoder=lambda records, options: _Decoder(kind, options),
+        decoder=lambda records, options: kind.decoder(kind, options),
         encoder=lambda: _Encoder(kind),
         conversation=first_named(kind.name_in),
         files=_Exports(kind),
@@ -158,42 +159,40 @@ def in_order(parents: Mapping[str, str | None], times: Mapping[str, datetime | N
 _NO_PARENT = object()
 
 
-class _Decoder(RecordDecoder):
+class TreeDecoder(FollowingDecoder):
     """Reads messages. Before one that does not follow the last one, the branch between them is taken back."""
+
+    keeps_shown = False
 
     def __init__(self, kind: Kind, options: Options) -> None:
         super().__init__(options)
-        self._kind, self._read = kind, kind.read(options)
+        self.format, self.accepts, self.expected, self._kind = kind.name, kind.accepts, kind.expected, kind
         self._ends: dict[str, int] = {}
         self._tip: str | None = None
 
-    def events(self, record: Any) -> list[Event]:
-        """Return the events of the next record. Raises ``NotAnEvent``."""
-        kind = self._kind
-        if not kind.accepts(record):
-            raise refused(kind.expected, record)
-        is_about, title = kind.is_about(record), None
-        if is_about:
-            title, after = record.get(kind.title), record.get(kind.newest)
-        else:
-            after = record.get(kind.parent, _NO_PARENT)
+    def begun(self, record: Record) -> RecordEvents:
+        name = None if self._kind.is_about(record) else record[self._kind.id]
+        return RecordEvents(self, Origin(format=self._kind.name, id=name), None)
+
+    def read(self, read: RecordEvents, record: Record) -> None:
+        kind, is_about, title = self._kind, self._kind.is_about(record), record.get(self._kind.title)
+        after = record.get(kind.newest if is_about else kind.parent, _NO_PARENT)
         if type(after) is not str or after not in self._ends:
             after = self._tip if is_about or after is _NO_PARENT else None
-        events: list[Event] = []
         if after != self._tip:
-            version = 0 if after is None else self._ends[after]
-            events.append(Retraction(id=self.next_id, version=version, origin=Origin(format=kind.name)))
-        read = [] if is_about else self._read(record, self.next_id + len(events))
-        if not read:
-            meta = {"title": title} if type(title) is str and title.strip() else {}
-            origin = Origin(format=kind.name, id=None if is_about else record[kind.id])
-            name, data = "conversation" if is_about else "message", meta.get("title")
-            read = [Annotation(id=self.next_id + len(events), name=name, data=data, origin=origin, meta=meta)]
-        self.next_id += len(events) + len(read)
+            read.add(Retraction, version=0 if after is None else self._ends[after])
+        if is_about:
+            read.meta = {"title": title} if type(title) is str and title.strip() else {}
+        else:
+            self.say(read, record)
+        read.close("conversation" if is_about else "message", read.meta.get("title"))
         self._tip = after if is_about else record[kind.id]
         if not is_about:
-            self._ends[record[kind.id]] = self.next_id
-        return [*events, *read]
+            self._ends[record[kind.id]] = read.version
+
+    @abstractmethod
+    def say(self, read: RecordEvents, record: Record) -> None:
+        """Add the events of a message: none where it tells a model nothing."""
 
 
 # -- events to records ------------------------------------------------------------------------------------------------

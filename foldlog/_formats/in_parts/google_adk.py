@@ -22,10 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, NamedTuple
 
-from foldlog._formats.format import Options, Past
+from foldlog._formats.format import Options
 from foldlog._formats.in_parts.parts import (
     Made,
     PartsDecoder,
@@ -37,8 +36,8 @@ from foldlog._formats.in_parts.parts import (
     in_parts,
     kept,
 )
-from foldlog._formats.members import Members
 from foldlog._formats.record import joined_text, member, time_at, usage_told
+from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import call_id_of, parts_in, role_of, url_in
 from foldlog.eventstore import (
     Action,
@@ -87,69 +86,65 @@ class _Span(NamedTuple):
 
 
 class _Decoder(PartsDecoder):
-    """Reads events, and what compactions and rewinds do to the events before them."""
+    """Reads events, and what compactions and rewinds do to the events before them. Of what is shown it knows when it
+    happened.
+    """
+
+    keeps_shown = True
 
     def __init__(self, options: Options) -> None:
         super().__init__(options, _KIND)
-        self._past = past = options.past if options.first_id else None
-        self._shown = Members(None if past is None else partial(_earlier_members, past), options.first_id)
         self._invocations: dict[str, int] = {}
         """The version before each invocation."""
 
-    def events(self, record: Any) -> list[Event]:
-        rewound = _action(record, "rewind_before_invocation_id") if _accepts(record) else None
+    def known(self, event: Event, read: RecordEvents | None) -> _Span | None:
+        if isinstance(event, CondensationAction):
+            return _span_in(event.metadata)
+        return None if event.timestamp is None else _Span(event.timestamp, event.timestamp)
+
+    def earlier(self, version: int | None) -> Iterator[tuple[int, _Span | None]]:
+        if self.past is not None:
+            view = self.past.view(version)
+            spans = {summary_id(each.id): _span_in(each.metadata) for each in view.condensations}
+            yield from ((each.id, spans.get(each.id) if each.id < 0 else self.known(each, None)) for each in view)
+
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        rewound = _action(record, "rewind_before_invocation_id")
         version = self._version_before(rewound) if type(rewound) is str else None
-        before = self.next_id
-        events = super().events(record)
-        self._invocations.setdefault(record["invocation_id"], before)
+        if not self._condense(read, record):
+            super().read(read, record)
+        self._invocations.setdefault(record["invocation_id"], self.next_id)
         if version is not None:
-            origin, time = Origin(format=NAME), time_at(record.get("timestamp"))
-            events.append(Retraction(id=self.next_id, version=version, timestamp=time, origin=origin))
-            self._shown.follow(events[-1], None)
-            self.next_id += 1
-        return events
+            read.add(Retraction, version=version)
 
     def _version_before(self, invocation: str) -> int | None:
         """Return the version before an invocation; None where there is none."""
-        for record, events in () if self._past is None else self._past.records():
+        for record, events in () if self.past is None else self.past.records():
             if record.get("invocation_id") == invocation:
                 return events[0].id
         return self._invocations.get(invocation)
 
-    def read(self, record: dict[str, Any]) -> list[Event]:
-        condensation = self._condensation(record, self.next_id)
-        events: list[Event] = super().read(record) if condensation is None else [condensation]
-        time = time_at(record.get("timestamp"))
-        for event in events:
-            known = _span_of(event) if event is condensation else None if time is None else _Span(time, time)
-            self._shown.follow(event, known)
-        return events
-
-    def _condensation(self, record: dict[str, Any], event_id: int) -> CondensationAction | None:
-        """Return what a compaction does: as in the SDK, its summary stands where its last event happened."""
+    def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
+        """Add what a compaction does: as in the SDK, its summary stands where its last event happened."""
         compaction = _action(record, "compaction")
         span = _span_in(compaction)
         content = None if span is None else compaction.get("compacted_content")
         if span is None or type(content) is not dict:
-            return None
+            return False
         gone, offset, last = list[int](), 0, datetime.min.replace(tzinfo=UTC)
-        for member_id, known in self._shown.all():
+        for member_id, known in self.shown.all():
             first, last = known or _Span(last, last)
             if member_id < 0 and first <= span.first and last >= span.last and (first, last) != span:
-                return None
+                return False
             if span.first <= first and last <= span.last:
                 gone.append(member_id)
             elif last <= span.last:
                 offset += 1
-        return CondensationAction(
-            id=event_id,
-            forgotten_event_ids=tuple(gone),
-            summary=_text_in(content),
-            summary_offset=offset,
-            metadata={key: compaction[key] for key in _TIMES},
-            timestamp=time_at(record.get("timestamp")),
-            origin=Origin(format=NAME),
-        )
+        read.begin(Origin(format=NAME), time_at(record.get("timestamp")))
+        told = {"summary": _text_in(content), "summary_offset": offset}
+        metadata = {key: compaction[key] for key in _TIMES}
+        read.add(CondensationAction, forgotten_event_ids=tuple(gone), metadata=metadata, **told)
+        return True
 
 
 def _action(record: dict[str, Any], name: str) -> Any:
@@ -162,18 +157,6 @@ def _span_in(compaction: Any) -> _Span | None:
     times = compaction if type(compaction) is dict else {}
     first, last = (time_at(times.get(name)) for name in _TIMES)
     return None if first is None or last is None else _Span(first, last)
-
-
-def _span_of(condensation: Event) -> _Span | None:
-    return _span_in(getattr(condensation, "metadata", None))
-
-
-def _earlier_members(past: Past, version: int | None) -> Iterator[tuple[int, _Span | None]]:
-    view = past.view(version)
-    spans = {summary_id(each.id): _span_of(each) for each in view.condensations}
-    for event in view:
-        time = event.timestamp
-        yield event.id, spans.get(event.id) if event.id < 0 else None if time is None else _Span(time, time)
 
 
 def _text_in(content: dict[str, Any]) -> str:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from msgspec.structs import force_setattr
-
 from foldlog._formats.format import EachAlone, Format, Options, RecordDecoder
-from foldlog._formats.record import refused, text_or_none
+from foldlog._formats.record import text_or_none
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_in, data_url, image_at
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Origin, Source
 
@@ -68,39 +67,35 @@ def in_parts(kind: PartsKind, decoder: Callable[[Options], RecordDecoder] | None
     )
 
 
-class PartsDecoder(RecordDecoder):
+class PartsDecoder(FollowingDecoder):
     """Reads records part by part."""
+
+    keeps_shown = False
 
     def __init__(self, options: Options, kind: PartsKind) -> None:
         super().__init__(options)
-        self._kind = kind
+        self.format, self.accepts, self.expected, self._kind = kind.name, kind.accepts, kind.expected, kind
 
-    def events(self, record: Any) -> list[Event]:
-        if not self._kind.accepts(record):
-            raise refused(self._kind.expected, record)
-        events = self.read(record)
-        if told := self._kind.usage(record):
-            force_setattr(events[0], "meta", told)  # no other code has it before it is returned
-        self.next_id += len(events)
-        return events
+    def begun(self, record: Record) -> RecordEvents:
+        kind, source_id = self._kind, self._kind.source_id(record)
+        read = RecordEvents(self, Origin(format=kind.name, id=source_id), None)
+        read.meta = kind.usage(record)
+        read.response = text_or_none(source_id) or text_or_none(kind.response(record)) or f"{kind.noun}-{self.next_id}"
+        return read
 
-    def read(self, record: Record) -> list[Event]:
-        """Return the events of a record, from ``next_id`` on."""
-        kind, source_id, events = self._kind, self._kind.source_id(record), list[Event]()
-        response = text_or_none(source_id) or text_or_none(kind.response(record)) or f"{kind.noun}-{self.next_id}"
-        parts = kind.parts(record)
+    def read(self, read: RecordEvents, record: Record) -> None:
+        kind, source_id, parts = self._kind, read.origin.id, self._kind.parts(record)
         for place, part in enumerate(parts):
             made, fields = kind.read(part, record)
             timestamp, time = kind.time(record, part, place)
             if made is Action:
-                fields["response_id"] = response
+                fields["response_id"] = read.response
             elif made is Message or made is Annotation:
                 fields.setdefault("source", kind.source(record))
             if fields.pop("thinks", False):
                 fields["stays_with_next"] = place + 1 < len(parts)
-            origin = Origin(format=kind.name, id=None if place else source_id, time=time)
-            events.append(made(id=self.next_id + place, timestamp=timestamp, origin=origin, **fields))
-        return events
+            read.begin(Origin(format=kind.name, id=None if place else source_id, time=time), timestamp)
+            read.add(made, **fields)
 
 
 # -- what a part becomes ----------------------------------------------------------------------------------------------

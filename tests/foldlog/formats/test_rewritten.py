@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import foldlog as api
 from foldlog._formats.files.found import Found
 from foldlog._formats.files.naming import Name
-from foldlog._formats.files.readers import held_in
-from foldlog._formats.record import Located
+from foldlog._formats.files.readers import Placed
 from foldlog._formats.registry import FORMATS
 from foldlog._formats.rewritten import is_rewriting
 from foldlog._formats.sources import Source
@@ -48,8 +47,9 @@ def written_again(at, records, corpus):
     return changed + at.choices(corpus, k=at.randrange(3))
 
 
-def source(name, records):
-    return Source(Found(Name("c"), FORMATS[name], Path("a.jsonl"), held_in(Path("a.jsonl"), 1, records)))
+def source(name, records, damaged_at=None):
+    rows = [("a.jsonl", each, "damaged" if place == damaged_at else None) for place, each in enumerate(records)]
+    return Source(Found(Name("c"), FORMATS[name], Path("a.jsonl"), Placed(0, lambda: rows)))
 
 
 def shown(events):
@@ -122,11 +122,7 @@ def test_what_is_stored_stands_in_the_place_of_what_is_damaged(name):
             continue  # it stands in the place of the damaged one
         with open_store("memory:") as store:
             version = import_source(store, source(name, records[:-1])).version
-            damaged = source(name, records)
-            damaged._held = [
-                Located(number, 0, record, "damaged" if number == place else None)
-                for number, record in enumerate(records)
-            ]
+            damaged = source(name, records, damaged_at=place)
             grown = import_source(store, damaged)
             assert (grown.conversation, damaged.findings_count) == ("c", 1)
             assert not any(map(is_rewriting, store.events("c", version)))
