@@ -355,8 +355,18 @@ class DivergenceDocument(Document, frozen=True, kw_only=True):
     other_event: dict[str, Any] | None
 
 
+class LineDocument(Document, frozen=True, kw_only=True):
+    """An event in one line."""
+
+    event: int
+    kind: str
+    gist: str
+
+
 class RunDocument(Document, frozen=True, kw_only=True):
-    """One of two conversations beside each other: ``replies`` of the model, which made these ``calls``."""
+    """One of two conversations beside each other: ``replies`` of the model, which made these ``calls``, of ``tools`` as
+    often as it says; and the last ``answer`` in words.
+    """
 
     conversation: str
     version: int
@@ -364,15 +374,9 @@ class RunDocument(Document, frozen=True, kw_only=True):
     replies: int
     calls: int
     errors: int
+    tools: dict[str, int]
+    answer: LineDocument | None
     spent: SpentDocument | None
-
-
-class LineDocument(Document, frozen=True, kw_only=True):
-    """An event in one line."""
-
-    event: int
-    kind: str
-    gist: str
 
 
 class KnewDocument(Document, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import SequenceMatcher
 from hashlib import blake2b
-from itertools import takewhile
+from itertools import accumulate, chain, repeat, takewhile
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -78,7 +78,9 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
     kept = store.query(name, lambda read: intervals_kept(read.structural_events(0, version), version))
     steps: list[_Step] = []
     counts = dict.fromkeys(("requests", "calls", "errors", "replies"), 0)
+    tools = Counter[str]()
     before: Event | None = None
+    answer: LineDocument | None = None
     asked = 0
     for event in store.events(name, 0, version):
         if not event.shown or not contains(kept, event.id):
@@ -92,11 +94,15 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
         if isinstance(event, Message) and event.source == "user":
             counts["requests"] += 1
             steps.append(_step(event, event.id))
+        elif isinstance(event, Message) and event.source == "agent" and event.content:
+            answer = _line(event)
         elif isinstance(event, Action) and event.source == "agent":
             counts["calls"] += 1
+            tools[event.tool] += 1
             steps.append(_step(event, asked))
     (spent,) = Spendings(store, prices).of([row])
-    return RunDocument(conversation=name, version=version, spent=spent, **counts), steps
+    by_tool = dict(tools.most_common())
+    return RunDocument(conversation=name, version=version, spent=spent, tools=by_tool, answer=answer, **counts), steps
 
 
 def _step(event: Event, version: int) -> _Step:
@@ -163,14 +169,27 @@ def _line(event: Event) -> LineDocument:
 
 
 def _aligned(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDocument]:
-    """Yield the steps of both in one order, each once where both have it."""
-    matcher = SequenceMatcher(
-        None, [step.key for step in steps], [step.key for step in others], autojunk=len(others) > _MANY
-    )
+    """Yield the steps of both in one order, each once where both have it. Of requests in other words, those of the same
+    number are beside each other.
+    """
+    matcher = SequenceMatcher(None, _places(steps, others), _places(others, steps), autojunk=len(others) > _MANY)
     for tag, start, stop, other_start, other_stop in matcher.get_opcodes():
-        mine, theirs = ([step.line for step in each] for each in (steps[start:stop], others[other_start:other_stop]))
-        if tag == "equal":
-            yield from (StepDocument.of(one, other_event=two.event) for one, two in zip(mine, theirs, strict=True))
-        else:
-            yield from (StepDocument.of(one, other_event=None) for one in mine)
-            yield from (StepDocument.of(two, event=None, other_event=two.event) for two in theirs)
+        mine, theirs = steps[start:stop], others[other_start:other_stop]
+        alone = chain(zip(mine, repeat(None)), zip(repeat(None), theirs))
+        for one, two in zip(mine, theirs, strict=True) if tag == "equal" else alone:
+            if one and two and one.key == two.key:
+                yield StepDocument.of(one.line, other_event=two.line.event)
+                continue
+            if one:
+                yield StepDocument.of(one.line, other_event=None)
+            if two:
+                yield StepDocument.of(two.line, event=None, other_event=two.line.event)
+
+
+def _places(steps: Sequence[_Step], others: Sequence[_Step]) -> list[bytes | int]:
+    """Return by what each step is aligned: by what it says; a request that the other run lacks, by its number."""
+    theirs, numbers = {step.key for step in others}, accumulate(step.line.kind == "user" for step in steps)
+    return [
+        number if step.line.kind == "user" and step.key not in theirs else step.key
+        for step, number in zip(steps, numbers, strict=True)
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -68,6 +69,29 @@ def test_runs_are_aligned_by_what_was_asked_and_called(tmp_path, keys):
         assert compared_runs(histories.store, "one", "two", Prices()).same_first == 0
 
 
+def test_requests_in_other_words_are_beside_each_other_by_their_number(foldlog):
+    with _opened() as histories:
+        for name, polite in (("one", ""), ("two", "please ")):
+            history = histories[name]
+            for n, tools in enumerate((("run", "edit"), ("run",))):
+                history.append(Message(source="user", content=f"{polite}do {n}"))
+                history.append([Action(tool=tool, arguments={"n": n}) for tool in (*tools, *["look"] * bool(polite))])
+                history.append(Message(source="agent", content=f"{name} did {n}"))
+    ran = foldlog("diff", "one", "two", "--json").document
+    assert [run["tools"] for run in ran["runs"]] == [{"run": 2, "edit": 1}, {"run": 2, "look": 2, "edit": 1}]
+    assert [run["answer"]["gist"] for run in ran["runs"]] == ["one did 1", "two did 1"]
+    steps = [(step["gist"].split(":")[0], step["event"] is None, step["other_event"] is None) for step in ran["steps"]]
+    mine, theirs, both = (False, True), (True, False), (False, False)
+    assert steps == [
+        *[("do 0", *mine), ("please do 0", *theirs), ("run", *both), ("edit", *both), ("look", *theirs)],
+        *[("do 1", *mine), ("please do 1", *theirs), ("run", *both), ("look", *theirs)],
+    ]
+    out = foldlog("diff", "one", "two").out
+    assert "their first requests differ; 3 requests and calls in both" in out
+    assert re.search(r"^calls of look +0 +2$", out, re.MULTILINE)
+    assert re.search(r"^the last answers\n- +6 +agent +one did 1\n\+ +8 +agent +two did 1$", out, re.MULTILINE)
+
+
 LONG = "a long request " * 20
 
 
@@ -119,7 +143,7 @@ def test_the_command_says_where_two_runs_part(foldlog, tmp_path):
     assert parting[2].split() == ["2", "requests", "and", "calls", "in", "both"]
     assert "no request and no call differs" in foldlog("diff", "one", "three").out
     assert "+ four ends" in foldlog("diff", "one", "four").out
-    assert "their first requests differ" in foldlog("diff", "one", "none").out
+    assert "their first requests differ; 0 requests and calls in both" in foldlog("diff", "one", "none").out
     document = foldlog("diff", "one", "two", "--json").document
     assert [run["conversation"] for run in document["runs"]] == ["one", "two"]
     assert foldlog("diff", "one", "gone").status == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Annotated
 
@@ -50,8 +50,8 @@ def run(
     """Show which events entered the View of a conversation between two versions, which left it, and their summaries.
 
     With two conversations, show the events of both since their common past, and the first one that differs. Without a
-    common past, show both runs side by side: calls, tokens, cost, the first request or call that differs, what each
-    model was shown then, and the later requests and calls that only one of them has.
+    common past, show both runs side by side: calls of each tool, tokens, cost, the last answers, the first difference,
+    what each model was shown then, and the later requests and calls that only one of them has.
 
     Example: foldlog diff tidewatch 90 100
     """
@@ -207,15 +207,15 @@ def _show_runs(found: RunsDocument) -> None:
     on.
     """
     one, other = (terminal.typed_id(run.conversation) for run in found.runs)
-    said = f"{one} and {other} share no past; " + (
-        _same_words(found) if found.same_first else "their first requests differ"
-    )
-    terminal.say(Text(said, style="bold"))
+    terminal.say(Text(f"{one} and {other} share no past; {_same_words(found)}", style="bold"))
     rows = [
         (name, *(f"{getattr(run, name):,}" for run in found.runs))
         for name in ("requests", "replies", "calls", "errors")
     ]
     rows.append(("requests and calls in both", f"{found.same:,}", f"{found.same:,}"))
+    for tool in list(dict.fromkeys(chain(*(run.tools for run in found.runs))))[:_TOOLS_MAX]:
+        called = (f"{run.tools.get(tool, 0):,}" for run in found.runs)
+        rows.append((f"calls of {terminal.printable(tool, one_line=True)}", *called))
     for name in ("prompt_tokens", "completion_tokens"):
         tokens = (None if run.spent is None else getattr(run.spent, name) for run in found.runs)
         rows.append((name.replace("_", " "), *("unknown" if each is None else f"{each:,}" for each in tokens)))
@@ -223,6 +223,9 @@ def _show_runs(found: RunsDocument) -> None:
     rows.append(("cost", *(cost_words(each.cost, estimated=each.costs_estimated > 0) for each in costs)))
     print_rows((Column(""), *(Column(name, "right", least=12) for name in (one, other))), rows)
     lines = terminal.PrintedLines()
+    terminal.print_heading("the last answers")
+    for sign, run, colour in zip("-+", found.runs, _COLOURS, strict=True):
+        lines.write((f"{sign}{' none' if run.answer is None else _line(run.answer)}", colour))
     if found.first_difference is None or found.knew is None:
         lines.write(("no request and no call differs", ""))
         return
@@ -262,6 +265,8 @@ def _show_runs(found: RunsDocument) -> None:
 def _same_words(found: RunsDocument) -> str:
     """Say how many of the first requests and calls of two runs say the same, and of how many nothing is known."""
     same, redacted = found.same_first, found.redacted_first
+    if not same:
+        return f"their first requests differ; {count(found.same, 'request or call', 'requests and calls')} in both"
     if redacted:
         first = f"{same - redacted:,} of their first {same:,} requests and calls say the same"
         return f"{first}; nothing is known of those that are redacted: {redacted:,}"
@@ -273,7 +278,7 @@ def _write_same(lines: terminal.PrintedLines, number: int) -> None:
         lines.write((f"{'':>17}{count(number, 'request or call', 'requests and calls')} in both", "dim"))
 
 
-_COLOURS = ("red", "green")
+_COLOURS, _TOOLS_MAX = ("red", "green"), 10
 
 
 def _line(line: LineDocument) -> str:
