@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from foldlog._cli.terminal import UNLIMITED, PrintedLines, columns_of, cut
+from foldlog._cli.terminal import UNLIMITED, PrintedLines, columns_of, console, cut, has_edge
 
 _GAP = "  "
 _PAGE = 1_000
@@ -15,11 +16,22 @@ _PAGE = 1_000
 
 
 class Column(NamedTuple):
-    """A column. On a terminal that is too narrow it may be cut to ``least`` columns; without it, it is shown whole."""
+    """A column. On a terminal that is too narrow it may be cut to ``least`` columns; without it, it is shown whole.
+    What ``marks`` says of a mark stands below the table, if a cell of the column has it.
+    """
 
     heading: str
     justify: Literal["left", "right"] = "left"
     least: int | None = None
+    marks: Mapping[str, str] = MappingProxyType({})
+
+
+_MARKS = {
+    "≈": "≈ the price of their tokens stands for calls that tell no cost",
+    "+": "+ some calls tell neither cost nor tokens",
+    "(of": "(of N) the cost of N of the calls is known",
+}
+COST = Column("cost", "right", marks=_MARKS)
 
 
 def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
@@ -30,10 +42,16 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
     """
     out, rows = PrintedLines(), iter(rows)
     widths = [len(column.heading) for column in columns]
-    style = "bold"  # of the headings
+    style, told = "bold", dict[str, None]()  # of the headings; what is said of marks
     while page := list(islice(rows, _PAGE)):
         widths = [max(width, *(columns_of(row[n]) for row in page)) for n, width in enumerate(widths)]
         shown = _fitted(columns, widths, out.width)
+        told |= {
+            said: None
+            for n, column in enumerate(columns)
+            for mark, said in column.marks.items()
+            if any(mark in row[n] for row in page)
+        }
         for row in ([column.heading for column in columns], *page) if style else page:
             first, *cells = row[: len(columns)]
             if columns_of(first) > shown[0]:
@@ -48,6 +66,8 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
             if below:
                 out.write((_GAP + below, "dim"))
             style = ""
+    if told:
+        console().print(f"{_GAP}{'; '.join(told)}", style="dim", soft_wrap=not has_edge())
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:

@@ -177,6 +177,9 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
             *shown,
             "unknown",
         ]
+        legend = "≈ the price of their tokens stands for calls that tell no cost; + some calls tell neither"
+        assert lines[-1].strip().startswith(legend)
+    assert "stands for" not in foldlog("list", "--long", "--match", "told").out, "no cell of it has a mark"
     unpriced = (
         "the cost of 1 conversation (unknown) is not known, since its models have no price (x): give --prices FILE"
     )
@@ -199,6 +202,8 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     tokens = {"prompt_tokens": 10, "completion_tokens": 1}
     assert listed["told"] == {"calls": 2, **tokens, "cost": 0.75, "costs_recorded": 2, "costs_estimated": 0}
     assert foldlog("stats", "told", "--json").document["spent"] == listed["told"]
+    told = foldlog("stats").out
+    assert ("(of N) the cost of N of the calls is known" in told, "some calls" in told) == (True, False)
     assert "in all 7 calls: $0.7500 (of 2)" in foldlog("stats").out
     with open_existing("foldlog.db", only_read=True) as store:
         pages = Pages(store, prices=Prices(Path("p.json")))

@@ -20,7 +20,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import listed, open_existing
-from foldlog._cli.tables import Column, print_rows
+from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._histories import is_own
 from foldlog._lease import ends_of_leases, to_resume
 from foldlog._words.gist import compact, cost_words, count
@@ -324,7 +324,8 @@ _NAME = (Column("conversation", least=12), Column("events", "right"))
 _SHORT = (*_NAME, Column("first recorded (UTC)"), Column("last activity"))
 _LONG = (
     *_NAME,
-    *(Column(heading, "right") for heading in ("sent+sum.", "≈ tokens", "condensed", "cost")),
+    *(Column(heading, "right") for heading in ("sent+sum.", "≈ tokens", "condensed")),
+    COST,
     Column("last activity"),
 )
 

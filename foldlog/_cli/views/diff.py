@@ -18,7 +18,7 @@ from foldlog._cli.hints import prices_hint
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._cli.tables import Column, print_rows
+from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._documents import (
     DifferenceDocument,
     DivergenceDocument,
@@ -221,7 +221,7 @@ def _show_runs(found: RunsDocument) -> None:
         rows.append((name.replace("_", " "), *("unknown" if each is None else f"{each:,}" for each in tokens)))
     costs = [run.spent or SpentDocument() for run in found.runs]
     rows.append(("cost", *(cost_words(each.cost, estimated=each.costs_estimated > 0) for each in costs)))
-    print_rows((Column(""), *(Column(name, "right", least=12) for name in (one, other))), rows)
+    print_rows((Column(""), *(Column(name, "right", 12, COST.marks) for name in (one, other))), rows)
     lines = terminal.PrintedLines()
     terminal.print_heading("the last answers")
     for sign, run, colour in zip("-+", found.runs, _COLOURS, strict=True):

@@ -13,7 +13,7 @@ from foldlog._cli import terminal
 from foldlog._cli.events import moment_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile, SomeConversations
 from foldlog._cli.stores import chosen, events_total, open_existing
-from foldlog._cli.tables import Column, print_rows
+from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._documents import CondensationsDocument, ModelDocument, SpentDocument
 from foldlog._reports.prices import Prices
 from foldlog._reports.spending import spent
@@ -25,6 +25,7 @@ from foldlog.projections import Views
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _STEPS = " ▁▂▃▄▅▆▇█"
 _TOKENS = ("prompt", "cached", "cache_write", "completion", "reasoning")
+_SAVED = "tokens saved: those of the View before each condensation less those after it, ≈ estimated"
 _TOOLS = _DAYS = 15
 """Lines of a table of tools, and of days."""
 
@@ -125,7 +126,8 @@ def _show_models(stats: Stats) -> None:
     columns = (
         Column("day"),
         Column("model", least=12),
-        *(Column(name, justify="right") for name in ("calls", *_TOKENS, "cost")),
+        *(Column(name, "right") for name in ("calls", *_TOKENS)),
+        COST,
     )
     print_rows(columns, rows)
     total = spent(stats.models.values())
@@ -149,12 +151,9 @@ def _show_condensations(stats: Stats) -> None:
         )
         for name, one in stats.condensations.items()
     ]
-    headings = ("made", "declined", "events", "summaries", "tokens saved", "cost")
-    columns = (Column("strategy", least=12), *(Column(heading, justify="right") for heading in headings))
-    print_rows(columns, rows)
-    if any(one.tokens_saved is not None for one in stats.condensations.values()):
-        explained = "  tokens saved: those of the View before each condensation less those after it, ≈ estimated"
-        terminal.PrintedLines().write((explained, "dim"))
+    counted = (Column(heading, "right") for heading in ("made", "declined", "events", "summaries"))
+    saved = Column("tokens saved", "right", marks={"≈": _SAVED})
+    print_rows((Column("strategy", least=12), *counted, saved, COST), rows)
 
 
 def _counted(number: int | None) -> str:
