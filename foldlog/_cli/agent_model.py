@@ -25,7 +25,7 @@ AgentModelName = Annotated[
         metavar="NAME",
         help="The model that the agent uses, such as openai/gpt-4o: its tokenizer counts tokens, and its limit is kept "
         "in Views that are condensed, and drawn in pages. Names are those of litellm.",
-        show_default="none: there is no limit, and tokens are estimated, or counted as gpt-4o counts them",
+        show_default="none: tokens are estimated, or counted as gpt-4o counts them, without a limit",
     ),
 ]
 
