@@ -27,7 +27,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.maintenance.verify import readable_conversations
-from foldlog.eventstore.recorders.types import utf8
 from foldlog.eventstore.recorders.urls import absolute_hint
 
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
@@ -193,7 +192,7 @@ def events_total(store: Store, conversations: Sequence[str] | None = None, start
         return None
     if conversations:
         return sum(store.conversation(name).version for name in dict.fromkeys(conversations))
-    return sum(row.version for row in listed(store) if row.erased_at is None and utf8(row.id) >= utf8(start))
+    return sum(row.version for row in listed(store) if row.erased_at is None and row.id >= start)
 
 
 def listed(store: Store) -> Iterator[ConversationRow]:

@@ -22,7 +22,6 @@ from foldlog._cli.stores import chosen, events_total, open_existing, whole
 from foldlog._documents import AuditDocument, AuditedDocument, DamagedDocument, ProblemDocument, RevisionDocument
 from foldlog._words.gist import count
 from foldlog.eventstore import EventStoreError
-from foldlog.eventstore.recorders.types import utf8
 from foldlog.projections import Views, audit
 
 _DESCRIBED_EVERY_S = 2.0
@@ -75,7 +74,7 @@ def run(
         views = Views(store)
 
         def audited() -> Iterator[AuditedDocument]:
-            for name in conversations or dropwhile(lambda name: utf8(name) < utf8(start), chosen(store, None)):
+            for name in conversations or dropwhile(lambda name: name < start, chosen(store, None)):
                 reached.append(name)
                 bar = bars.add_task(terminal.typed_id(name), unit="events", total=None)
                 try:
