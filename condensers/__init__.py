@@ -21,34 +21,13 @@ Importing this is cheap: what a name needs is imported when the name is first us
 from __future__ import annotations
 
 import importlib
+import pkgutil
+import re
 import typing
 
-_NAMES = {
-    "base": "AgentModel Condensation Condenser Reason Reply ReportingCondenser Requirement Step Summarizer ToolCall",
-    "compat": "condensed_history",
-    "config.registry": "CondenserConfig condenser_from_config list_strategies register_config",
-    "config.toml": "load_condenser load_condenser_config",
-    "errors": "CondenserError InvalidCondenser ModelCallFailed NoCondensationAvailable TokensUnknown",
-    "handler": "CondenseHandler",
-    "models.agents_model": "request_condensation_tool",
-    "models.client": "LLM",
-    "models.estimate": "ESTIMATE event_tokens",
-    "models.failures": "is_context_window_error",
-    "models.llm_config": "LLMConfig",
-    "reports": "CONDENSER_METADATA_KEY Report Usage model_of on_a_model reports_of",
-    "rolling": "RollingCondenser",
-    "strategies.clearing": "ClearThinkingCondenser ClearToolUsesCondenser",
-    "strategies.digest": "DigestCondenser default_condenser",
-    "strategies.forgetting": "AmortizedForgettingCondenser ConversationWindowCondenser",
-    "strategies.llm_attention": "LLMAttentionCondenser",
-    "strategies.model_summaries": "LLMSummarizingCondenser StructuredSummaryCondenser",
-    "strategies.pipeline": "PipelineCondenser",
-    "strategies.showing": "BrowserOutputCondenser NoOpCondenser ObservationMaskingCondenser RecentEventsCondenser "
-    "is_masked",
-}
-"""The public names of each module, which are imported when they are first used; ``__init__.pyi`` types them."""
-
-_HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
+_STUB = (pkgutil.get_data(__name__, "__init__.pyi") or b"").decode()
+_HOMES = {name: home for home, name in re.findall(r"^from (\S+) import [(\s]*(\w+)", _STUB, re.MULTILINE)}
+"""The module of each public name, which is imported when the name is first used: type checkers read the same file."""
 
 __all__ = sorted(_HOMES)
 

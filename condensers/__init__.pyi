@@ -1,4 +1,4 @@
-"""The public names of condensers, for type checkers."""
+"""The public names of condensers and the modules that define them."""
 
 from foldlog.condensers.base import AgentModel as AgentModel
 from foldlog.condensers.base import Condensation as Condensation

@@ -175,8 +175,9 @@ class Overrun:
 def setting(default: Any, description: str, **bounds: float) -> Any:
     """Return the field of a condenser that is a dataclass: a parameter of its constructor and of its configuration.
 
-    ``bounds`` are those of ``pydantic.Field``: ``ge``, ``gt``, ``lt``. Configurations are held to them, and so is a
-    constructor that has no ``__post_init__`` of its own or calls that of ``Condenser``.
+    ``bounds`` are those of ``pydantic.Field``: ``ge``, ``gt``, ``lt``. Configurations and constructors are held to
+    them; a ``__post_init__`` of your own calls that of ``Condenser``. ``in_tables`` is the ``ge`` of configurations,
+    where a constructor takes less.
     """
     return field(default=default, metadata={"description": description, **bounds})
 
@@ -190,8 +191,6 @@ class Condenser(ABC):
     A strategy defines ``condense``; one that has reports derives from ``ReportingCondenser`` and defines ``step``.
     Neither changes the View. A condenser holds no state of a conversation: one object may serve many conversations in
     many threads.
-
-    Two condensers are equal if they are of one class and have equal configurations.
     """
 
     type: ClassVar[str] = ""
@@ -201,16 +200,25 @@ class Condenser(ABC):
     """The class of this strategy's configurations, a ``CondenserConfig``. ``register_config`` sets it."""
 
     def __post_init__(self) -> None:
-        """Raise ``InvalidCondenser`` where a setting is out of its bounds."""
-        for name, each in getattr(self, "__dataclass_fields__", {}).items():
-            value = getattr(self, name)
+        """Raise ``InvalidCondenser`` where a setting that has bounds is no number or out of them."""
+        fields = getattr(self, "__dataclass_fields__", {}).values()
+        given = [(each, getattr(self, each.name)) for each in fields if each.metadata.keys() & _BOUNDS.keys()]
+        given = [(each, value) for each, value in given if value is not None or each.default is not None]
+        for each, value in given:
+            if not isinstance(value, int | float):
+                raise InvalidCondenser(f"{each.name} must be a number, not {value!r}")
+        self.check_sizes()
+        for each, value in given:
             for bound, (holds, words) in _BOUNDS.items():
-                if value is not None and bound in each.metadata and not holds(value, each.metadata[bound]):
-                    raise InvalidCondenser(f"{name} ({value}) must be {words} {each.metadata[bound]}")
+                if bound in each.metadata and not holds(value, each.metadata[bound]):
+                    raise InvalidCondenser(f"{each.name} ({value}) must be {words} {each.metadata[bound]}")
+
+    def check_sizes(self) -> None:  # noqa: B027  few strategies have sizes
+        """Raise ``InvalidCondenser`` where settings contradict each other. By default none do."""
 
     @property
     def config(self) -> BaseModel:
-        """The configuration of this condenser: ``condenser_from_config(config.model_dump())`` is an equal condenser.
+        """The configuration of this condenser: ``condenser_from_config(config.model_dump())`` has an equal one.
 
         Keys in it are ``SecretStr``: printing shows none. Raises ``InvalidCondenser`` if the class is not registered,
         or if it was made of an object that no configuration can name, such as your own model class.
@@ -222,19 +230,6 @@ class Condenser(ABC):
             )
         config: BaseModel = config_type.of(self)
         return config
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if not isinstance(other, Condenser) or builtins.type(self) is not builtins.type(other):
-            return NotImplemented
-        try:
-            return self.config == other.config
-        except InvalidCondenser:
-            return False
-
-    def __hash__(self) -> int:
-        return hash(builtins.type(self))
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
         """Return this condenser with the agent's model in each place where it names no model. By default this condenser
@@ -249,12 +244,6 @@ class Condenser(ABC):
         first.
         """
         return False
-
-    def sparing(self) -> Condenser:
-        """Return this condenser in a form that makes only condensations that are required: its model failed lately, so
-        it is asked only if it must be. By default this condenser itself.
-        """
-        return self
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         """Return by how much the prompt of ``view`` is over this condenser's limit of tokens; None if it is within the

@@ -31,6 +31,7 @@ from foldlog.condensers.reports import (
     tell_of_failures,
     with_reports,
 )
+from foldlog.condensers.rolling import models_are_spared
 from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
@@ -63,7 +64,6 @@ class CondenseHandler:
     def __init__(self, store: Store, views: Views, condenser: Condenser, agent_llm: AgentModel | None = None) -> None:
         self._store, self._views, self._agent_llm = store, views, counting(agent_llm)
         self._given, self._condenser = condenser, condenser.for_agent(agent_llm)
-        self._sparing = self._condenser.sparing()
         self._remembered: dict[str, Remembered] = {}
 
     def with_agent(self, agent_llm: AgentModel) -> CondenseHandler:
@@ -97,15 +97,17 @@ class CondenseHandler:
             begun = time.perf_counter()
             view = self._views.current(conversation)
             remembered = self._memory_of(conversation, view)
-            condenser = self._condenser if remembered.may_ask(view.version) else self._sparing
+            spared = models_are_spared.set(not remembered.may_ask(view.version))
             try:
-                result, reports = self.preview(view, condenser)
+                result, reports = self.preview(view)
             except NoCondensationAvailable as error:
                 tell_of_failures(conversation, self._condenser.type, error.reports)
                 error.may_go_on = self._may_go_on(view, error)
                 if self._declined(conversation, append, view, error):
                     raise
                 continue
+            finally:
+                models_are_spared.reset(spared)
             if isinstance(result, View):
                 return self._reported(conversation, append, result, reports, remembered)
             try:
@@ -134,13 +136,13 @@ class CondenseHandler:
             remembered = self._remembered.setdefault(conversation, Remembered(lately))
         return remembered
 
-    def preview(self, view: View, condenser: Condenser | None = None) -> Step:
+    def preview(self, view: View) -> Step:
         """Return what a step over ``view`` would give, and append nothing. A condenser with a model asks it.
 
         Raises ``NoCondensationAvailable`` where a condensation is required and impossible, or would change nothing, as
         each later one would; and what the condenser raises. Cost: the condenser's work.
         """
-        step = unseen.step(condenser or self._condenser, view, self._agent_llm)
+        step = unseen.step(self._condenser, view, self._agent_llm)
         if isinstance(step.result, Condensation) and not forgets_something(step.result.action, view):
             raise NoCondensationAvailable(
                 f"the condenser {self._condenser.type!r} would forget no event that the View of {len(view)} shows",

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Set
-from copy import copy
-from typing import ClassVar
+from contextvars import ContextVar
+from typing import Any, ClassVar
 
 from foldlog.condensers.base import (
     AgentModel,
     Condensation,
-    Condenser,
     Reason,
     Report,
     ReportingCondenser,
@@ -28,6 +27,9 @@ from foldlog.condensers.reports import with_reports
 from foldlog.condensers.selection import forget, kept_whole, real, unkept
 from foldlog.projections import View
 
+models_are_spared = ContextVar("models are spared", default=False)
+"""Whether a model is asked only for a condensation that is required, because it failed lately."""
+
 
 class RollingCondenser(ReportingCondenser):
     """A condenser that makes condensations. A strategy defines ``reasons`` to say when, and ``get_condensation``."""
@@ -35,17 +37,8 @@ class RollingCondenser(ReportingCondenser):
     asks_a_model: ClassVar[bool] = False
     """Whether a condensation needs a model's reply, which may fail and costs money."""
 
-    _only_where_it_must = False
-
     def handles_condensation_requests(self) -> bool:
         return True
-
-    def sparing(self) -> Condenser:
-        if not self.asks_a_model:
-            return self
-        sparing = copy(self)
-        vars(sparing)["_only_where_it_must"] = True  # a dataclass may be frozen
-        return sparing
 
     @abstractmethod
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
@@ -73,7 +66,8 @@ class RollingCondenser(ReportingCondenser):
         if bound is not self:
             return bound.step(view, agent_llm)
         requirement = self.condensation_requirement(view, agent_llm)
-        if requirement is None or (self._only_where_it_must and requirement is Requirement.SOFT):
+        can_wait = requirement is Requirement.SOFT and self.asks_a_model and models_are_spared.get()
+        if requirement is None or can_wait:
             return Step(view)
         try:
             return Step(self.get_condensation(view, agent_llm))
@@ -91,24 +85,31 @@ class RollingCondenser(ReportingCondenser):
         ``reports`` tell how the choice came about. Raises ``NoCondensationAvailable``, with ``why_not`` and the
         reports, if no event of the log can be forgotten.
         """
-        forgotten = unkept(view, kept, summaries=summaries)
+        forgotten, due = unkept(view, kept, summaries=summaries), self.reasons(view)
         whole = kept_whole(view, kept, forgotten)
         if not real(forgotten):
             if whole:
                 why_not += f"; {whole} events stay because a part of their call or tool loop is kept"
             raise NoCondensationAvailable(f"nothing can be forgotten: {why_not}", reports)
-        metadata = {
-            "condenser": self.type,
-            "outcome": "condensed",
-            "reason": ", ".join(sorted(self.reasons(view))) or "asked for",
-            "events_before": len(view),
-            "events_after": len(view) - len(forgotten),
-        }
-        if Reason.EVENTS in self.reasons(view):
-            metadata["events_max"] = getattr(self, "max_size", None)
+        metadata = self._metadata(view, len(view) - len(forgotten), due, getattr(self, "max_size", None))
         if whole:
             metadata["events_kept_whole"] = whole
         return Condensation(with_reports(forget(forgotten, metadata), reports))
+
+    def _metadata(
+        self, view: View, after: int, due: Set[Reason], size: int | None, outcome: str = "condensed"
+    ) -> dict[str, Any]:
+        """Return the metadata of every condensation. It leaves ``after`` events of ``view``, and is ``due`` for these
+        reasons, more than ``size`` events among them.
+        """
+        said = {
+            "condenser": self.type,
+            "outcome": outcome,
+            "reason": ", ".join(sorted(due)) or "asked for",
+            "events_before": len(view),
+            "events_after": after,
+        }
+        return said | ({"events_max": size} if Reason.EVENTS in due else {})
 
     def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
         """Return the standing report on a View that stays larger than wanted; none for a strategy without a size."""

@@ -38,11 +38,6 @@ def test_every_name_in_all_can_be_imported_and_there_is_no_other_public_name(pac
     assert reachable <= promised
 
 
-def test_the_stub_of_the_condensers_types_their_public_names():
-    stub = pkgutil.get_data("foldlog.condensers", "__init__.pyi").decode()
-    assert sorted(re.findall(r" as (\w+)", stub)) == foldlog.condensers.__all__
-
-
 @pytest.mark.parametrize("package", [*PACKAGES, "foldlog.aio"])
 def test_a_star_import_gives_the_public_names_alone(package):
     given: dict[str, object] = {}

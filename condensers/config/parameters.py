@@ -80,13 +80,17 @@ class _OfParts(CondenserConfig):
         return {"condensers": [condenser_from_config(part, path=f"{path}.condensers[{at}]") for at, part in parts]}
 
 
+def _field(default: Any, ge: float | None = None, in_tables: float | None = None, **about: Any) -> Any:
+    return Field(default, ge=ge if in_tables is None else in_tables, **about)
+
+
 def _register(condenser_type: type[Condenser], *aliases: str, base: type[CondenserConfig] = CondenserConfig) -> None:
     """Register a strategy under its type, with a configuration that has a field for each of its ``setting``s."""
     of: Any = condenser_type  # not each strategy is a dataclass
     hints = typing.get_type_hints(of)
     settings = [each for each in dataclasses.fields(of) if each.metadata] if dataclasses.is_dataclass(of) else []
     fields: Any = {"type": (Literal[of.type], of.type)}
-    fields |= {each.name: (hints[each.name], Field(each.default, **each.metadata)) for each in settings}
+    fields |= {each.name: (hints[each.name], _field(each.default, **each.metadata)) for each in settings}
     config_type = create_model(
         f"{of.__name__}Config",
         __base__=base,

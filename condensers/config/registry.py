@@ -60,13 +60,8 @@ class CondenserConfig(StrictTable):
 
     @classmethod
     def value_of(cls, condenser: Condenser, name: str) -> Any:
-        """Return the value of the field ``name``, as the condenser keeps it."""
-        try:
-            return getattr(condenser, name)
-        except AttributeError as error:
-            raise InvalidCondenser(
-                f"the class {type(condenser).__name__} does not keep its parameter {name!r}; set it as an attribute"
-            ) from error
+        """Return the value of the field ``name``, which a condenser keeps as its attribute."""
+        return getattr(condenser, name)
 
     def arguments(self, path: str) -> dict[str, Any]:
         """Return the arguments of the condenser's constructor. ``path`` names this configuration in errors."""

@@ -27,7 +27,7 @@ class AmortizedForgettingCondenser(RollingCondenser):
     max_size: int = setting(100, "a View with more events is condensed, to half of this number", ge=2)
     keep_first: int = setting(1, "how many events at the head are never forgotten", ge=0)
 
-    def __post_init__(self) -> None:
+    def check_sizes(self) -> None:
         check_sizes(self.max_size, self.keep_first)
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:

@@ -47,8 +47,11 @@ class LLMAttentionCondenser(AskingCondenser):
         10_000, "how many characters of an event the model sees; a negative number: all"
     )
 
-    def __post_init__(self) -> None:
+    def check_sizes(self) -> None:
         check_sizes(self.max_size, self.keep_first)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.llm.supports_response_schema:
             raise InvalidCondenser(
                 f"the attention condenser needs a model that follows a response schema, and {self.llm.model!r} does "

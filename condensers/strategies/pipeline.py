@@ -45,14 +45,9 @@ class PipelineCondenser(ReportingCondenser):
         bound = tuple(condenser.for_agent(agent_llm) for condenser in self.condensers)
         if all(map(operator.is_, bound, self.condensers)):
             return self
-        pipeline = copy.copy(self)
+        pipeline = copy.copy(self)  # also for a subclass
         pipeline.condensers = bound
         return pipeline
-
-    def sparing(self) -> Condenser:
-        sparing = copy.copy(self)  # also for a subclass
-        sparing.condensers = tuple(condenser.sparing() for condenser in self.condensers)
-        return sparing
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         found = (condenser.overrun(view, agent_llm) for condenser in self.condensers)

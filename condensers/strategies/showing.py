@@ -38,7 +38,7 @@ class RecentEventsCondenser(ReportingCondenser):
 
     type = "recent"
 
-    max_events: int = setting(100, "how many events are shown in all", ge=0)
+    max_events: int = setting(100, "how many events are shown in all", ge=0, in_tables=1)
     keep_first: int = setting(1, "how many events at the head are always shown", ge=0)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
@@ -77,7 +77,7 @@ class ObservationMaskingCondenser(ReportingCondenser):
 
     type = "observation_masking"
 
-    attention_window: int = setting(5, "how many of the last events are shown in full", ge=0)
+    attention_window: int = setting(5, "how many of the last events are shown in full", ge=0, in_tables=1)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         older = view[: max(0, len(view) - self.attention_window)]
@@ -91,7 +91,7 @@ class BrowserOutputCondenser(ReportingCondenser):
 
     type = "browser_output_masking"
 
-    attention_window: int = setting(1, "how many of the last browser outputs are shown in full", ge=0)
+    attention_window: int = setting(1, "how many of the last browser outputs are shown in full", ge=0, in_tables=1)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         outputs = [(index, event) for index, event in enumerate(view.events) if is_browser_output(event)]

@@ -86,10 +86,6 @@ class SummarizingCondenser(RollingCondenser):
         lt=1,
     )
 
-    def __post_init__(self) -> None:
-        self.check_sizes()
-        super().__post_init__()
-
     def check_sizes(self) -> None:
         """Raise ``InvalidCondenser`` unless half of ``max_size`` has room for the head, the summary and one event."""
         check_sizes(self._size, self.keep_first, beside=1)
@@ -262,17 +258,10 @@ class SummarizingCondenser(RollingCondenser):
                 f"{tokens_before}: it is larger than what it stands for",
                 summary.reports,
             )
-        reasons = self.reasons(view, agent_llm)
-        metadata = {
-            "condenser": self.type,
-            "outcome": outcome,
-            "reason": ", ".join(sorted(reasons)) or "asked for",
-            **({"events_max": self._size} if Reason.EVENTS in reasons else {}),
-            **({} if over is None else {"tokens_max": over.limit}),
-            "events_before": len(view),
-            "events_after": len(view) - len(forgotten) + 1,
-            **summary.metadata,
-        }
+        due, after = self.reasons(view, agent_llm), len(view) - len(forgotten) + 1
+        metadata = {**self._metadata(view, after, due, self._size, outcome), **summary.metadata}
+        if over is not None:
+            metadata["tokens_max"] = over.limit
         if tokens_after is not None:
             metadata |= {"tokens_before": tokens_before, "tokens_after": tokens_after}
         if counter is ESTIMATE:

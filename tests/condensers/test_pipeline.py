@@ -8,6 +8,7 @@ from foldlog.condensers.base import Condensation, Step
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.models.deadline import seconds_left
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY
+from foldlog.condensers.rolling import models_are_spared
 from foldlog.condensers.strategies.digest import default_condenser
 from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser, ConversationWindowCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
@@ -109,7 +110,9 @@ def test_a_pipeline_of_ones_own_stays_what_it_is_while_a_model_is_spared():
 
     condenser = Own([ObservationMaskingCondenser(1), PipelineCondenser([llm("NEW", max_size=10)])])
     view = viewed(pair(1), pair(2), messages(9))
-    result, reports = condenser.sparing().step(view)
+    spared = models_are_spared.set(True)
+    result, reports = condenser.step(view)
+    models_are_spared.reset(spared)
     assert [is_masked(event) for event in result[:4]] == [False, True, False, True]
     assert reports == ({"own": True},)
     assert isinstance(condenser.step(view).result, Condensation), "the pipeline itself spares nothing"

@@ -64,14 +64,12 @@ def test_a_condenser_is_made_again_from_its_configuration(table):
     condenser = condenser_from_config(table)
     dumped = condenser.config.model_dump()
     again = condenser_from_config(dumped)
-    assert again == condenser
-    assert hash(again) == hash(condenser)
     assert again.config == condenser.config
     assert again is not condenser
     assert (type(condenser), condenser.type) == (CONDENSER_REGISTRY[type(condenser.config)], table["type"])
     assert "sk-secret" not in repr(dumped) + condenser.config.model_dump_json() + repr(condenser.config)
     with_kind = {"kind" if key == "type" else key: value for key, value in dumped.items()}
-    assert condenser_from_config(with_kind) == condenser
+    assert condenser_from_config(with_kind).config == condenser.config
 
 
 def test_a_masked_key_is_not_taken_for_a_key():
@@ -97,7 +95,6 @@ class WithoutModel(Condenser):
 def test_a_condenser_without_a_configuration_says_so():
     with pytest.raises(InvalidCondenser, match="WithoutModel has no configuration; register one"):
         WithoutModel().config  # noqa: B018
-    assert WithoutModel() != WithoutModel()
 
 
 class AgentConfig(BaseModel):
