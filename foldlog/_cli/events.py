@@ -108,7 +108,7 @@ def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
     if event.origin is not None:
         named = "" if event.origin.id is None else f", id {json.dumps(event.origin.id, ensure_ascii=False)}"
         yield "imported from", f"{event.origin.format}{named}"
-        if event.origin.time is not None:
+        if event.origin.time:
             yield "time", f"{event.origin.time} (without a zone)"
     for name in ("tool", "call_id", "response_id", "cause", "version", "reason", "name"):
         value = getattr(event, name, None)

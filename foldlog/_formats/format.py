@@ -215,8 +215,8 @@ class Format:
     ``source_id``     the id that the source gave a record, or None: ``origin.id`` of the first event made of it
     ``kept_in``       where its program keeps its histories: folders and files, with ``~`` and variables of the
                       environment as a shell has them, for ``foldlog import --from``
-    ``times``         whether records say when they happened. If they never do, the time of its recording stands for the
-                      time of an event: that is right for a history that is recorded while it happens
+    ``times``         whether records say when they happened. If they never do, an event of an imported history has no
+                      time; in one that is recorded while it happens, the time of its recording stands for it
     ``marks_errors``  whether a record of a result that was not imported can say that the call failed
     """
 

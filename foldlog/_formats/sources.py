@@ -15,7 +15,7 @@ from foldlog._formats.files.histories import Look, histories, no_look
 from foldlog._formats.files.naming import Name
 from foldlog._formats.format import Format, Options, Recognize
 from foldlog._formats.packing import keep
-from foldlog._formats.record import ImportFinding, NotAnEvent, RecordReader
+from foldlog._formats.record import ImportFinding, NotAnEvent, RecordReader, undated
 from foldlog._formats.registry import AUTO, format_named, formats
 from foldlog._formats.rewritten import Growth, StoredRecord, mended
 from foldlog.eventstore import Event, InvalidArgument
@@ -300,6 +300,8 @@ class Source:
             try:
                 events = decoder.events(located.value)
                 keep(located.value, events, self.format, parsed=True)
+                if not self._format.times:
+                    undated(events)
             except NotAnEvent as error:
                 self.is_whole = False
                 self._find(self._reader.place(located), str(error), decoder.next_id)

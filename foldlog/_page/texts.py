@@ -22,7 +22,7 @@ def text_document(event: Event) -> dict[str, Any]:
     document = {key: _told(value) for key, value in document.items()}
     if event.origin is not None:
         document["source_id"], document["format"] = event.origin.id, event.origin.format
-        if event.origin.time is not None:
+        if event.origin.time:
             document["timestamp"] = event.origin.time
     return document
 

@@ -10,7 +10,6 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
-from foldlog._formats.registry import format_named
 from foldlog._reports.figures import FIGURES, figures_of
 from foldlog._reports.kept import KeptBeside
 from foldlog._reports.overview import OVERVIEW, Overview
@@ -27,13 +26,10 @@ _KEPT = OVERVIEW, FIGURES, STATS, SPENDING, SPENT
 
 
 def made_ahead(events: Sequence[Event]) -> Ahead | None:
-    """Return what lists keep of a history that is imported with these events; None where that needs the moment of the
-    import, or an event that no source has. Cost: the events of its View, and of all its Views if it has condensations.
+    """Return what lists keep of a history that is imported with these events; None where that needs an event that no
+    source has. Cost: the events of its View, and of all its Views if it has condensations.
     """
-    format = None if not events or events[0].origin is None else events[0].origin.format
-    if format is None or not format_named(format).times:
-        return None
-    if any(event.origin is None or isinstance(event, DocumentChanges) for event in events):
+    if not events or any(event.origin is None or isinstance(event, DocumentChanges) for event in events):
         return None
     held: Any = _Held(events)
     row: Any = SimpleNamespace(id="", version=len(events), erased_at=None)

@@ -11,8 +11,8 @@ from foldlog.eventstore import Event
 def happened_at(event: Event, recorded_at: datetime) -> datetime | None:
     """Return when the event happened: its own time; without one, the time of its recording.
 
-    For an event of a format whose records say when they happened it is the time that its source wrote, or None: the
-    time of the import says nothing about it.
+    For an event of a format whose records say when they happened, and for one of a history that was imported, it is the
+    time that its source wrote, or None: the time of the import says nothing about it.
     """
     if event.timestamp is not None:
         return event.timestamp
@@ -31,7 +31,7 @@ def time_text(event: Event, recorded_at: datetime) -> str | None:
 
 def local_time(event: Event) -> str | None:
     """Return the time without a zone that the source of an event wrote; None if the event has another time, or none."""
-    return None if event.timestamp is not None or event.origin is None else event.origin.time
+    return None if event.timestamp is not None or event.origin is None else event.origin.time or None
 
 
 def time_in(text: Any) -> datetime | None:

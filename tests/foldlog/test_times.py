@@ -1,5 +1,6 @@
 """When events happened, in every place that tells it."""
 
+import json
 from datetime import UTC, datetime
 from importlib.metadata import EntryPoint
 
@@ -52,6 +53,22 @@ def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_l
         assert [hit["timestamp"] for hit in found] == [hit["recorded_at"] for hit in found]
     assert [line[8:27] for line in foldlog("log", "c").out.splitlines()] == [at[:19].replace("T", " ") for at in times]
     assert "2026-03-01 13:00:00" in foldlog("show", "c", 2).out.splitlines()[0]
+
+
+@pytest.mark.parametrize("format", RECORDS)
+def test_the_time_of_an_import_is_no_time_of_an_event(format, foldlog, tmp_path):
+    record = RECORDS[format] | ({"agent": "main"} if format == "swe-agent" else {})
+    (tmp_path / "c.jsonl").write_text(f"{json.dumps(record)}\n" * 2)
+    assert foldlog("import", tmp_path / "c.jsonl", "--format", format).status == 0
+    [row] = foldlog("list", "--long", "--json").document["conversations"]
+    stats = foldlog("stats", row["conversation"], "--json").document
+    assert row["last_event_at"] is stats["first_at"] is stats["last_at"] is None
+    assert foldlog("log", row["conversation"], "--since", "2026-03-01", "--json").document["events"] == []
+    [first, _] = foldlog("search", "gauge", "--json").document["hits"]
+    assert first["timestamp"] is None
+    shown = foldlog("show", row["conversation"], 0).out
+    assert "without a zone" not in shown
+    assert "202" not in shown.splitlines()[0]
 
 
 def test_what_keeps_attributes_is_no_time_of_a_history(foldlog, tmp_path):
