@@ -7,6 +7,7 @@ annotations.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -126,32 +127,25 @@ _OF_COPILOT = {
 
 def _of_openhands_v0(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Count differences: the metrics accumulate."""
-    model, before = UNNAMED, ModelCall(None, UNNAMED)
+    model, counter = UNNAMED, _Counter()
     for event in events:
         model = event.meta.get("model", model)
-        usage = _inner(event.meta, "accumulated")
-        if not usage:
-            continue
-        cost = _cost(usage.get("cost")) or None
-        total = ModelCall(None, model, usage_of(usage), cost)
-        yield from _since(before, total, _at(event))
-        before = total
+        told = _inner(event.meta, "accumulated")
+        yield from counter.added(_at(event), model, usage_of(told), told.get("cost"))
 
 
 def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Count differences: the state's ``stats`` accumulate, for each use of a model apart."""
-    before: dict[str, ModelCall] = {}
+    counters: dict[str, _Counter] = defaultdict(_Counter)
     for event in events:
         if not isinstance(event, Annotation) or not isinstance(event.data, dict):
             continue
         key, value = event.data.get("key"), event.data.get("value")
         stats = value if key == "stats" else _inner(value, "stats") if key == "full_state" else {}
         for use, metrics in _inner(stats, "usage_to_metrics").items():
-            usage, cost = _inner(metrics, "accumulated_token_usage"), _accumulated_cost(_inner(metrics))
-            model = str(_inner(metrics).get("model_name") or UNNAMED)
-            total = ModelCall(None, model, usage_of(usage), cost)
-            yield from _since(before.get(use, ModelCall(None, model)), total, _at(event))
-            before[use] = total
+            told = _inner(metrics)
+            model, usage = str(told.get("model_name") or UNNAMED), usage_of(told.get("accumulated_token_usage"))
+            yield from counters[use].added(_at(event), model, usage, told.get("accumulated_cost"))
 
 
 _READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {
@@ -162,17 +156,28 @@ _READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {
 }
 
 
-def _since(before: ModelCall, total: ModelCall, at: datetime | None) -> Iterator[ModelCall]:
-    """Yield what was added to accumulated figures; nothing if nothing was added. If a figure has fallen, it began again
-    at 0.
+class _Counter:
+    """A count that accumulates. OpenHands combines several: a part may be missing after a restart of the agent, and the
+    count falls a little. It began again at 0 where less than half is left.
     """
-    prompts = (each.usage.get("prompt_tokens", 0) for each in (total, before))
-    began_again = next(prompts) < next(prompts) or (total.cost or 0.0) < (before.cost or 0.0)
-    old = ModelCall(None, total.model) if began_again else before
-    usage = {name: max(0, count - old.usage.get(name, 0)) for name, count in total.usage.items()}
-    cost = None if total.cost is None else total.cost - (old.cost or 0.0)
-    if cost or any(usage.values()):
-        yield ModelCall(at, total.model, usage, cost)
+
+    def __init__(self) -> None:
+        self._usage: Mapping[str, int] = {}
+        self._cost = 0.0
+
+    def added(self, at: datetime | None, model: str, usage: Mapping[str, int], cost: Any) -> Iterator[ModelCall]:
+        """Yield what these figures add to the highest before; nothing if they add nothing. A cost of 0 is unknown."""
+        if usage and usage.get("prompt_tokens", 0) < self._usage.get("prompt_tokens", 0) / 2:
+            self._usage = {}
+        total = _cost(cost) or 0.0
+        if 0 < total < self._cost / 2:
+            self._cost = 0.0
+        old, paid = self._usage, max(0.0, total - self._cost)
+        new = {name: max(0, count - old.get(name, 0)) for name, count in usage.items()}
+        self._usage = {**old, **{name: old.get(name, 0) + count for name, count in new.items()}}
+        self._cost += paid
+        if paid or any(new.values()):
+            yield ModelCall(at, model, new, paid if total else None)
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -186,11 +191,6 @@ def _inner(value: Any, *names: str) -> Mapping[str, Any]:
 
 def _cost(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and 0 <= value < float("inf") else None
-
-
-def _accumulated_cost(metrics: Mapping[str, Any]) -> float | None:
-    """Return a cost as OpenHands accumulates it: it writes 0 where it knows no price."""
-    return _cost(metrics.get("accumulated_cost")) or None
 
 
 def _name(told: Mapping[str, Any]) -> str:

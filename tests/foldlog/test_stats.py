@@ -207,6 +207,41 @@ def test_the_usage_of_imported_records_is_counted_once():
         assert all(call.at is not None and call.at.date() == DAY.date() for call in found)
 
 
+@pytest.mark.parametrize(
+    "figures, cost, prompt, completion",
+    [
+        # The agent goes on with another model, and a part of its tokens is no longer counted.
+        ([(1.0, 90_000, 700), (1.4, 89_900, 650), (1.5, 95_000, 800)], 1.5, 95_000, 800),
+        ([(1.0, 90_000, 700), (0.9, 99_000, 800), (1.1, 105_000, 900)], 1.1, 105_000, 900),
+        ([(0, 90_000, 700), (0, 89_900, 700)], None, 90_000, 700),
+        # The agent began again at 0, or only its tokens or its cost did.
+        ([(1.0, 90_000, 700), (0.1, 9_000, 600), (0.3, 20_000, 650)], 1.3, 110_000, 1_350),
+        ([(1.0, 90_000, 700), (1.1, 9_000, 100)], 1.1, 99_000, 800),
+        ([(1.0, 90_000, 700), (0.1, 99_000, 800)], 1.1, 99_000, 800),
+    ],
+)
+@pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
+def test_a_small_fall_of_an_accumulated_count_is_not_a_new_count(format, figures, cost, prompt, completion):
+    records = [
+        {
+            "accumulated_cost": paid,
+            "accumulated_token_usage": {"prompt_tokens": tokens, "completion_tokens": written},
+        }
+        for paid, tokens, written in figures
+    ]
+    if format == "openhands-v0":
+        records = [{**USUAL[format], "llm_metrics": metrics} for metrics in records]
+    else:
+        records = [
+            {**USUAL[format], "key": "stats", "value": {"usage_to_metrics": {"agent": metrics}}} for metrics in records
+        ]
+    found = list(calls_of_imported(decode(records, format), format))
+    costs = [call.cost for call in found if call.cost is not None]
+    assert (sum(costs) if costs else None) == (None if cost is None else pytest.approx(cost))
+    assert sum(call.usage["prompt_tokens"] for call in found) == prompt
+    assert sum(call.usage["completion_tokens"] for call in found) == completion
+
+
 def test_the_command_shows_the_figures(foldlog, monkeypatch):
     foldlog("import", SAMPLE)
     ran = foldlog("stats", "tide")
