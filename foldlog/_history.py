@@ -253,7 +253,7 @@ class History:
             if isinstance(event, Action):
                 results.discard(event.call_id)
         if results:
-            calls = " and ".join(map(repr, results))
+            calls = " and ".join(repr(call) if call else "a call without tool_call_id" for call in results)
             raise InvalidEvent(
                 f"conversation {self.id!r}: this is the result of {calls}, a call that no reply made; nothing was "
                 f"appended. Append the reply that made the call first"
