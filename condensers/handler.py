@@ -44,7 +44,7 @@ from foldlog.eventstore import (
     is_structural,
 )
 from foldlog.projections import View, Views
-from foldlog.projections.units import pending_positions, units
+from foldlog.projections.units import pending_positions
 
 _WAIT, _WAIT_MAX = 10, 160
 """The number of events before a failed model is asked again: after its first failure, and the maximum."""
@@ -298,7 +298,7 @@ def planned_before(action: CondensationAction, view: View, meanwhile: Sequence[E
     if gone:
         raise Outdated(f"{len(gone)} of the {len(ids)} events to forget are not shown now, such as {min(gone)}")
     after = view.then((action,))
-    waiting = {view[position].id for position in pending_positions(units(view.events, view.left_behind))}
+    waiting = {view[position].id for position in pending_positions(view.units)}
     parted = (_sent(view) - ids - _sent(after)) | (waiting & (ids | (after.left_behind - view.left_behind)))
     if parted:
         raise Outdated(f"calls and observations would be separated: {len(parted)} events, such as {min(parted)}")

@@ -19,7 +19,7 @@ from foldlog.eventstore import (
 from foldlog.projections.fold import summary_event
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept, target
-from foldlog.projections.units import is_unseen, units
+from foldlog.projections.units import is_unseen
 from foldlog.projections.v0_dialect import entomb, is_buried, is_from_v0
 from foldlog.projections.view import View
 
@@ -170,7 +170,7 @@ def _unfit_because(event: Event, view: View, position: int) -> str:
         return "it has no form as a message"
     if event.id in view.left_behind:
         return "a condensation forgot another of its parallel calls, or another part of its tool loop"
-    found = units(view.events, view.left_behind)
+    found = view.units
     if position in found.orphans:
         return "its call is not shown"
     if any(calls.unanswered and position in calls.members for calls in found.parallel_calls):

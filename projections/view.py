@@ -71,7 +71,7 @@ class View:
         for index, event in masks.items():
             events[index] = event
         view = self.with_events(events)
-        vars(view)["_units"] = self._units
+        vars(view)["units"] = self.units
         return view
 
     @cached_property
@@ -98,12 +98,12 @@ class View:
     @cached_property
     def cut_points(self) -> tuple[int, ...]:
         """The indices at which the View may be cut without splitting parallel calls or a tool loop."""
-        return cut_positions(len(self.events), self._units)
+        return cut_positions(len(self.events), self.units)
 
     @cached_property
     def fit_positions(self) -> tuple[int, ...]:
         """Indices of the events that can be sent to a model: see ``well_formed``."""
-        return tuple(fit_positions(self._units))
+        return tuple(fit_positions(self.units))
 
     @cached_property
     def open_calls(self) -> tuple[Action, ...]:
@@ -113,12 +113,13 @@ class View:
         """
         return tuple(
             action
-            for place in open_positions(self.events, self._units)
+            for place in open_positions(self.events, self.units)
             if isinstance(action := self[place], Action) and action.source == "agent"
         )
 
     @cached_property
-    def _units(self) -> Units:
+    def units(self) -> Units:
+        """The positions of the events that belong together: calls with their observations, tool loops."""
         if self.state.register is not None:
             return units(self.events, self.left_behind)
         return self.state.items.units(self.left_behind)

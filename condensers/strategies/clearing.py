@@ -12,7 +12,6 @@ from foldlog.condensers.models.estimate import event_tokens
 from foldlog.condensers.strategies.showing import masked
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation
 from foldlog.projections import View, begins_reply
-from foldlog.projections.units import units
 
 _OF_A_MARK = 40
 """Tokens that a cleared result or call still takes, at most: what is not larger stays."""
@@ -47,7 +46,7 @@ class ClearToolUsesCondenser(ReportingCondenser):
 
     def _cleared(self, view: View) -> Iterator[int]:
         """Yield the index of each result to clear, and that of its call if this is cleared, too."""
-        answers = units(view.events, view.left_behind).answers if self.clear_tool_inputs else {}
+        answers = view.units.answers if self.clear_tool_inputs else {}
         calls = {result: call for call, result in answers.items()}
         sizes = [_size(event, view.state.items.masks) for event in view.events]
         whole: list[list[int]] = []

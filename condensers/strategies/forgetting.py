@@ -11,7 +11,6 @@ from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by
 from foldlog.condensers.selection import ends, unkept
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 from foldlog.projections import View
-from foldlog.projections.units import units
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,5 +114,5 @@ def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
     if first < len(view):
         return (frozenset(range(first, len(view))),)
     calls = frozenset(newest).intersection(view.fit_positions)
-    loops = units(view.events, view.left_behind).loops
+    loops = view.units.loops
     return (calls, calls.intersection(index for loop in loops for index in loop))

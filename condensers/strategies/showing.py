@@ -16,7 +16,6 @@ from foldlog.condensers.base import AgentModel, ReportingCondenser, Step, settin
 from foldlog.condensers.selection import ends, unkept
 from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import View
-from foldlog.projections.units import units
 
 
 class NoOpCondenser(ReportingCondenser):
@@ -96,7 +95,7 @@ class BrowserOutputCondenser(ReportingCondenser):
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         outputs = [(index, event) for index, event in enumerate(view.events) if is_browser_output(event)]
         older = outputs[: max(0, len(outputs) - self.attention_window)]
-        answers = units(view.events, view.left_behind).answers if older else {}
+        answers = view.units.answers if older else {}
         calls = {answer: view[call] for call, answer in answers.items()}
         masks = {index: ("content", f"{_where(event, calls.get(index))}\nContent omitted") for index, event in older}
         return masked(view, masks, self.type, {"attention_window": self.attention_window})

@@ -253,7 +253,7 @@ def test_every_event_that_a_model_may_see_goes_into_one_message(events: list[Eve
 
 
 def _plainly(view: View) -> tuple[Any, ...]:
-    found = view._units
+    found = view.units
     return ([(list(calls.members), calls.unanswered) for calls in found.parallel_calls], *map(_copied, found[1:]))
 
 
