@@ -200,7 +200,7 @@ class Condenser(ABC):
     """The class of this strategy's configurations, a ``CondenserConfig``. ``register_config`` sets it."""
 
     def __post_init__(self) -> None:
-        """Raise ``InvalidCondenser`` where a setting that has bounds is no number or out of them."""
+        """Raise ``InvalidCondenser`` where a setting that has bounds is not a number, or is out of them."""
         fields = getattr(self, "__dataclass_fields__", {}).values()
         given = [(each, getattr(self, each.name)) for each in fields if each.metadata.keys() & _BOUNDS.keys()]
         given = [(each, value) for each, value in given if value is not None or each.default is not None]
