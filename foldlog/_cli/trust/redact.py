@@ -192,7 +192,8 @@ def run(
             found, link = f"in the conversations {found}", "but, in a dry run, not"
         terminal.note(
             f"{'' if dry_run else f'{done}; '}{found} holds the text: looked through all events, summaries, documents "
-            f"and imported records of {count(len(rows), 'conversation')}, {link} {files}; not what a shell wrote"
+            f"and imported records of {count(len(rows), 'conversation')}, {link} {files}; not what a shell wrote, "
+            f"nor other stores: a copy of this one follows at its next 'foldlog copy'"
         )
 
 
