@@ -16,14 +16,16 @@ _PAGE = 1_000
 
 
 class Column(NamedTuple):
-    """A column. On a terminal that is too narrow it may be cut to ``least`` columns; without it, it is shown whole.
-    What ``marks`` says of a mark stands below the table, if a cell of the column has it.
+    """A column. On a terminal that is too narrow it may be cut to ``least`` columns; without it, it is shown whole. If
+    that is not enough, columns that ``may_go`` are left out, and a line below the table says which. What ``marks`` says
+    of a mark stands there too, if a cell of the column has it.
     """
 
     heading: str
     justify: Literal["left", "right"] = "left"
     least: int | None = None
     marks: Mapping[str, str] = MappingProxyType({})
+    may_go: bool = False
 
 
 _MARKS = {
@@ -40,24 +42,22 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
     A row may have one cell more: a text that stands below it on a terminal, elsewhere at its end. The first cell is
     never cut, so that an id can be copied: if it is too wide, it has a line of its own.
     """
-    out, rows = PrintedLines(), iter(rows)
+    out, rows, places = PrintedLines(), iter(rows), list[int]()
     widths = [len(column.heading) for column in columns]
-    style, told = "bold", dict[str, None]()  # of the headings; what is said of marks
+    style, told = "bold", dict[str, None]()  # of the headings; what is said below
     while page := list(islice(rows, _PAGE)):
         widths = [max(width, *(columns_of(row[n]) for row in page)) for n, width in enumerate(widths)]
-        shown = _fitted(columns, widths, out.width)
-        told |= {
-            said: None
-            for n, column in enumerate(columns)
-            for mark, said in column.marks.items()
-            if any(mark in row[n] for row in page)
-        }
+        places = places or _places(columns, widths, out.width)
+        its = [columns[n] for n in places]
+        fitted = _fitted(its, [widths[n] for n in places], out.width)
+        for n, column in zip(places, its, strict=True):
+            told |= {said: None for mark, said in column.marks.items() if any(mark in row[n] for row in page)}
         for row in ([column.heading for column in columns], *page) if style else page:
-            first, *cells = row[: len(columns)]
-            if columns_of(first) > shown[0]:
+            first, *cells = (row[n] for n in places)
+            if columns_of(first) > fitted[0]:
                 sys.stdout.write(f"{first}\n")
                 first = ""
-            padded = map(_padded, (first, *cells), shown, (column.justify for column in columns))
+            padded = map(_padded, (first, *cells), fitted, (column.justify for column in its))
             below = row[-1] if len(row) > len(columns) and row[-1] else ""
             line = _GAP.join(padded).rstrip()
             if below and out.width == UNLIMITED:
@@ -66,8 +66,23 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
             if below:
                 out.write((_GAP + below, "dim"))
             style = ""
+    if gone := ", ".join(column.heading for n, column in enumerate(columns) if places and n not in places):
+        told[f"left out on a terminal this narrow, and in --json: {gone}"] = None
     if told:
         console().print(f"{_GAP}{'; '.join(told)}", style="dim", soft_wrap=not has_edge())
+
+
+def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """Return which columns there is room for, at their least widths; those that may go are left out from the right."""
+    least = [
+        width if column.least is None else min(column.least, width)
+        for column, width in zip(columns, widths, strict=True)
+    ]
+    places = list(range(len(columns)))
+    for place in reversed(places):
+        if columns[place].may_go and sum(least[n] + len(_GAP) for n in places) - len(_GAP) > room:
+            places.remove(place)
+    return places
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:

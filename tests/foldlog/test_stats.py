@@ -260,6 +260,26 @@ def test_the_command_shows_the_figures(foldlog, monkeypatch):
     assert max(map(len, foldlog("stats").out.splitlines())) <= 60
 
 
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_narrow_terminal_keeps_ids_and_costs_whole_and_says_which_columns_it_leaves_out(
+    foldlog, monkeypatch, columns
+):
+    name, usage = "0f8fad5b-d9cb-469f-a165-70867728950e", {"prompt_tokens": 123_456, "completion_tokens": 12_345}
+    with open_store("sqlite:///foldlog.db") as store:
+        said = [
+            Message(source="agent", content=each, meta={"model": "m", "usage": usage, "cost": 35.25}) for each in "ab"
+        ]
+        store.append(name, said, expected_version=0)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for typed in ("stats", "list", "list --sort cost", "list --sort events"):
+        ran = foldlog(*typed.split(), *["--long"] * typed.startswith("list"))
+        assert "$70.5000" in ran.out, ran.out
+        assert "stats" in typed or name in ran.out
+        assert max(map(len, ran.out.splitlines())) <= columns
+        assert ("left out on a terminal this narrow, and in --json: " in ran.out) is (columns < 200)
+        assert " 2 " in ran.out, "events are not left out where they sort the list"
+
+
 def test_plots_of_characters_show_every_value_and_fit():
     assert [len(bar(value, 80, 10)) for value in (0, 0.001, 40, 80)] == [0, 1, 5, 10]
     assert curve([], 10) == []

@@ -50,6 +50,8 @@ _SORTS: dict[str, Callable[[ConversationRow], Any]] = {
 _DESCRIBED = ("activity", "cost")
 """Orders for which conversations are read."""
 _COLUMNS = (*_SORTS, *_DESCRIBED)
+_NAIVE = "*"
+"""The mark of a time without a zone."""
 
 
 class _Line(NamedTuple):
@@ -110,8 +112,8 @@ def run(
 
     sent+sum. is the number of events and of summaries that the model is sent now.
     The first list reads each conversation once; later ones read those with new events. The cost is what the calls
-    of models tell, or the price of their tokens (≈); + says that some calls tell neither. Calls that
-    conversations share (forks, replies of one id) are in the cost of each; stats counts them once.
+    of models tell, or the price of their tokens. Calls that conversations share (forks, replies of one id) are in the
+    cost of each; stats counts them once.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
@@ -167,7 +169,7 @@ def run(
                 page = _as_tree(page)
             with paged():
                 cells = _long_cells if in_full else _short_cells
-                print_rows(_LONG if in_full else _SHORT, map(cells, chain(page, lines)))
+                print_rows(_columns(sort, in_full=in_full), map(cells, chain(page, lines)))
         else:
             _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None)
     if unknown and not as_json:
@@ -320,14 +322,21 @@ def _as_tree(lines: Sequence[_Line]) -> list[_Line]:
     return ordered if len(ordered) == len(lines) else list(lines)  # damaged: a conversation is its own ancestor
 
 
-_NAME = (Column("conversation", least=12), Column("events", "right"))
-_SHORT = (*_NAME, Column("first recorded (UTC)"), Column("last activity"))
+_NAME = (Column("conversation", least=12), Column("events", "right", may_go=True))
+_ACTIVITY = Column("last activity (UTC)", marks={_NAIVE: f"{_NAIVE} its source names no zone"}, may_go=True)
+_SHORT = (*_NAME, Column("first recorded (UTC)", may_go=True), _ACTIVITY)
 _LONG = (
     *_NAME,
-    *(Column(heading, "right") for heading in ("sent+sum.", "≈ tokens", "condensed")),
+    *(Column(heading, "right", may_go=True) for heading in ("sent+sum.", "≈ tokens", "condensed")),
     COST,
-    Column("last activity"),
+    _ACTIVITY,
 )
+
+
+def _columns(sort: str, *, in_full: bool) -> list[Column]:
+    """Return the columns; that by which the list is sorted does not go."""
+    kept = {"events": _NAME[1], "activity": _ACTIVITY}.get(sort)
+    return [each._replace(may_go=False) if each is kept else each for each in (_LONG if in_full else _SHORT)]
 
 
 def _short_cells(line: _Line) -> list[str]:
@@ -362,7 +371,9 @@ def _last_cells(line: _Line) -> list[str]:
     row, more = line.row, line.more
     if row.erased_at is not None or more is None:
         return ["", ""]
-    activity = terminal.printable(more.last_event_at or "", one_line=True).replace("T", " ", 1)[:16]
+    at = more.last_event_at or ""
+    activity = terminal.printable(at, one_line=True).replace("T", " ", 1)[:16]
+    activity += "" if not at or at.endswith("+00:00") else _NAIVE
     return [activity, terminal.cut(terminal.printable(_told(more), one_line=True), _TOLD_MAX)]
 
 

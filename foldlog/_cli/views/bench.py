@@ -97,7 +97,7 @@ def _show(measured: list[MeasuredDocument]) -> None:
     headings = ("events", "View", "open", "past", "fold all", "events/s", "faster")
     columns = (
         Column("conversation", least=24),
-        *(Column(heading, justify="right") for heading in headings),
+        *(Column(heading, "right", may_go=True) for heading in headings),
     )
     rows = [
         (

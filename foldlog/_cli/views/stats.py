@@ -126,7 +126,7 @@ def _show_models(stats: Stats) -> None:
     columns = (
         Column("day"),
         Column("model", least=12),
-        *(Column(name, "right") for name in ("calls", *_TOKENS)),
+        *(Column(name, "right", may_go=True) for name in ("calls", *_TOKENS)),
         COST,
     )
     print_rows(columns, rows)
@@ -151,8 +151,8 @@ def _show_condensations(stats: Stats) -> None:
         )
         for name, one in stats.condensations.items()
     ]
-    counted = (Column(heading, "right") for heading in ("made", "declined", "events", "summaries"))
-    saved = Column("tokens saved", "right", marks={"≈": _SAVED})
+    counted = (Column(heading, "right", may_go=True) for heading in ("made", "declined", "events", "summaries"))
+    saved = Column("tokens saved", "right", marks={"≈": _SAVED}, may_go=True)
     print_rows((Column("strategy", least=12), *counted, saved, COST), rows)
 
 
