@@ -216,9 +216,14 @@ class StoreFile:
         if found == self._opened:
             return
         if found[:2] != self._opened[:2]:
+            remedy = "open the store again"
+            if os.path.realpath(self.name) == self.path:  # else a link leads to another file, which has its own log
+                remedy += (
+                    f" where 'foldlog restore' put it there; else end all programs that have it open and move "
+                    f"{self.path}-wal away first: SQLite would write the former log into the new file"
+                )
             raise WrongFile(
-                f"another file took the place of {self.name} while it was open, and nothing was written; "
-                f"open the store again"
+                f"another file took the place of {self.name} while it was open, and nothing was written; {remedy}"
             )
         raise WrongFile(
             f"{self.name} has {status.st_nlink} names (hard links), and nothing was written: SQLite keeps a log "
