@@ -25,6 +25,7 @@ from foldlog.eventstore.documents.changes import Documents as Documents
 from foldlog.eventstore.documents.listing import RecentConversation as RecentConversation
 from foldlog.eventstore.documents.listing import RecentConversations as RecentConversations
 from foldlog.eventstore.documents.listing import recent_conversations as recent_conversations
+from foldlog.eventstore.documents.values import newest_documents as newest_documents
 from foldlog.eventstore.documents.values import newest_value as newest_value
 from foldlog.eventstore.documents.values import newest_values as newest_values
 from foldlog.eventstore.errors import CannotRedact as CannotRedact

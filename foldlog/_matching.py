@@ -40,9 +40,9 @@ from foldlog.eventstore import (
     as_url,
     can_be_redacted,
     has_content,
+    newest_documents,
     open_store,
 )
-from foldlog.eventstore.documents.values import newest_documents
 
 _WAYS_MAX, _WIDTH_MAX = 1_000, 1_000
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 16

@@ -11,7 +11,6 @@ from foldlog._formats.registry import format_named
 from foldlog._observed import tell
 from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.origins import source_key
 from foldlog.formats import Decoder, NotAnEvent
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class Recording:
         unknown: dict[Any, Any] = {}
         for place, record in enumerate(records):
             if not known[place]:
-                unknown.setdefault(source_key(format, ids[place]) or place, record)
+                unknown.setdefault(origins.source_key(format, ids[place]) or place, record)
         return list(unknown.values())
 
     def _decoder(self, history: History, format: str, expected_version: ExpectedVersion) -> Decoder:
