@@ -19,11 +19,11 @@ from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondense
 from foldlog.eventstore import Message, SystemMessage
 from foldlog.formats import open_sources
 from foldlog.projections import View
+from tests.beside import SAMPLES, needs_samples
 from tests.condensers.made import messages, viewed
 from tests.condensers.scripted import Characters, Scripted
 from tests.projections.test_dialects import SIGNED, call, image, result, text
 
-SAMPLES = Path(__file__).parents[2].parent / "shared" / "data"
 TOKENIZERS = ["gpt-4o-mini", "gpt-4", "claude-sonnet-4-5"]
 """Three tokenizers that litellm ships."""
 
@@ -65,9 +65,7 @@ def test_prose_and_code_are_not_estimated_at_twice_their_tokens():
         assert estimated(TEXTS[name]) <= 2 * counted("gpt-4o-mini", TEXTS[name])
 
 
-@pytest.mark.skipif(
-    not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this project"
-)
+@needs_samples
 @pytest.mark.parametrize("model", TOKENIZERS)
 def test_real_views_are_estimated_too_high_and_not_at_twice_their_tokens(model, record_property):
     llm, ratios = LLM(LLMConfig(model=model)), []

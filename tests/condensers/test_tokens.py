@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,10 +21,10 @@ from foldlog.condensers.strategies.summarizing import limit_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode
 from foldlog.projections import View
+from tests.beside import SAMPLES, needs_samples
 from tests.how_many import examples, some
 from tests.properties.histories import histories
 
-SAMPLES = Path(__file__).parents[2].parent / "shared" / "data"
 MODELS = ["gpt-4o-mini", "claude-sonnet-4-5", "gemini/gemini-2.5-pro"]
 """One of each kind that litellm counts for: with OpenAI's tokenizer, with another, and with OpenAI's in its place."""
 
@@ -80,10 +79,9 @@ def views() -> Iterator[View]:
         )
 
 
+@needs_samples
 @pytest.mark.parametrize("name", MODELS)
 def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, record_property):
-    if not SAMPLES.is_dir():
-        pytest.skip(f"the real conversations are not beside this checkout ({SAMPLES} is no folder)")
     llm = model(name)
     compared = 0
     for view in some(views(), 8):
@@ -99,9 +97,8 @@ def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, r
     assert compared > 10
 
 
+@needs_samples
 def test_a_tail_never_has_more_tokens_than_the_sums_say():
-    if not SAMPLES.is_dir():
-        pytest.skip(f"the real conversations are not beside this checkout ({SAMPLES} is no folder)")
     llm = model("gpt-4o-mini")
     for view in some(views(), 10):
         view = replace(view, dialect="openai")  # the others say that something came before

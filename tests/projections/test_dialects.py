@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,9 +23,9 @@ from foldlog.eventstore.events import (
 from foldlog.formats import open_sources
 from foldlog.projections import View, Views
 from foldlog.projections.messages import DIALECTS, Dialect
+from tests.beside import FOLDERS, SAMPLES, needs_samples
 from tests.projections.chat_rules import PROBLEMS
 
-SAMPLES = Path(__file__).parents[3] / "shared" / "data"
 PNG = "data:image/png;base64,iVBORw0KGgo="
 WEB = "https://example.com/a.png"
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "sig"}
@@ -350,12 +349,8 @@ def sampled(folder: str) -> Iterator[View]:
         yield View.from_events(list(source.events())[:400])
 
 
-@pytest.mark.skipif(
-    not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this project"
-)
-@pytest.mark.parametrize(
-    "folder", ["openhands_v0", "openhands_v1", "openai_chat", "claude_code", "codex_rollout", "swe_agent_traj"]
-)
+@needs_samples
+@pytest.mark.parametrize("folder", FOLDERS.values())
 def test_real_histories_are_accepted(folder, record_property):
     views = list(sampled(folder))
     for view in views:

@@ -14,10 +14,9 @@ from foldlog.eventstore.events import CondensationAction, Event
 from foldlog.formats import open_sources
 from foldlog.projections import View, Views, audit
 from foldlog.projections.units import is_unseen
+from tests.beside import FOLDERS, SAMPLES, needs_samples
 
 SHIPPED = Path(__file__).parents[2] / "foldlog" / "sample"
-SAMPLES = Path(__file__).parents[3] / "shared" / "data"
-FORMATS = ("openhands_v0", "openhands_v1", "openai_chat", "claude_code", "codex_rollout", "swe_agent_traj")
 
 
 def histories(*paths: Path) -> Iterator[list[Event]]:
@@ -55,13 +54,11 @@ def test_the_shipped_history():
 
 
 @pytest.mark.long
-@pytest.mark.skipif(
-    not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this project"
-)
-@pytest.mark.parametrize("format", FORMATS)
-def test_the_samples_beside_the_project(format: str, record_property):
+@needs_samples
+@pytest.mark.parametrize("folder", FOLDERS.values())
+def test_the_samples_beside_the_project(folder: str, record_property):
     checked = condensations = 0
-    for events in histories(SAMPLES / format):
+    for events in histories(SAMPLES / folder):
         if len(events) <= 1_000:
             check(events)
             checked += 1

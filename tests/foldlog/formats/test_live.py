@@ -39,7 +39,7 @@ from foldlog.formats import (
     register,
 )
 from foldlog.projections import View
-from tests.foldlog.formats.test_samples import FOLDERS, SAMPLES
+from tests.beside import FOLDERS, SAMPLES, needs_samples
 from tests.foldlog.records import condensed, said, v1
 from tests.how_many import some
 
@@ -91,7 +91,7 @@ def result(number, parent, call_id, text="done"):
     return line(number, parent, "user", [{"type": "tool_result", "tool_use_id": call_id, "content": text}])
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this")
+@needs_samples
 @pytest.mark.parametrize("format", LIVE)
 def test_real_histories_mean_the_same_record_by_record(format):
     choice = random.Random(format)

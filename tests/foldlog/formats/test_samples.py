@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -14,21 +13,10 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.formats import decode, encode, open_sources
 from foldlog.projections import View, Views, well_formed
+from tests.beside import FOLDERS, SAMPLES, needs_samples
 from tests.how_many import some
 
-SAMPLES = Path(__file__).parents[4] / "shared" / "data"
-FOLDERS = {
-    "openhands-v0": "openhands_v0",
-    "openhands-v1": "openhands_v1",
-    "openai-chat": "openai_chat",
-    "swe-agent": "swe_agent_traj",
-    "claude-code": "claude_code",
-    "codex": "codex_rollout",
-}
-
-pytestmark = pytest.mark.skipif(
-    not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this project"
-)
+pytestmark = needs_samples
 
 
 def compact(record):

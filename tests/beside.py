@@ -1,0 +1,24 @@
+"""Real histories of other agents, which are no part of the project: tests that need them are skipped without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+__all__ = ["FOLDERS", "SAMPLES", "needs_samples"]
+
+SAMPLES = Path(__file__).parents[2] / "shared" / "data"
+FOLDERS = {
+    "openhands-v0": "openhands_v0",
+    "openhands-v1": "openhands_v1",
+    "openai-chat": "openai_chat",
+    "swe-agent": "swe_agent_traj",
+    "claude-code": "claude_code",
+    "codex": "codex_rollout",
+}
+"""The folder of each format that has samples."""
+
+needs_samples = pytest.mark.skipif(
+    not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this project"
+)
