@@ -27,7 +27,6 @@ from foldlog.projections.retractions import intervals_kept
 from foldlog.projections.units import units
 from tests.how_many import examples
 from tests.properties.histories import histories, ordered_histories
-from tests.reference_policy import loaded_by_reference
 
 many = examples(300)
 
@@ -131,13 +130,6 @@ def test_nothing_is_dropped_without_need(events: list[Event]) -> None:
 def test_what_is_well_formed_stays_as_it_is(events: list[Event]) -> None:
     fit = well_formed(View.from_events(events))
     assert well_formed(fit) == fit
-
-
-@many
-@given(histories)
-def test_what_the_reference_loads_stays_as_it_is(events: list[Event]) -> None:
-    fit = loaded_by_reference(View.from_events(events), events)
-    assert loaded_by_reference(fit, events) == fit
 
 
 # --- cutting ---
