@@ -1,7 +1,7 @@
 """Every cell of the table of what follows the ledger: what applied an entry equals what is made anew after it.
 
 A test makes one change with derived things beside it: the search index, an audit database, a list by attribute, what
-lists and the home of the page keep, a XX to date before the change, and is brought up to date after it.
+lists and the home of the page keep, and a copy. All is up to date before the change, and brought up to date after it.
 """
 
 from __future__ import annotations
