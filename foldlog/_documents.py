@@ -801,12 +801,16 @@ class LogDocument(Document, frozen=True, kw_only=True):
 
 
 class ViewDocument(Document, frozen=True, kw_only=True):
-    """``foldlog view``: the ids of the View, and its events, each with the ``role`` of its message."""
+    """``foldlog view``: the ids of the View, and its events, each with the ``role`` of its message, and its ``state``:
+    "sent" to the model, "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are those of a list.
+    """
 
     conversation: str
     version: int
     ids: tuple[int, ...]
     unhandled_condensation_request: bool
+    sent_events: int
+    sent_summaries: int
     summaries: tuple[SummaryDocument, ...]
     events: tuple[dict[str, Any], ...]
 

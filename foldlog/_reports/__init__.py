@@ -4,7 +4,7 @@ audit_database.py   a SQLite database of events, Views and condensations, for SQ
 audit_file.py       the file of that database: its tables, how it is made and opened
 comparison.py       tables of several condensers over the same histories; comparison_page.py: as a page
 replays.py          another condenser over a recorded history; needed.py: what the agent needed again
-sizes.py            the tokens of Views
+sent.py             which events of a View a model is sent; sizes.py: their tokens
 stats.py            figures of conversations; usage.py spending.py prices.py: calls of models, and their cost
 unreadable.py       read on past events that cannot be read
 kept.py             what lists, figures and the page keep beside conversations, to read only those that have changed

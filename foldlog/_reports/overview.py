@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._reports.kept import KeptBeside
 from foldlog._reports.of_all import KeptOfAll
+from foldlog._reports.sent import sent_of
 from foldlog._words.times import time_text
 from foldlog.eventstore import (
     ATTRIBUTES,
     CondensationAction,
-    CondensationSummary,
     ConversationRow,
     DocumentChanges,
     Event,
@@ -142,9 +142,9 @@ def overview_of(
 
         view = views.current(row.id)
         tokens = view_tokens(view, count)
-        summaries = sum(isinstance(view[position], CondensationSummary) for position in view.fit_positions)
+        events, summaries = sent_of(view)
         return found._replace(
-            sent_events=len(view.fit_positions) - summaries,
+            sent_events=events,
             sent_summaries=summaries,
             tokens=tokens,
             condensations=store.query(row.id, lambda reading: _condensations(reading, row.version)),

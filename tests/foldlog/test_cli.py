@@ -42,10 +42,12 @@ def test_an_import_is_listed_viewed_logged_and_exported(foldlog, five_messages, 
         "version": 6,
         "ids": [0, -7, 4],
         "unhandled_condensation_request": False,
+        "sent_events": 2,
+        "sent_summaries": 1,
         "summaries": [{"event": -7, "position": 1, "text": "three messages"}],
     }
     out = foldlog("view", "five").out
-    for words in ("five at version 6: the model is shown 2 events and 1 summary", "three messages", "message 4"):
+    for words in ("five at version 6: the model is sent 2 events and 1 summary", "three messages", "message 4"):
         assert words in out
     assert "message 2" not in out
     lines = foldlog("log", "five").out.splitlines()
@@ -74,7 +76,7 @@ def test_export_gives_back_what_was_imported_and_a_view_whole_events_with_their_
     view, log = foldlog("view", "tidewatch", "--json").document, foldlog("log", "tidewatch", "--json").document
     events = view["events"]
     assert [event["id"] for event in events] == view["ids"]
-    roles = [event.pop("role") for event in events]
+    roles = [event.pop("role") for event in events if event.pop("state") == "sent"]
     assert roles[:5] == ["system", "user", "assistant", "tool", "user"]
     assert all(event.pop("recorded_at") for event in log["events"])
     logged = {event["id"]: event for event in log["events"]}

@@ -24,6 +24,7 @@ from foldlog.eventstore import (
     KeyRing,
     Message,
     Observation,
+    Origin,
     Redaction,
     Retraction,
     SystemMessage,
@@ -157,16 +158,42 @@ def condensed_history(tmp_path):
 @pytest.mark.parametrize("at", [[], ["--at", 5], ["--at", 9]], ids=str)
 def test_the_end_of_a_view_is_the_end_of_the_whole_view(foldlog, condensed_history, at):
     whole = foldlog("view", "c", *at, "--json").document
-    lines = foldlog("view", "c", *at).out.splitlines()[1:]
+    whole_title, *lines = foldlog("view", "c", *at).out.splitlines()
     for count in range(len(whole["ids"]) + 2):
         document = foldlog("view", "c", *at, "--tail", count, "--json").document
         last = whole["events"][max(len(whole["ids"]) - count, 0) :]
         assert document == whole | {"events": last}
         title, *shown = foldlog("view", "c", *at, "--tail", count).out.splitlines()
-        assert title.startswith(f"c at version {whole['version']}: the end of the View, ")
+        assert title == whole_title
         assert shown == lines[len(lines) - len(shown) :]
         assert sum(line.split()[0].lstrip("-").isdigit() for line in shown) == len(last)
     assert foldlog("view", "c", "--tail", -1).status == 2
+
+
+def test_a_view_counts_and_marks_what_a_model_is_sent_as_the_list_and_the_page_do(foldlog, tmp_path):
+    of_another_runtime = Origin(format="openhands-v0", id=1)
+    with foldlog_open(tmp_path / "foldlog.db") as histories:
+        history = histories["c"]
+        history.append([Message(source="user", content="hello"), Message(source="user", content="gone")])
+        history.append([Action(tool="run", call_id="a"), Observation(tool="run", content="done", call_id="a", cause=2)])
+        history.append(CondensationAction(forgotten_event_ids=(1, 2), summary="it ran", summary_offset=1))
+        history.append([Action(tool="run", call_id="b"), Action(tool="run", call_id="c")])
+        history.append(Annotation(name="note", shown=True, origin=of_another_runtime))
+        lifetimes = histories.views.lifetimes("c")
+    document = foldlog("view", "c", "--json").document
+    assert {one["id"]: one["state"] for one in document["events"]} == {
+        **{0: "sent", -6: "sent", 3: "unsent"},
+        **{5: "pending", 6: "pending", 7: "pending"},
+    }
+    assert {one["id"] for one in document["events"] if one["state"] == "sent"} == {
+        one.id for one in lifetimes if one.at(8) == "sent"
+    }
+    (listed,) = foldlog("list", "--long", "--json").document["conversations"]
+    figures = [document["sent_events"], document["sent_summaries"]]
+    assert figures == [listed["sent_events"], listed["sent_summaries"]] == [1, 1]
+    title, *lines = foldlog("view", "c").out.splitlines()
+    assert title == "c at version 8: the model is sent 1 event and 1 summary; 3 more pending; 1 more unsent"
+    assert [line.split()[0] for line in lines if "pending: " in line or "unsent: " in line] == ["3", "5", "6", "7"]
 
 
 def test_a_log_is_followed_until_ctrl_c(work, tmp_path):
@@ -318,7 +345,7 @@ def test_every_command_tells_of_condensations_alike(foldlog):
     log = foldlog("log", "tidewatch", "--kind", "condensation").out.splitlines()
     assert "46 events and 2 summaries (126-151, 153-166, 168-173)," in log[2]
     assert "41 events and 2 summaries (225-238, 241-255, 257-268)," in log[4]
-    assert "shown 19 events and 1 summary" in foldlog("view", "tidewatch").out
+    assert "sent 19 events and 1 summary" in foldlog("view", "tidewatch").out
     out = foldlog("stats", "tidewatch").out
     (line,) = (line for line in out.splitlines() if line.startswith("openhands-v1"))
     assert ("≈ 5" in line, line.endswith("unknown")) == (True, True)

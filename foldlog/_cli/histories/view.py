@@ -1,8 +1,7 @@
-"""``foldlog view``: show the events and summaries that the model is shown."""
+"""``foldlog view``: show the events and summaries of a View, and which of them a model is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -14,9 +13,10 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.pager import paged
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import SummaryDocument, ViewDocument, streamed
+from foldlog._reports.sent import sent_of, states_of
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import events_and_summaries, gist
-from foldlog.eventstore import CondensationSummary, Event, summary_of
+from foldlog.eventstore import CondensationSummary, summary_of
 from foldlog.projections import View, Views
 
 
@@ -35,62 +35,63 @@ def run(
     """Show the View of a conversation, now or at any version: the events and summaries that the model is shown.
 
     The id of a summary is minus (2 + the id of its condensation): -262 is the summary of condensation 260.
-    With --json, --tail cuts only the list of events; all other fields are those of the whole View.
+    A pending or unsent event is not sent: 'why' says why. --tail cuts only the list of events.
 
     Example: foldlog view tidewatch --at 120 --tail 20
     """
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        name, views = terminal.typed_id(conversation), Views(store)
-        if tail is not None and not as_json:
-            version, events = views.tail(conversation, tail, at)
-            _show(f"{name} at version {version:,}: the end of the View, {_amount(events)}", events)
-            return
+        views = Views(store)
         view = views.current(conversation) if at is None else views.at(conversation, version=at)
+        start = 0 if tail is None else max(0, len(view) - tail)
         if as_json:
-            terminal.emit_list(_document(conversation, view, len(view) if tail is None else len(view.tail(tail))))
+            terminal.emit_list(_document(conversation, view, start))
         else:
-            asked = "; a condensation is asked for" if view.unhandled_condensation_request else ""
-            _show(f"{name} at version {view.version:,}: the model is shown {_amount(view.events)}{asked}", view.events)
+            _show(terminal.typed_id(conversation), view, start)
 
 
-def _document(conversation: str, view: View, count: int) -> ViewDocument:
-    """Return the View for programs, with its last ``count`` events. ``role`` is that of the chat message, None if a
-    model is not sent the event.
+def _document(conversation: str, view: View, start: int) -> ViewDocument:
+    """Return the View for programs, with its events from ``start`` on. ``role`` is that of the chat message, None if no
+    message has the event.
     """
     roles = {position: message["role"] for message, positions in view.rendered() for position in positions}
-    start = len(view) - count
+    states, (events, summaries) = states_of(view), sent_of(view)
     return ViewDocument(
         conversation=conversation,
         version=view.version,
         ids=tuple(event.id for event in view),
         unhandled_condensation_request=view.unhandled_condensation_request,
+        sent_events=events,
+        sent_summaries=summaries,
         summaries=tuple(
             SummaryDocument(event=event.id, position=position, text=event.content)
             for position, event in enumerate(view)
             if isinstance(event, CondensationSummary)
         ),
         events=streamed(
-            {**event_document(event), "role": roles.get(position)} for position, event in enumerate(view[start:], start)
+            {**event_document(event), "role": roles.get(position), "state": states[position]}
+            for position, event in enumerate(view[start:], start)
         ),
     )
 
 
-def _amount(events: Sequence[Event]) -> str:
-    summaries = sum(isinstance(event, CondensationSummary) for event in events)
-    return events_and_summaries(len(events) - summaries, summaries) or "no events"
-
-
-def _show(title: str, events: Sequence[Event]) -> None:
-    """Print events of the View for people: one line for each, summaries whole."""
+def _show(name: str, view: View, start: int) -> None:
+    """Print the View from ``start`` on for people: one line for each event, summaries whole."""
+    states = states_of(view)
+    title = (
+        f"{name} at version {view.version:,}: the model is sent {events_and_summaries(*sent_of(view)) or 'no events'}"
+    )
+    for state in ("pending", "unsent"):
+        title += f"; {states.count(state):,} more {state}" if state in states else ""
+    title += "; a condensation is asked for" if view.unhandled_condensation_request else ""
     with paged():
         terminal.console().print(Text(title, style="bold"))
         lines = terminal.PrintedLines()
-        for event in events:
-            start = event_spans(event)
+        for event, state in zip(view[start:], states[start:], strict=True):
+            mark = ("" if state == "sent" else f"{state}: ", "dim")
             if isinstance(event, CondensationSummary):
                 by = f"condensation {summary_of(event.id)} forgot" if event.id < 0 else "was forgotten"
-                lines.write(*start, (f"replaces what {by}:", "dim"))
+                lines.write(*event_spans(event), mark, (f"replaces what {by}:", "dim"))
                 terminal.print_summary(event.content, LABEL_COLUMNS + 8)
             else:
-                lines.write(*start, (gist(event, lines.width), ""))
+                lines.write(*event_spans(event), mark, (gist(event, lines.width), ""))
