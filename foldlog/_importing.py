@@ -35,6 +35,7 @@ from foldlog.eventstore import (
     InvalidEvent,
     Redaction,
     Store,
+    VersionConflict,
     can_be_redacted,
     check_text,
     without_content,
@@ -132,7 +133,10 @@ def import_source(
         version, events = source.grown
         store.append(source.name, events, expected_version=version)
         return Imported(source.name, len(events), version + len(events), alone=True)
-    imported = _found_and_imported(store, source, conversation, watch, seen)
+    try:
+        imported = _found_and_imported(store, source, conversation, watch, seen)
+    except VersionConflict:  # another import of this history was first: what it added is compared now
+        imported = _found_and_imported(store, source, conversation, watch, seen)
     return _marked(store, source, imported, marks=marks)
 
 

@@ -360,6 +360,20 @@ def test_records_missing_in_the_middle_are_counted_and_a_fork_before_them_is_who
     assert found == {"hole": {"incomplete": mark}, "before": {}}
 
 
+def test_two_imports_of_a_history_at_the_same_time_are_as_one(tmp_path):
+    lines(tmp_path / "a.jsonl", chat("hi", "hello", "bye"))
+    (source,), (other,) = open_sources([tmp_path / "a.jsonl"]), open_sources([tmp_path / "a.jsonl"])
+
+    def while_another_is_first(events):
+        yield from events
+        with open_store(url) as elsewhere:
+            import_source(elsewhere, other)
+
+    with open_store(url := f"sqlite:///{tmp_path}/a.db") as store:
+        imported = import_source(store, source, watch=while_another_is_first)
+        assert (imported.conversation, imported.added, imported.version) == ("a", 0, 3)
+
+
 def test_an_import_goes_on_after_attributes_were_set(foldlog, tmp_path):
     path = tmp_path / "c.jsonl"
     path.write_text("\n".join(chat_lines("a", "b")))
