@@ -18,7 +18,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from foldlog._formats.files.found import Found, Unchanged
+from foldlog._formats.files.found import Found, Unchanged, state_of
 from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import JsonLines, held_in
 from foldlog._formats.live import read_on
@@ -32,8 +32,6 @@ _CODE = 2
 _PAGE = 1_000
 _READ_ON_MAX = 4 * 2**20
 """The bytes beyond which a log that has grown is read whole, by another process."""
-
-State = tuple[int, ...]
 
 
 class SeenHistory(NamedTuple):
@@ -89,7 +87,7 @@ class SeenFiles:
         self._store, self._options = store, list(options)
         self._kept = KeptBeside(store, "source", _CODE)
         self._seen: dict[str, list[tuple[_Kept, SeenHistory]]] = {}
-        self._states: dict[str, State] = {}
+        self._states: dict[str, tuple[int, ...]] = {}
         self._places: dict[str, int] = {}
         self._open: str | None = None
         self._of_open: dict[str, tuple[bool, str, int]] = {}
@@ -114,7 +112,7 @@ class SeenFiles:
         """
         name = os.path.abspath(path)
         is_first_look = name not in self._places
-        state = self._states[name] = _state(name)
+        state = self._states[name] = state_of(name)
         self._places.setdefault(name, len(self._places))
         seen = self._seen.get(name, ())
         is_whole = bool(seen) and all(kept.number == len(seen) for kept, _ in seen)
@@ -127,7 +125,7 @@ class SeenFiles:
         self.unread_bytes += state[1] if is_first_look and found is not None else 0
         return found
 
-    def _grown(self, path: Path, kept: _Kept, one: SeenHistory, state: State) -> Found | None:
+    def _grown(self, path: Path, kept: _Kept, one: SeenHistory, state: tuple[int, ...]) -> Found | None:
         format = formats().get(kept.format)
         if format is None or not kept.digest or kept.then != one.version or tuple(kept.state[:1]) != state[:1]:
             return None
@@ -187,7 +185,7 @@ class SeenFiles:
         for each, (_, format, alone) in conversations.items():
             is_log = is_whole and number == 1 and alone and format_named(format).live
             digest = _digest(Path(name), state[1]) if is_log else ""
-            digest = digest if _state(name) == state else ""  # it was written while it was read
+            digest = digest if state_of(name) == state else ""  # it was written while it was read
             value = _Kept(name, self._options, state, number, format, alone, digest) if is_whole else _Kept(name)
             self._kept.keep(self._store.conversation(each), value)
         # Those that it continues in a fork of:
@@ -227,15 +225,3 @@ def _digest(path: Path, size: int) -> str:
         while (left := size - file.tell()) and (read := file.read(min(left, 2**20))):
             hashed.update(some := read)
     return hashed.hexdigest() if some.endswith(b"\n") else ""
-
-
-def _state(path: str) -> State:
-    """Return what differs when a file was changed or replaced."""
-    state: State = ()
-    for name in (path, f"{path}-wal"):
-        try:
-            status = os.stat(name)
-        except OSError:
-            continue
-        state += status.st_ino, status.st_size, status.st_mtime_ns
-    return state

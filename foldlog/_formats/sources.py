@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.detection import format_of, recognize
 from foldlog._formats.files import found
-from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged
+from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, state_of
 from foldlog._formats.files.histories import Look, histories, no_look
 from foldlog._formats.files.naming import Name
 from foldlog._formats.format import Format, Options, Recognize
@@ -21,7 +21,6 @@ from foldlog._formats.rewritten import Growth, StoredRecord, mended
 from foldlog.eventstore import Event, InvalidArgument
 
 _Histories = Iterator[Found | LeftOut | Unchanged | ImportFinding]
-_State = tuple[int, ...]
 
 
 class Sources:
@@ -48,15 +47,15 @@ class Sources:
         begun = None
         for path in self._paths:
             begun = self._begin(path)
-        self._begun = begun if len(self._paths) == 1 else None
-        """The histories of the only path, of which the first has been read, and the state of the file then."""
+        self._begun = begun if len(self._paths) == 1 and self._paths[0].is_file() else None
+        """The histories of the only file, of which the first has been read, and its state then."""
 
-    def _begin(self, path: Path) -> tuple[_Histories, _State | None]:
+    def _begin(self, path: Path) -> tuple[_Histories, tuple[int, ...]]:
         """Return the histories of a path. Raises ``NotAHistory`` if it has none."""
         found = histories(path, self._recognize, self._look)
         passed: list[LeftOut | ImportFinding] = []
         try:
-            state = _state(path)
+            state = state_of(str(path))
             for each in found:
                 if isinstance(each, Found | Unchanged):
                     return chain(iter((*passed, each)), found), state  # it lets go of the first when it was taken
@@ -73,11 +72,9 @@ class Sources:
         )
 
     def _taken(self, path: Path) -> _Histories | None:
-        """Return the histories that were begun, once; None if the file has changed since, or for a folder."""
+        """Return the histories that were begun, once; None if the file has changed since."""
         begun, self._begun = self._begun, None
-        if begun is None or begun[1] is None or begun[1] != _state(path):
-            return None
-        return begun[0]
+        return begun[0] if begun is not None and begun[1] == state_of(str(path)) else None
 
     def size_bytes(self) -> int:
         """Return the size of the files under the paths in bytes: about the size of what will be read. Cost: the status
@@ -104,14 +101,6 @@ class Sources:
                 self.findings.append(ImportFinding(str(path), error.why))
             except OSError as error:
                 self.findings.append(ImportFinding(str(path), f"cannot be read any further: {error.strerror}"))
-
-
-def _state(path: Path) -> _State | None:
-    """Return what differs when a file was changed or replaced; None for a folder."""
-    if not path.is_file():
-        return None
-    status = path.stat()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def open_sources(

@@ -23,6 +23,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
 from foldlog._documents import ImportDocument, ImportedDocument
+from foldlog._formats.files.found import state_of
 from foldlog._formats.reading_ahead import read_ahead
 from foldlog._formats.registry import formats
 from foldlog._importing import Imported, InAFork, import_source
@@ -256,7 +257,7 @@ def _and(names: Sequence[str]) -> str:
     return ", ".join(names)
 
 
-_States = dict[str, tuple[int, int, int]]
+_States = dict[str, tuple[int, ...]]
 
 
 def _states(paths: Sequence[Path]) -> _States:
@@ -265,9 +266,8 @@ def _states(paths: Sequence[Path]) -> _States:
     for path in paths:
         for folder, _, names in os.walk(path) if path.is_dir() else [(path.parent, (), (path.name,))]:
             for name in names:
-                with suppress(OSError):
-                    status = os.stat(os.path.join(folder, name))
-                    found[os.path.join(folder, name)] = status.st_ino, status.st_size, status.st_mtime_ns
+                if state := state_of(place := os.path.join(folder, name)):
+                    found[place] = state
     return found
 
 

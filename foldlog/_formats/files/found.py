@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +41,18 @@ class LeftOut(NamedTuple):
 
     path: Path
     is_read: bool = True
+
+
+def state_of(path: str) -> tuple[int, ...]:
+    """Return what differs when a file was changed, replaced, or written to a log beside it, as by SQLite; empty where
+    there is none. Cost: the status of both.
+    """
+    state: tuple[int, ...] = ()
+    for name in (path, f"{path}-wal"):
+        with suppress(OSError):
+            status = os.stat(name)
+            state += status.st_ino, status.st_size, status.st_mtime_ns
+    return state
 
 
 class Unchanged(NamedTuple):
