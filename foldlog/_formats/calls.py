@@ -10,9 +10,6 @@ from foldlog._formats.format import Past
 from foldlog._formats.recent import Recent
 from foldlog.eventstore import Action
 
-REJECTED = "The action was rejected, and no reason was given."
-"""The text for a rejection without a reason: "no output" would say that the action was done."""
-
 _CALLS_MAX = 10_000
 """A call waits for its result during this many later calls; after that the two are not paired."""
 

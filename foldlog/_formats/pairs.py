@@ -9,17 +9,8 @@ from typing import Any
 import msgspec
 
 from foldlog._formats.format import RecordEncoder
-from foldlog.eventstore import (
-    Action,
-    CondensationSummary,
-    DocumentChanges,
-    Event,
-    Message,
-    Observation,
-    Redaction,
-    SystemMessage,
-    is_structural,
-)
+from foldlog._formats.told import NOT_WRITTEN
+from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 
 Said = Message | SystemMessage | CondensationSummary
 """What stands for itself."""
@@ -48,7 +39,7 @@ class PairsEncoder(RecordEncoder):
                 return [self.called(self._taken(event), event)]
             case Message() | SystemMessage() | CondensationSummary():
                 return [*self.end(), self.said(event)]
-        return None if is_structural(event) or isinstance(event, Redaction | DocumentChanges) else []
+        return None if isinstance(event, NOT_WRITTEN) else []
 
     def end(self) -> Sequence[Any]:
         calls, self._open = self._open, []

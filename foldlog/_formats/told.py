@@ -9,6 +9,7 @@ from foldlog._formats.record import time_text
 from foldlog.eventstore import (
     Action,
     CondensationAction,
+    CondensationRequest,
     Content,
     DocumentChanges,
     Event,
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 OF_THE_STORE = (Retraction, Redaction, DocumentChanges)
 """What no format has a record for."""
-NOT_WRITTEN = (CondensationAction, *OF_THE_STORE)
+NOT_WRITTEN = (CondensationAction, CondensationRequest, *OF_THE_STORE)
 """What formats of messages have no record for."""
 
 

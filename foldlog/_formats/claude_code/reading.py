@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice, takewhile
 from typing import Any
 
-from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of
+from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of, texts_of
 from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, accepts, is_side, parent_of
 from foldlog._formats.claude_code.lines import (
     Kept,
@@ -21,7 +21,7 @@ from foldlog._formats.claude_code.lines import (
 from foldlog._formats.claude_code.writing import ENVELOPE, NAME
 from foldlog._formats.format import Options, Past
 from foldlog._formats.recent import Recent
-from foldlog._formats.record import text_or_empty, usage_told
+from foldlog._formats.record import usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Source, SystemMessage
 
@@ -89,7 +89,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self.options.findings.append(_CLEARED.format(len(cleared), ", ".join(cleared[:_NAMED_MAX])))
         self._tell(read, record)
         content = message.get("content") if type(message) is dict else None
-        if read.shown and is_summary(record) and (summary := _text_in(content)):
+        if read.shown and is_summary(record) and (summary := "\n".join(texts_of(content_of(content)))):
             self._condense(read, summary)
         elif kind == "attachment":
             self._read_attachment(read, record)
@@ -263,11 +263,3 @@ def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
     if type(reply) is str and type(request) is str:
         reply = f"{reply} {request}"
     return usage_told(message["usage"], model=message.get("model"), reply=reply)
-
-
-def _text_in(content: Any) -> str:
-    """Return the text of a summary: for blocks, one line for each text."""
-    if type(content) is list:
-        parts = (part_of(block) or {} for block in content)
-        return "\n".join(part["text"] for part in parts if "text" in part)
-    return text_or_empty(content)

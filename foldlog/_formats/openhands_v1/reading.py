@@ -7,7 +7,6 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from foldlog._formats.calls import REJECTED, OpenCalls
 from foldlog._formats.format import Options, Past, RecordDecoder
 from foldlog._formats.members import Members
 from foldlog._formats.openhands_v1.branches import Branches, Place, ShownEvent
@@ -43,6 +42,8 @@ _USUAL_SOURCE: dict[str, Source] = {
     "InterruptEvent": "user",
 }
 _SPEAKERS: dict[Any, Source] = {"user": "user", "assistant": "agent"}
+_REJECTED = "The action was rejected, and no reason was given."
+"""The text for a rejection without a reason: "no output" would say that the action was done."""
 _CAUSES_MAX = 10_000
 """An action waits for its result during this many events; after that the two are not paired."""
 
@@ -59,7 +60,6 @@ class OpenHandsV1Decoder(RecordDecoder):
         self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
         self._callers: Recent[str, int] = Recent(_CAUSES_MAX)
         self._record_number = -1
-        self._calls = OpenCalls(options.past)
         self._past = past = options.past if options.first_id else None
         self._shown = Members(None if past is None else partial(_earlier_members, past))
         self._requested: bool | None = None if past is not None else False
@@ -126,14 +126,8 @@ class OpenHandsV1Decoder(RecordDecoder):
     def _follow(self, event: Event, source_id: Any) -> None:
         if event.shown or isinstance(event, CondensationAction):
             self._shown.follow(event, _known(event, source_id))
-        if isinstance(event, Action):
-            if event.call_id is not None:
-                self._calls.open(event)
-                self._callers[event.call_id] = event.id
-        elif isinstance(event, Observation):
-            call_id = event.call_id if event.shown else None
-            if call_id is not None and (event.cause is not None or self._callers.get(call_id) is not None):
-                self._calls.close(call_id)
+        if isinstance(event, Action) and event.call_id is not None:
+            self._callers[event.call_id] = event.id
         elif isinstance(event, CondensationRequest | CondensationAction):
             self._requested = isinstance(event, CondensationRequest)
 
@@ -189,7 +183,7 @@ class OpenHandsV1Decoder(RecordDecoder):
         if kind != "ObservationEvent":
             answer = text_or_empty(record.get(ANSWERS[kind]))
             if kind == "UserRejectObservation" and not answer.strip():
-                answer = REJECTED
+                answer = _REJECTED
             return Observation(content=answer, is_error=kind == "AgentErrorEvent", **fields)
         observation = record.get("observation")
         if type(observation) is not dict:
@@ -201,9 +195,6 @@ class OpenHandsV1Decoder(RecordDecoder):
         caller = None if call_id is None else self._callers.get(call_id)
         if caller is not None or call_id is None:
             return caller
-        earlier = self._calls.first(call_id)
-        if earlier is not None:
-            return earlier[0]
         return next((event.id for event in self._earlier(call_id) if isinstance(event, Action)), None)
 
     def _earlier(self, call_id: str) -> Iterator[Event]:
