@@ -326,6 +326,13 @@ def test_a_database_that_cannot_be_read_is_named_and_the_files_beside_it_are_imp
     assert foldlog("list", "--json").document["conversations"][0]["conversation"] == "ses_1"
 
 
+def test_a_damaged_database_hides_no_storage_beside_it(tmp_path):
+    stored(tmp_path / "storage", IN_ORDER)
+    (tmp_path / "opencode.db").write_bytes(b"SQLite format 3\0 and no more")
+    (source,) = open_sources([tmp_path / "storage"])
+    assert list(source.records()) == IN_ORDER
+
+
 def test_another_process_can_read_a_session(tmp_path):
     exported(tmp_path / "a.json", IN_ORDER)
     stored(tmp_path / "storage", IN_ORDER)

@@ -1,0 +1,159 @@
+"""Find the sessions of OpenCode: in exports, in its database, in its storage folder."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from foldlog._formats.files.readers import Placed, PlacedRecord, around, opened, parsed, record_in, with_around
+from foldlog._formats.format import Contained, FileReader
+from foldlog._formats.json_text import UnreadableJson, parse
+from foldlog._formats.record import dict_or_empty
+
+_Part = dict[str, Any]
+
+_EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{\s*"id"\s*:\s*"ses_')
+_SQLITE = b"SQLite format 3\0"
+_COLUMNS = {
+    "session": "*",
+    "message": "id, session_id AS sessionID, data",
+    "part": "id, session_id AS sessionID, message_id AS messageID, data",
+}
+_WHERE = {
+    "session": "id = ?",
+    "message": "session_id = ? ORDER BY time_created, id",
+    "part": "message_id = ? ORDER BY id",
+}
+_NAMES = {"project_id": "projectID", "workspace_id": "workspaceID", "parent_id": "parentID"}
+_GROUPS = frozenset(("time", "summary", "share", "tokens"))
+"""Columns of a session that begin so are the fields of an object of that name."""
+_JSON = frozenset(("revert", "permission", "model", "metadata", "summary_diffs"))
+_UNREAD = (
+    "OpenCode has not yet moved this into its database, and what is in it is not read; "
+    "quit OpenCode and import the database again"
+)
+
+_Rows = Callable[[str, str], Iterator[tuple[str, PlacedRecord]]]
+"""Reads a session, its messages, or the parts of a message, with their ids."""
+
+
+def info_of(record: Any) -> _Part:
+    """Return what a record says about its message or session; empty for any other value."""
+    return dict_or_empty(dict_or_empty(record).get("info"))
+
+
+def session_in(record: Any) -> str | None:
+    """Return the session that a record names."""
+    info = info_of(record)
+    name = info.get("sessionID", None if "parts" in record else info.get("id")) if info else None
+    return name if type(name) is str and name else None
+
+
+class SessionFiles(FileReader):
+    """Finds sessions in exports, databases and storage folders. OpenCode leaves its storage behind when it moves to a
+    database: a session that the database beside a storage has is not read from the storage.
+    """
+
+    def holds(self, path: Path, begin: bytes) -> bool:
+        if not begin:
+            return (path / "session").is_dir() and (path / "message").is_dir()
+        return _EXPORT.match(begin) is not None or (begin.startswith(_SQLITE) and _is_database(path))
+
+    def histories(self, path: Path) -> Iterator[Contained]:
+        database = path if path.is_file() else path.absolute().parent / "opencode.db"
+        moved = list(_in_database(database)) if _is_database(database) else None
+        if path.is_dir():
+            yield from _in_storage(path, {each.name for each in moved or ()})
+        elif moved is None:
+            name = session_in(around(path, "messages"))
+            yield Contained(name, Placed(path.stat().st_size, partial(with_around, path, "messages")))
+        else:
+            yield from moved
+
+
+def _in_storage(storage: Path, moved: set[str | None]) -> Iterator[Contained]:
+    for session in sorted((storage / "session").glob("*/*.json")):
+        folder = storage / "message" / session.stem
+        if folder.is_dir() and session.stem not in moved:
+            size = sum(each.stat().st_size for each in folder.iterdir())
+            yield Contained(
+                session.stem, Placed(size, partial(_records, partial(_files, storage, session), session.stem))
+            )
+
+
+def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:
+    files = [session] if table == "session" else sorted((storage / table / of).glob("*.json"))
+    return ((file.stem, record_in(file)) for file in files)
+
+
+def _records(rows: _Rows, session: str) -> Iterator[PlacedRecord]:
+    """Yield the messages of a session with their parts, and the session."""
+    for name, (place, info, problem) in rows("message", session):
+        parts = [part for _, part in rows("part", name)]
+        yield from ((at, None, why) for at, _, why in parts if why is not None)
+        yield place, {"info": info, "parts": [part for _, part, why in parts if why is None]}, problem
+    yield from ((place, {"info": info}, problem) for _, (place, info, problem) in rows("session", session))
+
+
+def _is_database(path: Path) -> bool:
+    """Return whether a file has OpenCode's tables, or its name where they cannot be read."""
+    try:
+        with opened(path) as database:
+            database.execute("SELECT part.message_id, part.session_id, part.data FROM part, message, session LIMIT 0")
+    except sqlite3.Error:
+        return path.name == "opencode.db" and path.is_file()
+    return True
+
+
+def _in_database(path: Path) -> Iterator[Contained]:
+    log = path.with_name(f"{path.name}-wal")
+    unread: list[PlacedRecord] = [(str(log), None, _UNREAD)] if log.is_file() and log.stat().st_size else []
+    sizes = "SELECT total(length(data)) FROM part WHERE session_id = session.id"
+    try:
+        with opened(path) as database:
+            sessions = database.execute(f"SELECT id, ({sizes}) FROM session ORDER BY time_created, id").fetchall()
+    except sqlite3.Error as error:
+        unread.append((str(path), None, f"cannot be read: {error}"))
+        yield Contained(None, Placed(path.stat().st_size, partial(iter, unread)))
+        return
+    for session, size in sessions:
+        yield Contained(str(session), Placed(int(size), partial(_in_tables, path, session, unread)))
+        unread = []
+
+
+def _in_tables(path: Path, session: str, unread: list[PlacedRecord]) -> Iterator[PlacedRecord]:
+    yield from unread
+    try:
+        with opened(path) as database:
+            database.row_factory = sqlite3.Row
+            yield from _records(partial(_rows, path, database), session)
+    except (sqlite3.Error, UnreadableJson) as error:
+        yield str(path), None, f"cannot be read any further: {error}"
+
+
+def _rows(path: Path, database: sqlite3.Connection, table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:
+    for row in database.execute(f"SELECT {_COLUMNS[table]} FROM {table} WHERE {_WHERE[table]}", (of,)):
+        place, value, problem = f"{path}, {table} {row['id']}", dict(row), None
+        if table == "session":
+            value = _exported(value)
+        else:
+            told = parsed(str(value.pop("data")).encode(), 0, 0)
+            value, problem = {**told.value, **value} if type(told.value) is dict else told.value, told.problem
+        yield row["id"], (place, value, problem)
+
+
+def _exported(row: _Part) -> _Part:
+    """Return a session as an export has it."""
+    session: _Part = {}
+    for column, value in row.items():
+        if value is not None:
+            names = column.split("_") if column.partition("_")[0] in _GROUPS else [_NAMES.get(column, column)]
+            place = session
+            for name in names[:-1]:
+                place = place.setdefault(name, {})
+            place[names[-1]] = parse(value.encode()) if column in _JSON and type(value) is str else value
+    return session
