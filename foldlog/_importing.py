@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from foldlog._formats.record import INCOMPLETE
 from foldlog._formats.rewritten import Growth, is_same, standing_records
 from foldlog._observed import tell
-from foldlog._reports.overview import INCOMPLETE
 from foldlog._seen_files import SeenFiles
 from foldlog._words.gist import count as counted
 from foldlog.eventstore import (

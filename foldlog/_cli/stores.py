@@ -132,7 +132,7 @@ def resolved(store: Store, given: str) -> str:
 
 def _noted(store: Store, conversation: str) -> str:
     """Return the id. Note which records of its source the conversation lacks."""
-    from foldlog._reports.overview import INCOMPLETE
+    from foldlog._formats.record import INCOMPLETE
 
     with suppress(EventStoreError):  # the command itself says why it cannot be read
         attributes = store.query(conversation, lambda reading: newest_value(reading, ATTRIBUTES, default={}))

@@ -12,6 +12,9 @@ from msgspec.structs import force_setattr
 from foldlog._usage import usage_of
 from foldlog.eventstore import Content, Event, EventStoreError, Origin
 
+INCOMPLETE = "incomplete"
+"""The attribute that says which records of the source of an import could not be read."""
+
 _encode = msgspec.json.Encoder().encode
 
 

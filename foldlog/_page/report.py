@@ -20,7 +20,7 @@ from foldlog._page.document import PageFold
 from foldlog._page.texts import text_document
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountedTokens, CountsTokens
-from foldlog._reports.spending import Spendings
+from foldlog._reports.sums import models_of
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
 from foldlog._words.safe_text import json_text, printable
@@ -61,7 +61,7 @@ def write_report(
     fold = new_fold(store, conversation, limit, model)
     with tempfile.TemporaryFile("w+", encoding="ascii") as texts:
         fold.take(_spooled(store.log(conversation, 0, version), texts, progress))
-        document = replace(fold.document(), models=Spendings(store, Prices()).models(store.conversation(conversation)))
+        document = replace(fold.document(), models=models_of(store, conversation, Prices()))
         texts.seek(0)
         with whole_file(path) as opened:
             file = io.TextIOWrapper(opened, encoding="utf-8")

@@ -6,11 +6,12 @@ comparison.py       tables of several condensers over the same histories; compar
 replays.py          another condenser over a recorded history; needed.py: what the agent needed again
 sent.py             which events of a View a model is sent; sizes.py: their tokens
 stats.py            figures of conversations; usage.py spending.py prices.py: calls of models, and their cost
+sums.py             the sums that are kept of each conversation, which lists, figures and the page read; counts.py: of
+                    kinds, tools and days; overview.py: what a conversation is about
 unreadable.py       read on past events that cannot be read
-kept.py             what lists, figures and the page keep beside conversations, to read only those that have changed
-of_all.py           what lists and figures keep of all conversations together
-ahead.py            the same of a history that an import reads, before it is in the store
-overview.py         what a conversation is about, for lists; figures.py: the same for the home of the page
+kept.py             how values are kept beside conversations, so that only those that have changed are read
+of_all.py           the same of all conversations together
+ahead.py            the sums of a history that an import reads, before it is in the store
 runs.py             two conversations without a common past side by side
 savings.py          tokens that condensations saved, and their cost
 """

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, Self
 
-import msgspec
+from msgspec import convert, to_builtins
+from msgspec.json import Decoder
 
 from foldlog.eventstore import ConversationRow, EventStoreError, Record, Store, WriteTransaction
 
@@ -20,7 +22,7 @@ _AT_ONCE = 200
 _FEW = 100
 """Conversations that are asked for one by one."""
 _NEITHER = (0, None)
-_decode = msgspec.json.Decoder().decode
+_decoder = cache(Decoder)
 
 
 class KeptBeside:
@@ -31,9 +33,9 @@ class KeptBeside:
         self._store, self._projection, self._code = store, projection, code
         self._new: dict[str, tuple[ConversationRow, Any]] = {}
 
-    def load(self, rows: Sequence[ConversationRow], *, of_any_version: bool = False) -> dict[str, Any]:
+    def load(self, rows: Sequence[ConversationRow], kind: Any = Any, *, of_any_version: bool = False) -> dict[str, Any]:
         """Return the values of these conversations that are kept, and are those of the present version, by their ids.
-        ``of_any_version``: also those that do not depend on what was appended since.
+        ``of_any_version``: also those that do not depend on what was appended since. ``kind`` is their type.
 
         Cost: the conversations from the first of these ids to the last; of a few, which may be anywhere, a statement
         for each.
@@ -44,7 +46,7 @@ class KeptBeside:
         for first, last in spans:
             records |= self._store.records(self._projection, first, last)
         there = {
-            row.id: value_of(record.body)
+            row.id: value_of(record.body, kind)
             for row in rows
             if (record := records.get(row.id, _NEITHER)[1]) is not None
             and record.code == self._code
@@ -53,7 +55,7 @@ class KeptBeside:
         new = self._new  # another thread may flush
         held = ((row, *new[row.id]) for row in rows if row.id in new)
         return there | {
-            row.id: value
+            row.id: convert(value, kind, str_keys=True)
             for row, then, value in held
             if (then.generation, then.redactions) == (row.generation, row.redactions)
             and (of_any_version or then.version == row.version)
@@ -76,7 +78,7 @@ class KeptBeside:
 
     def keep(self, row: ConversationRow, value: Any) -> None:
         """Keep a value that was made of a conversation as it is in this row, some time before ``flush`` returns."""
-        self._new[row.id] = row, value
+        self._new[row.id] = row, to_builtins(value, str_keys=True)
         if len(self._new) >= _AT_ONCE:
             self.flush()
 
@@ -105,12 +107,12 @@ class KeptBeside:
         self.flush()
 
 
-def value_of(body: bytes) -> Any:
-    """Return the JSON value of a record."""
+def value_of(body: bytes, kind: Any = Any) -> Any:
+    """Return the JSON value of a record, as a value of this type."""
     try:
-        return _decode(body)
+        return _decoder(kind).decode(body)
     except ValueError:  # a text that is not Unicode, or NaN
-        return json.loads(body)
+        return convert(json.loads(body), kind, str_keys=True)
 
 
 def _in_order(conversation: str) -> bytes:

@@ -16,6 +16,8 @@ from contextlib import suppress
 from itertools import islice, takewhile
 from typing import Any, Final, NamedTuple
 
+from msgspec import to_builtins
+
 from foldlog._reports.kept import value_of
 from foldlog.eventstore import ConversationRow, EventStoreError, Record, Store
 from foldlog.eventstore.log.seal import RowCodec
@@ -40,30 +42,36 @@ class _Block(NamedTuple):
     value: Any
     is_sound: bool = True
 
+    @property
+    def kept(self) -> tuple[str, Any]:
+        return self.last, self.value if self.is_sound else None
+
 
 class KeptOfAll:
     """The values that one report keeps of all conversations. One thread at a time may use it."""
 
-    def __init__(self, store: Store, report: str, code: int, make: Make) -> None:
-        """``code`` is the version of what makes the values: those of another one are made again."""
+    def __init__(self, store: Store, report: str, code: int, make: Make, kind: Any = Any) -> None:
+        """``code`` and ``kind`` are as those of ``KeptBeside``."""
+        self._kind = tuple[str, kind | None]
         self._store, self._name, self._code, self._make = store, _ALL + report, code, make
         self._blocks: list[_Block] = []
         self._position = 0
 
-    def load(self, rows: Iterable[ConversationRow] | None = None) -> list[Any]:
-        """Return the values of all blocks, as of now; with ``rows``, the one of these, which is not kept. Raises what
+    def load(self, again: Iterable[str] = ()) -> list[Any]:
+        """Return the values of all blocks, as of now; those of the ids ``again`` are made again. Raises what
         ``Store.iter_conversations`` and what makes them raise. Cost: the blocks; the conversations of those blocks in
         which one has changed since.
         """
         recorder = self._store.database.recorder
-        if rows is None and recorder.on_server:
-            rows = self._store.iter_conversations()
-        if rows is not None:
-            return [self._make([row for row in rows if row.erased_at is None])[0]]
+        if recorder.on_server:
+            return [self._make([row for row in self._store.iter_conversations() if row.erased_at is None])[0]]
         if not self._blocks:
             recorder.query(self._read)
         before, until = self._position, self._store.database.last_position
-        stale = recorder.query(lambda reader: self._stale(reader, until)) if until > before else set()
+        lasts = [block.last for block in self._blocks[:-1]]
+        stale = {bisect_left(lasts, name) for name in again}
+        if until > before:
+            stale |= recorder.query(lambda reader: self._stale(reader, until))
         found: list[_Block] = []
         new = set[int]()
         is_whole = not self._blocks
@@ -77,13 +85,12 @@ class KeptOfAll:
                 made = [block]
             found += made
             after = block.last
-        values = [block.value for block in found]
-        self._blocks = [block if block.is_sound else block._replace(value=None) for block in found]
+        self._blocks = found
         self._position = until
         if (new or is_whole) and recorder.writable:
             with suppress(EventStoreError):  # a full disk: they are made again
                 recorder.transact(lambda transaction: self._write(transaction, before, new, is_whole))
-        return values
+        return [block.value for block in found]
 
     def _stale(self, reader: Reader, until: int) -> set[int]:
         """Return the numbers of the blocks in which a conversation has changed, or was erased."""
@@ -117,7 +124,7 @@ class KeptOfAll:
     def _read(self, reader: Reader) -> None:
         position, blocks = self._stored(reader)
         if blocks and not reader.value("key_ids"):
-            self._position, self._blocks = position, [_Block(*value_of(body)) for body in blocks]
+            self._position, self._blocks = position, [_Block(*value_of(body, self._kind)) for body in blocks]
 
     def _stored(self, reader: Reader) -> tuple[int, list[bytes]]:
         """Return the position up to which the stored blocks were made, and the blocks; 0 where they are of no use."""
@@ -134,7 +141,9 @@ class KeptOfAll:
         elif position in (0, before):
             is_whole = is_whole or len(blocks) != len(self._blocks)
             numbers = range(len(self._blocks)) if is_whole else sorted(new)
-            bodies = {1: str(self._position)} | {number + 2: json.dumps(self._blocks[number][:2]) for number in numbers}
+            bodies = {1: str(self._position)} | {
+                number + 2: json.dumps(to_builtins(self._blocks[number].kept, str_keys=True)) for number in numbers
+            }
             records = [
                 _CODEC.encoded_record(self._name, Record(version, self._code, None, body.encode()))
                 for version, body in bodies.items()

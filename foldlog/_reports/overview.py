@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foldlog._reports.kept import KeptBeside
-from foldlog._reports.of_all import KeptOfAll
+from foldlog._reports.savings import is_declined
 from foldlog._reports.sent import sent_of
+from foldlog._reports.sizes import view_tokens
 from foldlog._words.times import time_text
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -33,14 +32,6 @@ if TYPE_CHECKING:
 NATIVE = "foldlog"
 """The format of a conversation that no source was imported into."""
 
-INCOMPLETE = "incomplete"
-"""The attribute that says which records of the source of an import could not be read."""
-OVERVIEW = "overview", 4
-"""Where overviews are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
-LAST_TIMES = "last times", OVERVIEW[1]
-"""Where the last times of all conversations are: see ``KeptOfAll``."""
-
-_PAGE = 1_000
 _WITHIN = 30
 """The number of events at both ends of a conversation in which its title and its last time are searched."""
 _TITLE_MAX, _READ_MAX = 300, 20_000
@@ -78,44 +69,6 @@ class Overview(NamedTuple):
     needs_key: bool = False
 
 
-def overviews(
-    store: Store, rows: Iterable[ConversationRow], *, sizes: bool = True
-) -> Iterator[tuple[ConversationRow, Overview]]:
-    """Yield each conversation with its overview, in this order; without ``sizes`` the figures of its View may be None.
-
-    Overviews are kept beside the conversations. Cost: a record of each; of those that have changed since their overview
-    was kept, what ``overview_of`` costs, once.
-    """
-    views, ahead = None, iter(rows)
-    with KeptBeside(store, *OVERVIEW) as kept:
-        while page := list(islice(ahead, _PAGE)):
-            there = kept.load(page)
-            for row in page:
-                overview = Overview(*there.get(row.id, ()))
-                if overview.format is None or (sizes and overview.sent_events is None):
-                    if views is None:
-                        from foldlog.projections import Views  # with what is kept, no View is read
-
-                        views = Views(store)
-                    overview = overview_of(store, views, row, sizes=sizes)
-                    if overview.format is not None and overview.problem is None:
-                        kept.keep(row, overview)
-                yield row, overview
-
-
-def last_times(store: Store, rows: Iterable[ConversationRow] | None = None) -> dict[str, str | None]:
-    """Return ``last_event_at`` of all conversations, or of these, by their ids. Cost: what has changed, and a line for
-    each.
-    """
-
-    def made(rows: Sequence[ConversationRow]) -> tuple[Any, bool]:
-        found = [(row.id, overview) for row, overview in overviews(store, rows, sizes=False)]
-        is_whole = all(overview.problem is None for _, overview in found)
-        return [(name, overview.last_event_at) for name, overview in found], is_whole
-
-    return {name: at for block in KeptOfAll(store, *LAST_TIMES, made).load(rows) for name, at in block}
-
-
 def overview_of(
     store: Store,
     views: Views,
@@ -131,15 +84,11 @@ def overview_of(
     Cost: some events at either end of the conversation, and with ``sizes`` the events of its View and its structural
     ones.
     """
-    if row.erased_at is not None:
-        return Overview()
     found = Overview()
     try:
         found = _near_the_ends(store, row)
         if not sizes:
             return found
-        from foldlog._reports.sizes import view_tokens  # a list whose overviews are kept needs no model
-
         view = views.current(row.id)
         tokens = view_tokens(view, count)
         events, summaries = sent_of(view)
@@ -154,8 +103,6 @@ def overview_of(
 
 
 def _condensations(reading: ReadTransaction, version: int) -> int:
-    from foldlog._reports.savings import is_declined
-
     made = (each for each in reading.structural_events(0, version) if isinstance(each, CondensationAction))
     return sum(not is_declined(each) for each in made)
 

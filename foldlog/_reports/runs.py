@@ -21,7 +21,8 @@ from foldlog._documents import KnewDocument, LineDocument, RunDocument, RunsDocu
 from foldlog._kinds import label
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import view_tokens
-from foldlog._reports.spending import Spendings
+from foldlog._reports.spending import spent_by
+from foldlog._reports.sums import KeptSums
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Store, said
@@ -100,7 +101,8 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
             counts["calls"] += 1
             tools[event.tool] += 1
             steps.append(_step(event, asked))
-    (spent,) = Spendings(store, prices).of([row])
+    ((_, one),) = KeptSums(store).of([row])
+    spent = spent_by(one.calls, prices) if one.is_sound else None
     by_tool = dict(tools.most_common())
     return RunDocument(conversation=name, version=version, spent=spent, tools=by_tool, answer=answer, **counts), steps
 

@@ -15,7 +15,7 @@ from foldlog._page.report import new_fold
 from foldlog._page.texts import text_document
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountsTokens
-from foldlog._reports.spending import Spendings
+from foldlog._reports.sums import models_of
 from foldlog.eventstore import Store
 
 _WANTED = re.compile(r'"([^"]*)"|(\S+)')
@@ -35,7 +35,7 @@ class Pages:
         model: CountsTokens | None = None,
         prices: Prices | None = None,
     ) -> None:
-        self._store, self._spendings = store, Spendings(store, prices or Prices())
+        self._store, self._prices = store, prices or Prices()
         self._limit, self._model = limit, model
         self._lock = threading.Lock()
         self._folds: dict[str, tuple[threading.Lock, PageFold]] = {}
@@ -46,7 +46,7 @@ class Pages:
         with lock:
             fold = self._caught_up(conversation)
             document = fold.document(since if since <= fold.version else 0)
-        return replace(document, models=self._spendings.models(self._store.conversation(conversation)))
+        return replace(document, models=models_of(self._store, conversation, self._prices))
 
     def gists(self, conversation: str, start: int, stop: int) -> list[str]:
         """Return the lines of the events ``start`` to ``stop``."""

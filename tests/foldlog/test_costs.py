@@ -13,10 +13,10 @@ from foldlog import CondensationAction, InvalidArgument, Message
 from foldlog import open as open_histories
 from foldlog._cli.stores import open_existing
 from foldlog._documents import SavingsDocument
-from foldlog._reports.overview import overviews
 from foldlog._reports.prices import Prices
 from foldlog._reports.savings import Saving, recorded_cost, total_of
-from foldlog._reports.spending import Spendings
+from foldlog._reports.spending import spent_by
+from foldlog._reports.sums import KeptSums
 from foldlog._usage import usage_of
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
@@ -114,7 +114,12 @@ def test_a_cost_that_is_no_number_is_not_known_and_sums_say_how_many_are():
 
 
 def seen(histories):
-    return [overview for _, overview in overviews(histories.store, histories.store.iter_conversations(), sizes=False)]
+    return [one.overview for _, one in KeptSums(histories.store).of(histories.store.iter_conversations(), whole=False)]
+
+
+def spent(histories, prices=None):
+    of = KeptSums(histories.store).of(histories.store.iter_conversations())
+    return {row.id: spent_by(one.calls, prices or Prices()) for row, one in of}
 
 
 def test_what_a_redaction_takes_has_cost_no_less_and_is_no_activity():
@@ -195,9 +200,12 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
         read = []
         log = type(histories.store).log
         monkeypatch.setattr(type(histories.store), "log", lambda *given: read.append(given[1:]) or log(*given))
-        rows = {row.id: row for row in histories.store.iter_conversations()}
-        (spent,) = Spendings(histories.store, Prices()).of([rows["told"]])
-        assert (spent.cost, spent.calls, read) == (0.75, 2, [("told", 1, 2)])
+        told = spent(histories)["told"]
+        assert (told.cost, told.calls, [each for each in read if each != ("told", 0, 30)]) == (
+            0.75,
+            2,
+            [("told", 1, 2)],
+        )
     listed = {one["conversation"]: one["spent"] for one in foldlog("list", "-l", "--json").document["conversations"]}
     tokens = {"prompt_tokens": 10, "completion_tokens": 1}
     assert listed["told"] == {"calls": 2, **tokens, "cost": 0.75, "costs_recorded": 2, "costs_estimated": 0}
@@ -244,10 +252,7 @@ def test_a_sum_counts_the_past_that_forks_share_once(foldlog):
         say(histories, "fork", cost=0.25, model="m")
         fork.fork(3, "second")
         say(histories, "second", cost=0.5, model="m")
-        rows = list(histories.store.iter_conversations())
-        alone = {
-            row.id: spent.cost for row, spent in zip(rows, Spendings(histories.store, Prices()).of(rows), strict=True)
-        }
+        alone = {name: one.cost for name, one in spent(histories).items()}
     assert alone == {"fork": 2.25, "parent": 3.0, "second": 2.75}
     for names, cost in (((), 3.75), (("parent", "second"), 3.75), (("fork", "second"), 2.75)):
         for _ in range(2):

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import foldlog
 from foldlog import _documents as documents
 from foldlog._kinds import KINDS
-from foldlog._web import conversations
+from foldlog._reports.sums import KeptSums
 from foldlog._web.access import POLICY
 from foldlog._web.app import application
 from foldlog._web.conversations import ServedConversations
@@ -38,7 +38,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.projections import Views
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.web_client import asking
 
@@ -227,19 +226,18 @@ def test_every_list_counts_the_condensations_that_were_made(store):
 
 def test_a_condensation_right_after_one_that_is_counted_is_counted_too(store):
     store.append("some", [Message(source="user", content=str(n)) for n in range(5)], expected_version=0)
-    sizes: dict[int, int] = {}
     for forgotten in (1, 2):
         store.append("some", CondensationAction(forgotten_event_ids=(forgotten,)), expected_version=ANY_VERSION)
-        (row,) = (row for row in store.conversations() if row.id == "some")
-        figures, sizes = conversations.figures_of(store, Views(store), row, sizes, lambda event: 1)
-        assert figures["condensed"][-1][1].tokens is not None
+        ((_, one),) = KeptSums(store).of([store.conversation("some")])
+        assert (one.saved().condensations, one.saved().tokens_saved > 0) == (forgotten, True)
+        assert one.saved().tokens_saved == sum(each.tokens_saved for each in one.counts.condensations.values())
 
 
 def test_figures_of_an_earlier_version_are_not_told_as_counted(store, monkeypatch):
     may_count = threading.Event()
     may_count.set()
-    figures = conversations.figures_of
-    monkeypatch.setattr(conversations, "figures_of", lambda *given: may_count.wait() and figures(*given))
+    count_one = ServedConversations._count_one
+    monkeypatch.setattr(ServedConversations, "_count_one", lambda *given: may_count.wait() and count_one(*given))
     with asking(application(store, token=None)) as client:
 
         def counted():

@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 from pydantic import SecretStr
 
 import foldlog
 from foldlog import Message
 from foldlog._reports.audit_database import update
-from foldlog._reports.overview import Overview, last_times, overview_of, overviews
+from foldlog._reports.overview import Overview, overview_of
 from foldlog._reports.prices import Prices
-from foldlog._reports.spending import Spendings, own_spending
+from foldlog._reports.spending import own_spending, priced
 from foldlog._reports.stats import Stats, collect_stats
+from foldlog._reports.sums import KeptSums, ListedLine, Sums, sums_of
 from foldlog._search import SearchIndex, SearchRefused
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
@@ -84,8 +86,8 @@ class Place:
             "overviews": self.overviews(),
             "home": self.home(),
             "stats": collect_stats(self.store, None, views=Views(self.store)).document(),
-            "last": last_times(self.store),
-            "costs": Spendings(self.store, Prices()).costs(),
+            "last": {line.document.conversation: line.document.last_event_at for line in self.lines()},
+            "costs": {line.document.conversation: line.cost(Prices()) for line in self.lines()},
             "copy": self.copied(),
             "page": {name: self.page(self.pages, name) for name in self.living()},
         }
@@ -131,23 +133,25 @@ class Place:
     def listed(self) -> list[str]:
         return sorted(one.id for one in self.histories.list({"user": "u"}, age_max_s=0).conversations)
 
+    def lines(self) -> list[ListedLine]:
+        return [line for block in KeptSums(self.store).blocks() for line in block.lines]
+
     def overviews(self) -> dict[str, Overview]:
-        rows = self.store.iter_conversations()
-        return {row.id: overview for row, overview in overviews(self.store, rows) if row.erased_at is None}
+        rows = (row for row in self.store.iter_conversations() if row.erased_at is None)
+        return {row.id: one.overview for row, one in KeptSums(self.store).of(rows)}
 
     def overviews_anew(self) -> dict[str, Overview]:
         rows = [row for row in self.store.iter_conversations() if row.erased_at is None]
         return {row.id: overview_of(self.store, Views(self.store), row) for row in rows}
 
     def stats_anew(self) -> Any:
-        """Count without what is kept: each conversation alone."""
-        stats = Stats()
-        for name in (living := self.living()):
-            one = collect_stats(self.store, [name], views=Views(self.store))
-            one.spending = own_spending(self.store, self.store.conversation(name), living) or one.spending
-            stats.add(one)
-        stats.models = stats.spending.priced(Prices())
-        return stats.document()
+        """Count without what is kept."""
+        total, calls = Sums(), []
+        for row in (row for row in self.store.iter_conversations() if row.erased_at is None):
+            one = sums_of(self.store, Views(self.store), row)
+            total.add(one)
+            calls += (own_spending(self.store, row, self.living()) or one.spending).summed()
+        return Stats(**asdict(total.counts), models=priced(calls, Prices())).document()
 
     def home(self) -> dict[str, tuple[str | None, int | None]]:
         """Return some figures of the home of the page, served anew each time."""

@@ -116,8 +116,8 @@ def _model_called(store: Store, conversation: str, version: int) -> str | None:
     spending, calls = Spending(), Counter[str]()
     logged = sound(store, conversation, 0, version, [])
     spending.take(each for each in logged if not isinstance(each.event, CondensationAction))
-    for (_, model), one in spending.summed().models.items():
-        calls[model] += one.calls
+    for one in spending.summed():
+        calls[one.model] += one.calls
     del calls[UNNAMED]
     return next((model for model, _ in calls.most_common(1)), None)
 

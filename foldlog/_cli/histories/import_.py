@@ -27,7 +27,8 @@ from foldlog._formats.files.found import state_of
 from foldlog._formats.reading_ahead import read_ahead
 from foldlog._formats.registry import formats
 from foldlog._importing import Imported, InAFork, import_source
-from foldlog._reports.ahead import KeptAhead, made_ahead
+from foldlog._reports.ahead import made_ahead
+from foldlog._reports.sums import KeptSums
 from foldlog._seen_files import SeenFiles
 from foldlog._words.gist import count
 from foldlog.eventstore import (
@@ -188,7 +189,7 @@ def _import_all(
     failed: list[str] = []
     unread = 0
     with terminal.progress() as progress:
-        seen, lists = SeenFiles(store, format, prefix, conversation, read_all=check), KeptAhead(store)
+        seen, lists = SeenFiles(store, format, prefix, conversation, read_all=check), KeptSums(store)
         try:
             sources = open_sources(paths, format, prefix=prefix, look=seen.look)
         except (NotAHistory, UnknownFormat) as error:
@@ -214,7 +215,7 @@ def _import_all(
                 several = count(len(imported) + len(seen.unchanged), "history", "histories")
                 progress.update(task, advance=passed / 1e6, unit=f"MB, {several}")
                 if source.ahead is not None and one.added == one.version > 0 and not one.findings_count:
-                    lists.keep(one.conversation, one.version, source.ahead)
+                    lists.keep(one.conversation, source.ahead)
             seen.close_file()
         except EventStoreError as error:  # of the store, not of one history
             if not any(one.added for one in imported):

@@ -222,30 +222,26 @@ def _described(
     *,
     sizes: bool,
 ) -> Iterator[_Line]:
-    from foldlog._reports.overview import overviews  # a short list for programs needs no event
     from foldlog._reports.prices import Prices
-    from foldlog._reports.spending import Spendings
+    from foldlog._reports.spending import spent_by
+    from foldlog._reports.sums import KeptSums
     from foldlog._reports.usage import UNNAMED
 
-    spendings = Spendings(store, Prices(prices))
-    described = overviews(store, rows, sizes=sizes)
-    while page := list(islice(described, _PAGE)):
-        readable = [row for row, more in page if sizes and more.problem is None]
-        costs = dict(zip((row.id for row in readable), spendings.of(readable), strict=True)) if readable else {}
-        for row, more in page:
-            if more.problem is not None and more.needs_key:
-                locked[row.id] = more.problem
-            elif more.problem is not None:
-                terminal.unread(terminal.about(row.id, more.problem))
-            spent = costs.get(row.id)
-            if spent is not None and spent.cost is None:
-                models = spendings.models(row) if spent.calls else ()
-                unpriced[row.id] = {
-                    one.model
-                    for one in models
-                    if one.model != UNNAMED and None not in (one.prompt_tokens, one.completion_tokens)
-                }
-            yield _Line(row, more, spent)
+    table = Prices(prices)
+    for row, one in KeptSums(store).of(rows, whole=sizes):
+        more, spent = one.overview, None
+        if more.problem is not None and more.needs_key:
+            locked[row.id] = more.problem
+        elif more.problem is not None:
+            terminal.unread(terminal.about(row.id, more.problem))
+        if sizes and one.is_sound and row.erased_at is None:
+            spent = spent_by(one.calls, table)
+            if spent.cost is None:
+                priceable = (
+                    each.model for each in one.calls if {"prompt_tokens", "completion_tokens"} <= each.usage.keys()
+                )
+                unpriced[row.id] = {*priceable} - {UNNAMED}
+        yield _Line(row, more, spent)
 
 
 def _not_described(rows: Iterable[ConversationRow], *, sizes: bool) -> Iterator[_Line]:
@@ -254,16 +250,19 @@ def _not_described(rows: Iterable[ConversationRow], *, sizes: bool) -> Iterator[
 
 def _figures(store: Store, sort: str, prices: Path | None) -> Mapping[str, Any]:
     """Return by which figure each conversation is sorted; None for one of which it is not known."""
-    from foldlog._reports.overview import last_times
     from foldlog._reports.prices import Prices
-    from foldlog._reports.spending import Spendings
+    from foldlog._reports.sums import KeptSums
 
-    ask = partial(last_times, store) if sort == "activity" else Spendings(store, Prices(prices)).costs
+    sums, table = KeptSums(store), Prices(prices)
     with terminal.working("reading conversations"):
         try:
-            return ask()
+            blocks = sums.blocks()
         except StoreUnusable:  # a conversation that cannot be listed is named, and the others are
-            return ask(listed(store))
+            blocks = sums.blocks([row for row in listed(store) if row.erased_at is None])
+    lines = (line for block in blocks for line in block.lines)
+    if sort == "activity":
+        return {line.document.conversation: line.document.last_event_at for line in lines}
+    return {line.document.conversation: line.cost(table) for line in lines}
 
 
 def _by_figure(store: Store, figures: Mapping[str, Any], *, reverse: bool, is_short: bool) -> Iterator[ConversationRow]:
@@ -380,7 +379,7 @@ def _last_cells(line: _Line) -> list[str]:
 def _told(more: Overview) -> str:
     """Return the format and the title; for a conversation that cannot be read, why its figures are missing."""
     problem = "encrypted" if more.needs_key else more.problem
-    from foldlog._reports.overview import INCOMPLETE
+    from foldlog._formats.record import INCOMPLETE
 
     attributes = {name: value for name, value in (more.attributes or {}).items() if name != "title"}
     incomplete = attributes.pop(INCOMPLETE, "")

@@ -72,10 +72,10 @@ def _show(stats: Stats, title: str) -> None:
     errors = f", {count(stats.errors, 'error')}" if stats.errors else ""
     name = terminal.printable(title, one_line=True)
     console.print(
-        Text(f"{name}: {count(stats.events.total(), 'event')}{errors}{when}", style="bold"),
+        Text(f"{name}: {count(sum(stats.events.values()), 'event')}{errors}{when}", style="bold"),
         soft_wrap=not terminal.has_edge(),
     )
-    _show_bars("events by kind", stats.events.most_common())
+    _show_bars("events by kind", sorted(stats.events.items(), key=lambda item: -item[1]))
     tools = sorted(stats.tools.items(), key=lambda item: -item[1].calls)
     _show_bars(
         "calls by tool",

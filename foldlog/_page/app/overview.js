@@ -286,7 +286,7 @@ export class Overview {
   }
 
   row(one) {
-    const known = one.title !== undefined && one.open_ms !== undefined;
+    const known = one.sent_events !== undefined;
     const figure = (value, text = short) => (!known ? "…" : value === null || value === undefined ? "–" : text(value));
     const fork = one.parent && `fork of ${one.parent} at version ${grouped(one.parent_version)}`;
     const time = moment(timeOf(one), "").slice(0, 16);

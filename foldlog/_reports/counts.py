@@ -1,0 +1,84 @@
+"""Count events by kind, tool and day, and condensations by strategy."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from foldlog._documents import CondensationsDocument, ToolDocument
+from foldlog._kinds import label
+from foldlog._reports.overview import is_about_it
+from foldlog._reports.savings import is_declined, recorded_cost
+from foldlog._reports.spending import NO_DAY, sum_up
+from foldlog._words.times import happened_at
+from foldlog.eventstore import Action, CondensationAction, Event, Observation
+
+NO_NAME = "(not named)"
+
+
+class Counts(Struct):
+    """Counts of the events of some conversations.
+
+    ``events`` are counted by label, ``days`` by the day that they happened on. ``findings`` name events that could not
+    be read: they are not counted.
+    """
+
+    conversations: int = 0
+    events: dict[str, int] = {}
+    tools: dict[str, ToolDocument] = {}
+    condensations: dict[str, CondensationsDocument] = {}
+    days: dict[str, int] = {}
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+    findings: list[str] = []
+
+    def add(self, other: Counts) -> None:
+        """Add the figures of other conversations."""
+        self.conversations += other.conversations
+        self.findings += other.findings
+        for name in ("events", "tools", "condensations", "days"):
+            sum_up(getattr(self, name), getattr(other, name))
+        self._happened(other.first_at, other.last_at)
+
+    def _happened(self, *moments: datetime | None) -> None:
+        known = [at for at in (self.first_at, self.last_at, *moments) if at is not None]
+        self.first_at, self.last_at = min(known, default=None), max(known, default=None)
+
+    def count(self, recorded_at: datetime, event: Event) -> None:
+        """Count the next event of a conversation."""
+        at = happened_at(event, recorded_at)
+        sum_up(self.events, {label(event): 1})
+        sum_up(self.days, {NO_DAY if at is None else at.date().isoformat(): 1})
+        if not is_about_it(event):
+            self._happened(at)
+        match event:
+            case Action(tool=tool):
+                sum_up(self.tools, {tool or NO_NAME: ToolDocument(calls=1)})
+            case Observation(tool=tool, is_error=True):
+                sum_up(self.tools, {tool or NO_NAME: ToolDocument(errors=1)})
+            case CondensationAction():
+                sum_up(self.condensations, {strategy_of(event): _counted(event)})
+
+
+def _counted(event: CondensationAction) -> CondensationsDocument:
+    cost = recorded_cost(event)
+    known = int(cost is not None)
+    if is_declined(event):
+        return CondensationsDocument(declined=1, cost=cost, costs_recorded=known)
+    intervals, summaries = event.forgotten
+    return CondensationsDocument(
+        made=1,
+        events_forgotten=sum(last - first + 1 for first, last in intervals),
+        summaries_forgotten=len(summaries),
+        cost=cost,
+        costs_recorded=known,
+    )
+
+
+def strategy_of(event: CondensationAction) -> str:
+    """Return the strategy that a condensation names, or the format that it was imported from."""
+    named = event.metadata.get("condenser")
+    if isinstance(named, str) and named:
+        return named
+    return NO_NAME if event.origin is None else f"{event.origin.format} ({NO_NAME[1:-1]})"

@@ -1,0 +1,355 @@
+"""What lists, figures and the page keep of conversations: one record of sums for each, and their sums over all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import islice
+from typing import NamedTuple
+
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import asdict, replace
+
+from foldlog._documents import CondensationsDocument, ModelDocument, SavingsDocument, ServedConversationDocument
+from foldlog._reports.counts import Counts, strategy_of
+from foldlog._reports.kept import KeptBeside
+from foldlog._reports.of_all import KeptOfAll
+from foldlog._reports.overview import Overview, overview_of
+from foldlog._reports.prices import Prices
+from foldlog._reports.savings import is_declined, saving_of, total_of
+from foldlog._reports.sizes import CountedTokens, CountsTokens
+from foldlog._reports.spending import Calls, Spending, own_spending, priced, spent_by, sum_up
+from foldlog._reports.unreadable import sound
+from foldlog._words.reasons import because
+from foldlog.condensers import event_tokens
+from foldlog.eventstore import (
+    CondensationAction,
+    CondensationRequest,
+    ConversationRow,
+    Event,
+    EventStoreError,
+    Logged,
+    Store,
+)
+from foldlog.projections import LifetimesFold, Views
+
+SUMS = "sums", 5
+"""Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
+
+_PAGE = 1_000
+_TELL_EVERY = 500
+
+
+class Sums(Struct):
+    """The sums of one conversation, or of several.
+
+    ``version``   of one conversation: the version of its ``overview``
+    ``counted``   how many of its events the others count
+    ``open_ms``   how long its View took to open
+    ``reasons``   what condensations saved and cost, by their reasons
+    ``sizes``     the tokens of the Views before and after each condensation that was made, by their versions
+    ``calls``     all calls of models, and ``replies`` a hash of each reply that other histories may repeat
+    """
+
+    version: int = -1
+    counted: int = 0
+    overview: Overview = Overview()
+    open_ms: float | UnsetType = UNSET
+    reasons: dict[str, SavingsDocument] = {}
+    sizes: dict[int, int] = {}
+    counts: Counts = field(default_factory=Counts)
+    calls: list[Calls] = []
+    replies: list[int] = []
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every event could be read."""
+        return self.overview.problem is None and not self.counts.findings
+
+    def is_at(self, version: int) -> bool:
+        """Return whether they are those of this version, as far as it can be read."""
+        return self.version == version and (self.counted == version or self.overview.needs_key)
+
+    def add(self, other: Sums) -> None:
+        """Add those of other conversations, without their calls, some of which may be the same."""
+        sum_up(self.reasons, other.reasons)
+        self.counts.add(other.counts)
+
+    def saved(self) -> SavingsDocument:
+        """Return what all condensations saved and cost."""
+        total = {"": SavingsDocument()}
+        for one in self.reasons.values():
+            sum_up(total, {"": one})
+        return total[""]
+
+
+class Counting(Sums):
+    """The sums of one conversation, with what only counting on needs: its calls, each reply by itself."""
+
+    spending: Spending = field(default_factory=Spending)
+
+
+class ListedLine(NamedTuple):
+    """A conversation in the list of all, and its calls, None where they cannot be read. ``own`` are those that it does
+    not share with its parent, and ``replies`` a hash of each reply in these.
+    """
+
+    document: ServedConversationDocument
+    calls: list[Calls] | None
+    is_counted: bool
+    own: list[Calls]
+    replies: list[int]
+
+    def priced(self, prices: Prices) -> ServedConversationDocument:
+        """Return the document with what the conversation spent, if it was counted."""
+        if self.document.format is UNSET:
+            return self.document
+        return replace(self.document, spent=None if self.calls is None else spent_by(self.calls, prices))
+
+    def cost(self, prices: Prices) -> float | None:
+        """Return what the conversation cost; None if that is not known."""
+        return spent_by(self.calls or (), prices).cost
+
+
+class Block(Struct):
+    """The sums of several conversations, without their calls, and a line for each."""
+
+    total: Sums
+    lines: list[ListedLine]
+
+
+class KeptSums:
+    """The sums of the conversations of a store, kept beside them and over all of them, and counted on from there."""
+
+    def __init__(
+        self,
+        store: Store,
+        views: Views | None = None,
+        model: CountsTokens | None = None,
+        *,
+        read: bool = True,
+        on_events: Callable[[int], object] = lambda count: None,
+    ) -> None:
+        """``model`` counts tokens; without one they are estimated. Unless ``read``, the sums of all leave out
+        conversations of which none are kept. Raises what ``CountedTokens`` raises.
+        """
+        name, code = SUMS if model is None else (f"{SUMS[0]} {model.model}", SUMS[1])
+        self._store, self._views, self._read, self._on_events = store, views, read, on_events
+        self._count = event_tokens if model is None else CountedTokens(model)
+        self._kept = KeptBeside(store, name, code)
+        self._unsound: dict[str, tuple[ConversationRow, Sums]] = {}
+        self._of_all = KeptOfAll(store, name, code, self._block, Block)
+
+    def of(
+        self, rows: Iterable[ConversationRow], *, whole: bool = True, read: bool = True
+    ) -> Iterator[tuple[ConversationRow, Sums]]:
+        """Yield each conversation with its sums, in this order; unless ``whole``, those that are not kept have an
+        overview without the figures of its View alone, and unless ``read``, nothing.
+
+        Cost: a record of each; of those that have changed since, what ``sums_of`` costs, once.
+        """
+        ahead = iter(rows)
+        with self._kept:
+            while page := list(islice(ahead, _PAGE)):
+                there = self._kept.load(page, Sums, of_any_version=True)
+                for row in page:
+                    yield row, self._one(row, there.get(row.id), whole=whole, read=read)
+
+    def _one(self, row: ConversationRow, before: Sums | None, *, whole: bool, read: bool) -> Sums:
+        then, unsound = self._unsound.get(row.id, (None, None))
+        one: Sums | None = before if unsound is None or then != row else unsound
+        if one is not None and (one.is_at(row.version) if whole else one.version == row.version):
+            self._on_events(row.version)
+            return one
+        if not read or row.erased_at is not None:
+            return before or Sums()
+        views = self._views or Views(self._store)
+        counting = self._kept.load([row], Counting, of_any_version=True).get(row.id)
+        one = sums_of(self._store, views, row, counting, count=self._count, whole=whole, on_events=self._on_events)
+        if one.is_sound:
+            self._kept.keep(row, one)
+        else:
+            self._unsound[row.id] = row, one
+        return one
+
+    def keep(self, conversation: str, made: Counting) -> None:
+        """Keep what ``made_ahead`` made of a conversation, some time before ``flush`` returns; nothing where it has
+        another version by now.
+        """
+        row = self._store.conversation(conversation)
+        if row.version == made.version:
+            self._kept.keep(row, made)
+
+    def flush(self) -> None:
+        self._kept.flush()
+
+    def blocks(self, rows: Sequence[ConversationRow] | None = None, again: Collection[str] = ()) -> list[Block]:
+        """Return the sums of all conversations of the store, or of these. For cost and ``again`` see ``KeptOfAll``."""
+        return self._of_all.load(again) if rows is None else [self._block(rows, {row.id for row in rows})[0]]
+
+    def calls(self, blocks: Iterable[Block]) -> list[Calls]:
+        """Return all calls, each once, also if conversations repeat a reply. Cost: the replies; a record of each
+        conversation that repeats one.
+        """
+        lines = [line for block in blocks for line in block.lines]
+        chosen = {line.document.conversation for line in lines}
+        calls: list[Calls] = []
+        seen: set[int] = set()
+        for line in lines:
+            if seen.isdisjoint(line.replies):
+                calls += line.own
+            else:
+                row = self._store.conversation(line.document.conversation)
+                own = own_spending(self._store, row, chosen) or self._counting(row).spending
+                calls += own.calls
+                calls += (told for reply, told in own.replies.items() if _hash(reply) not in seen)
+            seen.update(line.replies)
+        return calls
+
+    def _counting(self, row: ConversationRow) -> Counting:
+        kept = self._kept.load([row], Counting, of_any_version=True).get(row.id)
+        return sums_of(self._store, Views(self._store), row) if kept is None else kept
+
+    def _block(self, rows: Sequence[ConversationRow], chosen: Container[str] | None = None) -> tuple[Block, bool]:
+        block, is_sound = Block(Sums(), []), True
+        for row, one in self.of(rows, read=self._read):
+            is_counted = one.is_at(row.version)
+            is_sound = is_sound and is_counted and one.is_sound
+            block.total.add(one)
+            own, replies = one.calls, one.replies
+            if one.counted and (of_fork := own_spending(self._store, row, chosen)) is not None:
+                own, replies = of_fork.summed(), [*map(_hash, of_fork.replies)]
+            calls = one.calls if one.is_sound else None
+            block.lines.append(ListedLine(_document(row, one, is_counted), calls, is_counted, own, replies))
+        return block, is_sound
+
+
+def _hash(reply: str) -> int:
+    return int.from_bytes(blake2b(reply.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+def _document(row: ConversationRow, one: Sums, is_counted: bool) -> ServedConversationDocument:
+    if not one.counted and not is_counted:
+        return ServedConversationDocument.of_row(row, title=one.overview.title)
+    told = {**asdict(one.saved()), **one.overview._asdict(), "open_ms": one.open_ms}
+    return ServedConversationDocument.of_row(row, **told)
+
+
+def models_of(store: Store, conversation: str, prices: Prices) -> tuple[ModelDocument, ...]:
+    """Return the calls of one conversation by model, those of most tokens first; nothing where an event cannot be read.
+    Cost: see ``KeptSums.of``.
+    """
+    ((_, one),) = KeptSums(store).of([store.conversation(conversation)])
+    by_model: dict[str, ModelDocument] = {}
+    for calls in priced(one.calls, prices).values() if one.is_sound else ():
+        sum_up(by_model, {calls.model: replace(calls, day="")})
+    return tuple(sorted(by_model.values(), key=lambda calls: (-(calls.prompt_tokens or 0), calls.model)))
+
+
+# -- one conversation -------------------------------------------------------------------------------------------------
+
+
+def sums_of(
+    store: Store,
+    views: Views,
+    row: ConversationRow,
+    before: Counting | None = None,
+    *,
+    count: Callable[[Event], int] = event_tokens,
+    whole: bool = True,
+    on_events: Callable[[int], object] = lambda count: None,
+) -> Counting:
+    """Return the sums of a conversation. ``before`` are those of an earlier version, which become the new ones. Unless
+    ``whole``, only the overview is new, without the figures of the View.
+
+    Cost: some events at its ends; if ``whole``, its View, its structural events, and the events since ``before``: all
+    of them for formats in which usage adds up over events, and after a condensation.
+    """
+    found = before or Counting()
+    if whole:
+        began = time.perf_counter()
+        with suppress(EventStoreError):  # the overview names it as the problem
+            views.current(row.id)
+        found.open_ms = round(1_000 * (time.perf_counter() - began), 2)
+    found.version, found.overview = row.version, overview_of(store, views, row, count, sizes=whole)
+    if not whole or found.overview.needs_key:
+        return found
+    return counted_on(store, views, row, found, count=count, on_events=on_events)[0]
+
+
+def counted_on(
+    store: Store,
+    views: Views,
+    row: ConversationRow,
+    found: Counting,
+    *,
+    alone: bool = False,
+    count: Callable[[Event], int] = event_tokens,
+    on_events: Callable[[int], object] = lambda count: None,
+) -> tuple[Counting, tuple[int, ...]]:
+    """Return the sums with the events that they do not count yet. ``alone``: also the sizes of the Views of all
+    versions. Raises ``KeyUnavailable``.
+    """
+    fold: LifetimesFold | None = None
+    problem: str | None = None
+    structural: list[Event] = []
+    made: list[CondensationAction] = []
+    try:
+        structural = store.query(row.id, lambda reading: list(reading.structural_events(0, row.version)))
+        made = [each for each in structural if isinstance(each, CondensationAction) and not is_declined(each)]
+        if not found.spending.counts_on or any(each.id + 1 not in found.sizes for each in made):
+            found = Counting(found.version, overview=found.overview, open_ms=found.open_ms)
+        if alone or (made and not found.counted):
+            fold = views.lifetimes_fold(row.id, row.version, count)
+    except EventStoreError as error:
+        problem = str(error)
+    counts = found.counts
+
+    def logged() -> Iterator[Logged]:
+        """Count events, some at a time, and yield them."""
+        nonlocal fold, problem
+        log = sound(store, row.id, found.counted, row.version, counts.findings)
+        while some := list(islice(log, _TELL_EVERY)):
+            for recorded_at, event in some:
+                counts.count(recorded_at, event)
+            events = [event for _, event in some]
+            try:
+                if fold is not None and fold.version == events[-1].id + 1 - len(events):
+                    fold.take(events)
+            except EventStoreError as error:
+                fold, problem = None, str(error)
+            on_events(len(some))
+            yield from some
+
+    found.spending.take(logged())
+    sizes: tuple[int, ...] = ()
+    if fold is not None and fold.version < row.version:
+        problem = f"not every event from {fold.version} on can be read"
+    if problem is not None:
+        counts.findings.append(f"conversation {row.id!r}: the sizes of its View are not counted: {problem}")
+    elif fold is not None:
+        sizes = fold.result().sizes
+        found.sizes = {version: sizes[version] for each in made for version in (each.id, each.id + 1)}
+        for each in made:
+            saved = CondensationsDocument(tokens_saved=saving_of(each, sizes).tokens)
+            sum_up(counts.condensations, {strategy_of(each): saved})
+    found.reasons = _reasons(structural, found.sizes)
+    found.calls, found.replies = found.spending.summed(), [*map(_hash, found.spending.replies)]
+    found.counted, counts.conversations = row.version, 1
+    return found, sizes if alone else ()
+
+
+def _reasons(structural: Iterable[Event], sizes: Mapping[int, int]) -> dict[str, SavingsDocument]:
+    """Return what condensations saved and cost, by their reasons."""
+    reasons: dict[str, SavingsDocument] = {}
+    requests: list[CondensationRequest] = []
+    for event in structural:
+        if isinstance(event, CondensationRequest):
+            requests.append(event)
+        elif isinstance(event, CondensationAction):
+            because_of = because(event, requests, brief=True) or "no reason given"
+            sum_up(reasons, {because_of: total_of([saving_of(event, sizes)])})
+            requests = []
+    return reasons
