@@ -347,15 +347,9 @@ class Remembered:
 
     def news(self, reports: Iterable[Report]) -> tuple[Report, ...]:
         """Return the ``reports`` to record: all except standing reports that are recorded already."""
-        news = []
-        for report in reports:
-            if is_standing(report):
-                rule = _rule(report)
-                if rule in self._rules:
-                    continue
-                self._rules.add(rule)
-            news.append(report)
-        return tuple(news)
+        news = tuple(report for report in reports if not is_standing(report) or _rule(report) not in self._rules)
+        self._rules.update(map(_rule, news))
+        return news
 
 
 def _rule(report: Report) -> str:

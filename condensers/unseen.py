@@ -23,15 +23,12 @@ from foldlog.projections import View, begins_reply
 _LENGTH_LEAST = 400
 """The fewest characters to which a text is shortened."""
 
-_LENGTHS_TRIED = 4_096
-"""The lengths to choose from: a longer step would leave more of the room free."""
-
 
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     """Return the step of ``condenser`` over ``view`` in which unseen events stay, shortened if there is no other way.
 
     Raises ``NoCondensationAvailable`` where a condensation is required and impossible, and shorter texts would not
-    help. Cost: the condenser's work; where texts are shortened, also some 15 counts of these.
+    help. Cost: the condenser's work; where texts are shortened, also some 20 counts of these.
     """
     kept_from = _first_unseen(view)
     if kept_from is None:
@@ -87,7 +84,7 @@ def _shortened(view: View, kept_from: int, over: Overrun, error: NoCondensationA
     longest = max((len(plain_text(event.content)) for event in unseen.values()), default=0)
     if longest <= _LENGTH_LEAST:
         raise error
-    lengths = range(_LENGTH_LEAST, longest, max(1, longest // _LENGTHS_TRIED))
+    lengths = range(_LENGTH_LEAST, longest)
     fitting = bisect_right(lengths, over.limit, key=tokens)
     if not fitting:
         raise NoCondensationAvailable(

@@ -42,7 +42,8 @@ class _Asking(CondenserConfig):
     @field_validator("llm_config", mode="before")
     @classmethod
     def _or_the_default(cls, value: Any, info: ValidationInfo) -> Any:
-        return info.context.default() if value is None and isinstance(info.context, Models) else value
+        models = info.context.tables if isinstance(info.context, Models) else ()
+        return "llm" if value is None and "llm" in models else value
 
     @classmethod
     def value_of(cls, condenser: Condenser, name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from foldlog.condensers.base import AgentModel, Condenser, Reply, Step, Summarizer
 from foldlog.condensers.errors import InvalidCondenser
@@ -35,7 +35,18 @@ class AskingCondenser(RollingCondenser):
 
     asks_a_model = True
 
+    needs: ClassVar[Literal["function_calling", "response_schema"] | None] = None
+    """What the model must be able to do, as the setting of a model calls it."""
+
     llm: Summarizer = field(kw_only=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.needs and not getattr(self.llm, f"supports_{self.needs}"):
+            raise InvalidCondenser(
+                f"the condenser {self.type!r} needs a model that has {self.needs}, and {self.llm.model!r} has not; use "
+                f"the condenser 'llm', or set {self.needs} for the model if it has it after all"
+            )
 
     @property
     def timeout_s(self) -> float:
@@ -59,9 +70,6 @@ class AskingCondenser(RollingCondenser):
         return replace(self, llm=agent_llm)
 
 
-REQUEST_CONDENSATION_TOOL = "request_condensation"
-
-
 def request_condensation_tool() -> dict[str, Any]:
     """Return the tool to offer to a model, in OpenAI's shape. It takes no arguments; invented ones are ignored.
 
@@ -71,7 +79,7 @@ def request_condensation_tool() -> dict[str, Any]:
     return {
         "type": "function",
         "function": {
-            "name": REQUEST_CONDENSATION_TOOL,
+            "name": "request_condensation",
             "description": (
                 "Have the older part of this conversation summarized, to free room in the context. Call it when much "
                 "of what came before no longer matters for what is left to do, or when you lose track of it. "

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from importlib.util import find_spec
-from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -139,7 +138,8 @@ class LLM:
 
     def _reply(self, request: Mapping[str, Any], spent: Usage) -> Reply:
         """Return this model's reply, after retries if need be, and add to ``spent`` what each attempt took."""
-        for retry in count():
+        retry = 0
+        while True:
             try:
                 reply = self._attempt(request)
             except ModelCallFailed as error:
@@ -148,10 +148,10 @@ class LLM:
                 if retry == self.config.retries or not may_pass(error) or wait_s >= seconds_left():
                     raise
                 self._sleep(wait_s)
+                retry += 1
             else:
                 spent.add(report_on(reply)["metrics"])
                 return reply
-        raise AssertionError("there is always a next time")
 
     def _attempt(self, request: Mapping[str, Any]) -> Reply:
         """Return the reply of one request, or raise ``ModelCallFailed``."""
@@ -240,7 +240,7 @@ class LLM:
 
     def token_sums(self, view: View) -> Sequence[int]:
         """Return cumulative token counts of the prompt that ``view`` makes (see ``AgentModel``)."""
-        return self._counter.sums(view)
+        return self._counter.token_sums(view)
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
         """Return the tokens of a prompt, as litellm counts them. Cost: the messages that this object has not counted

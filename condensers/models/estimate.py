@@ -7,7 +7,6 @@ logs, hashes and base64 alone were at most 3 % too low. Random rare characters m
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +16,8 @@ from msgspec.structs import replace
 from foldlog.condensers.base import AgentModel
 from foldlog.condensers.errors import InvalidCondenser, TokensUnknown
 from foldlog.condensers.models.tokens import TokenCounter
-from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage, said
+from foldlog.condensers.prompts.rendering import as_json
+from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage
 from foldlog.projections import View, arguments_of, rendered, says_something
 
 _PIECE = re.compile(  # with the space before it, if there is one: then it is found sooner, and the number is the same
@@ -64,22 +64,18 @@ def _of_part(part: Mapping[str, Any], count: Callable[[str], int]) -> int:
         return count(text)
     if part.get("type") == "file":  # servers count pages, and some pages are pictures
         return _OF_AN_IMAGE + len(str(part.get("file"))) // _LETTERS_A_TOKEN
-    return _OF_AN_IMAGE if part.get("type") in ("image_url", "image") else _of_value(part, count)
-
-
-def _of_value(value: Any, count: Callable[[str], int]) -> int:
-    return count(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=said))
+    return _OF_AN_IMAGE if part.get("type") in ("image_url", "image") else count(as_json(part))
 
 
 def _of_message(message: Mapping[str, Any], count: Callable[[str], int] = estimated) -> int:
     tokens = _OF_A_MESSAGE + _of_content(message.get("content"), count)
     for call in message.get("tool_calls") or ():
-        tokens += _OF_A_CALL + _of_value(call["function"], count)
-    return tokens + sum(_of_value(block, count) for block in message.get("thinking_blocks") or ())
+        tokens += _OF_A_CALL + count(as_json(call["function"]))
+    return tokens + sum(count(as_json(block)) for block in message.get("thinking_blocks") or ())
 
 
 def _of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimated) -> int:
-    return sum(_OF_A_CALL + _of_value(tool, count) for tool in tools)
+    return sum(_OF_A_CALL + count(as_json(tool)) for tool in tools)
 
 
 def _count(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
@@ -99,7 +95,7 @@ def event_tokens(event: Event) -> int:
         case Action(source="agent", thought=str(text), thinking=()):
             function = {"name": event.tool, "arguments": arguments_of(event)}
             thought = _sampled(text) if says_something(text) else 0
-            return _OF_A_MESSAGE + thought + _OF_A_CALL + _of_value(function, _sampled)
+            return _OF_A_MESSAGE + thought + _OF_A_CALL + _sampled(as_json(function))
     return sum(_of_message(each, _sampled) for each in messages_of(event)) + _of_tools(tools_of(event), _sampled)
 
 
@@ -138,7 +134,7 @@ def token_sums_of(view: View, agent_llm: AgentModel | None) -> Sequence[int] | N
         return None
 
 
-class Estimate:
+class Estimate(TokenCounter):
     """Counts in the place of an agent's model that is unknown or has no tokenizer. Thread-safe."""
 
     model = "an estimate"
@@ -146,11 +142,7 @@ class Estimate:
     max_output_tokens: int | None = None
 
     def __init__(self) -> None:
-        self._counter = TokenCounter(_count)
-
-    def token_sums(self, view: View) -> Sequence[int]:
-        """Return cumulative estimates of the prompt that ``view`` makes: see ``AgentModel``."""
-        return self._counter.sums(view)
+        super().__init__(_count)
 
 
 ESTIMATE = Estimate()

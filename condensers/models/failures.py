@@ -22,7 +22,6 @@ STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeEr
 _PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
 """Failures after which a retry may succeed. A refusal, a bad key and a prompt that is too long are not among them."""
 
-_REFUSALS = {"ContentPolicyViolationError", "RejectedRequestError"}
 _NO_KEY = re.compile(r"missing (credentials|\w+ api key)", re.IGNORECASE)
 """The words of litellm for a missing key; for some servers it raises a server error with them."""
 
@@ -38,9 +37,6 @@ _TOO_LONG = re.compile(
 )
 """Words that servers use if a prompt does not fit."""
 
-_TOO_LARGE = 413
-"""The HTTP status of a request that its server, or a proxy before it, finds too large."""
-
 
 def is_context_window_error(error: BaseException) -> bool:
     """Return whether a model call failed because its prompt did not fit, so that a condensation may help.
@@ -52,7 +48,7 @@ def is_context_window_error(error: BaseException) -> bool:
         return error.failure == "context_window"
     if any(kind.__name__ == "ContextWindowExceededError" for kind in type(error).__mro__):
         return True
-    if getattr(error, "code", None) == "context_length_exceeded" or getattr(error, "status_code", None) == _TOO_LARGE:
+    if getattr(error, "code", None) == "context_length_exceeded" or getattr(error, "status_code", None) == 413:
         return True
     return _TOO_LONG.search(str(error)) is not None
 
@@ -63,7 +59,7 @@ def failure_of(error: BaseException) -> Failure:
     status = getattr(error, "status_code", None)
     if is_context_window_error(error):
         return "context_window"
-    if names & _REFUSALS:
+    if names & {"ContentPolicyViolationError", "RejectedRequestError"}:
         return "refused"
     if names & {"Timeout", "TimeoutError"} or status in {408, 504}:
         return "timeout"

@@ -28,11 +28,8 @@ def _of_its_name(value: Any, info: ValidationInfo) -> Any:
     """Return the model that a text names. Only a TOML file, the context of the validation, has models to name."""
     if value is None or isinstance(value, Mapping | LLMConfig):
         return value
-    if not isinstance(info.context, Models):
-        raise InvalidCondenser(
-            f"should be a table with a 'model', not {told(value)}; only a TOML file has tables [llm] to name"
-        )
-    return info.context.named(value, as_fallback=info.field_name == "fallbacks")
+    models = info.context if isinstance(info.context, Models) else Models({})
+    return models.named(value, as_fallback=info.field_name == "fallbacks")
 
 
 class LLMConfig(StrictTable):
@@ -153,16 +150,12 @@ class Models:
             tables[name] = {**{key: value for key, value in base.items() if key not in not_this}, **own}
         return cls(tables)
 
-    def default(self) -> LLMConfig | None:
-        """Return the model of ``[llm]``; None without one."""
-        return self.named("llm") if "llm" in self.tables else None
-
     def named(self, name: Any, *, as_fallback: bool = False) -> LLMConfig:
         """Return the model of a name; a fallback has no fallbacks of its own.
 
         Raises ``InvalidCondenser`` if there is none, or its table is wrong.
         """
-        listed = ", ".join(map(repr, self.tables)) or "none"
+        listed = ", ".join(map(repr, self.tables)) or "none: only a TOML file has tables [llm] to name"
         if not isinstance(name, str):
             raise InvalidCondenser(
                 f"should be a table with a 'model', or the name of one, not {told(name)}; the models are {listed}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from foldlog._usage import usage_of
 from foldlog.condensers.base import Reply, Report, Summarizer, ToolCall
@@ -14,6 +16,8 @@ from foldlog.condensers.models.estimate import estimated, event_tokens
 from foldlog.condensers.models.failures import failure_of, problem_of
 from foldlog.condensers.prompts import Prompt
 from foldlog.eventstore import CondensationSummary, Event
+
+T = TypeVar("T")
 
 _LENGTH_MAX = 1_000_000
 """The most characters of a reply. A longer one could be too large for an event."""
@@ -84,12 +88,12 @@ def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
     return text
 
 
-def read_json(reply: Reply, text: str, what: str) -> Any:
-    """Return the JSON of a reply. Raises ``ModelCallFailed``, with ``what`` as its name, if it cannot be read."""
+def read_json(reply: Reply, text: str, shape: type[T], what: str) -> T:
+    """Return the JSON of a reply. Raises ``ModelCallFailed``, with ``what`` as its name, if it is of another shape."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise useless(reply, f"{what} JSON: {error}") from error
+        return msgspec.json.decode(text, type=shape)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise useless(reply, f"{what} cannot be used: {error}") from error
 
 
 def useless(reply: Reply, problem: str, failure: Failure = "bad_reply") -> ModelCallFailed:

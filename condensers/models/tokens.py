@@ -90,7 +90,7 @@ class TokenCounter:
                 del kept[next(iter(kept))]
             kept[key] = value
 
-    def sums(self, view: View) -> tuple[int, ...]:
+    def token_sums(self, view: View) -> tuple[int, ...]:
         """Return ``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last one exact.
 
         A message of several events counts at the last of them, and so do calls with their results. So the cost of a

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from foldlog.condensers.base import AgentModel, Condensation, Reason, Reply, Report, setting
-from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
+from foldlog.condensers.base import AgentModel, Condensation, Reason, Report, setting
+from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.agents_model import AskingCondenser
-from foldlog.condensers.models.replies import ask, made_by, read_json, report_on, useless
+from foldlog.condensers.models.replies import ask, made_by, read_json, report_on
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import event_block
 from foldlog.condensers.rolling import check_sizes, reasons_by_size
@@ -25,6 +26,12 @@ _SCHEMA = {
     "required": ["ids"],
     "additionalProperties": False,
 }
+
+
+class _Chosen(Struct):
+    """A reply of this shape."""
+
+    ids: list[int]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,6 +47,7 @@ class LLMAttentionCondenser(AskingCondenser):
     """
 
     type = "llm_attention"
+    needs = "response_schema"
 
     max_size: int = setting(100, "a View with more events is condensed, to half of this number", ge=2)
     keep_first: int = setting(1, "how many events at the head are never forgotten", ge=0)
@@ -49,14 +57,6 @@ class LLMAttentionCondenser(AskingCondenser):
 
     def check_sizes(self) -> None:
         check_sizes(self.max_size, self.keep_first)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.llm.supports_response_schema:
-            raise InvalidCondenser(
-                f"the attention condenser needs a model that follows a response schema, and {self.llm.model!r} does "
-                f"not; use the condenser 'llm', or set response_schema for the model if it does after all"
-            )
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
         return reasons_by_size(view, self.max_size)
@@ -75,7 +75,7 @@ class LLMAttentionCondenser(AskingCondenser):
         messages = [*prompt.messages(places=str(places)), *({"role": "user", "content": block} for block in blocks)]
         try:
             reply = ask(self.llm, messages, response_schema=_SCHEMA)
-            chosen = _ids(reply)
+            chosen = read_json(reply, reply.text or "", _Chosen, "the reply").ids
         except ModelCallFailed as error:
             if error.failure != "bad_reply":
                 raise NoCondensationAvailable(f"the model chose nothing: {error.problem}", (error.report,)) from error
@@ -120,12 +120,3 @@ def _leaves_a_choice(view: View, choosable: Set[int], keep_first: int, places: i
     units = (range(start, stop) for start, stop in pairwise(view.cut_points) if start >= keep_first)
     sizes = [size for size in (sum(index in choosable for index in unit) for unit in units) if size]
     return bool(sizes) and places <= len(choosable) - min(sizes)
-
-
-def _ids(reply: Reply) -> list[int]:
-    """Return the ids in the reply, in its order. Raises ``ModelCallFailed`` if it is not a list of ids."""
-    given = read_json(reply, reply.text or "", "the reply is not")
-    ids = given.get("ids") if isinstance(given, dict) else None
-    if not isinstance(ids, list) or not all(type(event_id) is int for event_id in ids):
-        raise useless(reply, 'the reply is not an object with a list of event ids under "ids"')
-    return ids

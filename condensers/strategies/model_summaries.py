@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from msgspec import NODEFAULT, defstruct
+from msgspec.structs import asdict
+
 from foldlog.condensers.base import Reply
-from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.agents_model import AskingCondenser
 from foldlog.condensers.models.replies import ask, fit_to_replace, made_by, read_json, report_on, useless
 from foldlog.condensers.prompts import load_prompt
@@ -80,6 +82,9 @@ FIELDS = (
 )
 """The eighteen fields, all text, in the order in which a model is asked for them."""
 
+_State = defstruct("_State", [(each.name, str, NODEFAULT if each.required else "") for each in FIELDS], kw_only=True)
+"""Arguments of this shape."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
@@ -90,14 +95,7 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
     """
 
     type = "structured"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.llm.supports_function_calling:
-            raise InvalidCondenser(
-                f"the structured condenser needs a model that can call tools, and {self.llm.model!r} cannot; "
-                f"use the condenser 'llm', or set function_calling for the model if it can after all"
-            )
+    needs = "function_calling"
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
         prompt = load_prompt("structured")
@@ -133,15 +131,7 @@ def _state(reply: Reply) -> dict[str, str]:
     if call is None:
         called = ", ".join(call.name for call in reply.tool_calls) or "nothing"
         raise useless(reply, f"the model was to call {TOOL_NAME} and called {called}")
-    given = read_json(reply, call.arguments, f"the arguments of {TOOL_NAME} are not")
-    if not isinstance(given, dict):
-        raise useless(reply, f"the arguments of {TOOL_NAME} are a JSON {type(given).__name__}, not an object")
-    state = {field.name: given[field.name] for field in FIELDS if field.name in given}
-    wrong = [name for name, value in state.items() if not isinstance(value, str)]
-    missing = [field.name for field in FIELDS if field.required and field.name not in state]
-    if wrong or missing:
-        problems = [f"{', '.join(names)} {what}" for names, what in ((missing, "missing"), (wrong, "no text")) if names]
-        raise useless(reply, f"the state summary is not usable: {'; '.join(problems)}")
+    state: dict[str, str] = asdict(read_json(reply, call.arguments, _State, f"the arguments of {TOOL_NAME}"))
     if not any(map(str.strip, state.values())):
         raise useless(reply, "the state summary is not usable: nothing is filled in")
     return state
@@ -151,5 +141,5 @@ def _rendered(state: Mapping[str, str]) -> str:
     lines = ["# State Summary"]
     for part in (_CORE, _CODE, _TESTS, _VCS, _MORE):
         lines.append(f"## {part}")
-        lines += [f"**{field.label}**: {state.get(field.name, '')}" for field in FIELDS if field.part == part]
+        lines += [f"**{field.label}**: {state[field.name]}" for field in FIELDS if field.part == part]
     return "\n\n".join(lines)

@@ -18,9 +18,8 @@ from foldlog.condensers.errors import (
     OUT_OF_REACH,
     ModelCallFailed,
     NoCondensationAvailable,
-    TokensUnknown,
 )
-from foldlog.condensers.models.estimate import ESTIMATE, tokens_of
+from foldlog.condensers.models.estimate import ESTIMATE, token_sums_of, tokens_of
 from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
@@ -185,12 +184,8 @@ class SummarizingCondenser(RollingCondenser):
         _, limit = self.limits(agent_llm)
         if agent_llm is None or limit is None:
             return None
-        counter = agent_llm
-        try:
-            sums = counter.token_sums(view)
-        except TokensUnknown:
-            counter = ESTIMATE
-            sums = counter.token_sums(view)
+        counted = token_sums_of(view, agent_llm)
+        sums, counter = (ESTIMATE.token_sums(view), ESTIMATE) if counted is None else (counted, agent_llm)
         return Overrun(sums, limit, counter) if sums[-1] > limit else None
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> slice:

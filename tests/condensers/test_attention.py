@@ -114,7 +114,7 @@ def test_the_model_is_shown_every_event_and_held_to_a_schema():
 
 def test_a_model_that_follows_no_schema_is_refused_after_the_numbers_were_checked():
     free = Scripted(response_schema=False)
-    with pytest.raises(InvalidCondenser, match="response schema"):
+    with pytest.raises(InvalidCondenser, match="has response_schema"):
         LLMAttentionCondenser(free)
     with pytest.raises(InvalidCondenser, match=r"keep_first \(2\)"):
         LLMAttentionCondenser(free, max_size=4, keep_first=2)

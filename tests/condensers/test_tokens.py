@@ -296,8 +296,8 @@ def test_sums_that_go_on_from_another_view_are_those_made_from_nothing(events, d
         view = View.from_events(events[:version])
         hidden = data.draw(st.integers(0, len(view)))
         for shown in (view, view.with_events(view[:hidden] + view[hidden + 1 :])):
-            assert count.sums(shown) == TokenCounter(counted).sums(shown)
-            assert count.sums(shown)[-1] == count.count(shown.to_messages(), offered_tools(shown))
+            assert count.token_sums(shown) == TokenCounter(counted).token_sums(shown)
+            assert count.token_sums(shown)[-1] == count.count(shown.to_messages(), offered_tools(shown))
 
 
 def test_a_step_renders_only_what_is_new_and_behind_a_mask_what_was_masked_since(monkeypatch):
@@ -316,7 +316,7 @@ def test_a_step_renders_only_what_is_new_and_behind_a_mask_what_was_masked_since
         for n in range(2, 100, 2):
             events.append(Action(id=n, tool="run", call_id=f"c{n}", response_id=f"r{n}"))
             events.append(Observation(id=n + 1, call_id=f"c{n}", cause=n, content="done"))
-            count.sums(condenser.condense(View.from_events(events)))
+            count.token_sums(condenser.condense(View.from_events(events)))
         assert asked[0] == 4
         assert set(asked[1:]) <= right
 
@@ -328,18 +328,18 @@ def test_a_call_id_that_is_used_again_is_counted_as_it_is_sent():
         events.append(Action(id=n, tool="run", call_id="c", response_id=f"r{n}"))
         events.append(Observation(id=n + 1, call_id="c", cause=n, content="done"))
         view = View.from_events(events)
-        assert count.sums(view)[-1] == count.count(view.to_messages())
+        assert count.token_sums(view)[-1] == count.count(view.to_messages())
 
 
 def test_an_action_of_the_user_is_counted_in_the_message_that_it_becomes_a_part_of():
     count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt))
     view = View.from_events([SystemMessage(content="s"), Message(source="user", content="do")])
-    count.sums(view)
+    count.token_sums(view)
     view = view.then(
         [Action(source="user", tool="run", call_id="c", thought="I ran it"), Observation(call_id="c", content="done")]
     )
     assert len(view.to_messages()) == 2
-    assert count.sums(view)[-1] == count.count(view.to_messages())
+    assert count.token_sums(view)[-1] == count.count(view.to_messages())
 
 
 @pytest.mark.parametrize("said", [" ", "done"])
@@ -347,9 +347,9 @@ def test_messages_of_the_user_are_merged_around_a_blank_one_of_the_agent(said):
     count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt))
     view = View.from_events([Message(source="user", content="do"), Action(source="user", tool="t", thought="look")])
     for new in (Message(source="agent", content=said), Message(source="user", content="more")):
-        count.sums(view)
+        count.token_sums(view)
         view = view.then([new])
-    assert count.sums(view)[-1] == count.count(view.to_messages())
+    assert count.token_sums(view)[-1] == count.count(view.to_messages())
 
 
 def test_a_step_makes_one_call_of_the_counter():
@@ -361,18 +361,18 @@ def test_a_step_makes_one_call_of_the_counter():
 
     count = TokenCounter(counted)
     view = View.from_events([SystemMessage(content="s"), Message(source="user", content="do")])
-    count.sums(view)
+    count.token_sums(view)
     asked.clear()
     for n in range(2, 8, 2):
         call = Action(tool="run", call_id=f"c{n}", response_id=f"r{n}", arguments={"n": n})
         view = view.then([call, Observation(call_id=f"c{n}", content="done")])
-        count.sums(view)
+        count.token_sums(view)
     assert asked == [["assistant", "tool"]] * 3
 
 
 def test_the_same_view_is_not_looked_at_twice(monkeypatch):
     count = TokenCounter(lambda prompt, tools: 3 + len(prompt))
     view = View.from_events([Message(source="user", content="do")])
-    first = count.sums(view)
+    first = count.token_sums(view)
     monkeypatch.setattr(foldlog.condensers.models.tokens, "rendered", lambda *_: pytest.fail("rendered again"))
-    assert count.sums(view) is first
+    assert count.token_sums(view) is first

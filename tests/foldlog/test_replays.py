@@ -202,7 +202,7 @@ class Counted:
 
     def token_sums(self, view: View) -> Sequence[int]:
         self.looked_at += len(view)
-        return self.counter.sums(view)
+        return self.counter.token_sums(view)
 
 
 class Watching(ReportingCondenser):
