@@ -18,7 +18,7 @@ A line ends with the id of the event that says it, so that the event can be read
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
@@ -27,7 +27,7 @@ from foldlog.condensers.models.estimate import ESTIMATE, counting
 from foldlog.condensers.prompts.rendering import clipped, truncated
 from foldlog.condensers.strategies.digest_facts import Section, facts, subject_of, without_id
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
-from foldlog.eventstore import CondensationSummary, Event
+from foldlog.eventstore import CondensationSummary, Event, summary_of
 from foldlog.projections import View, begins_reply
 
 _LENGTH_MIN = 500
@@ -100,32 +100,32 @@ def default_condenser(
 @dataclass(frozen=True, slots=True)
 class Digest:
     """The facts of ``count`` events. ``lines`` holds the lines of each section by subject, oldest first. ``left_out``
-    holds the number of omitted lines of each section. ``earlier`` holds the texts of summaries that are not digests.
+    holds the number of omitted lines of each section. ``earlier`` holds the texts of summaries that are not digests,
+    oldest first, without blank lines.
     """
 
     count: int
     lines: Mapping[Section, Mapping[str, str]]
     left_out: Mapping[Section, int] = field(default_factory=dict)
-    earlier: str = ""
+    earlier: Sequence[str] = ()
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Digest:
         """Return the digest of ``events``. Earlier digests among them are parsed and merged. Cost: the events, once."""
-        count, earlier = 0, list[str]()
-        lines: dict[Section, dict[str, str]] = {section: {} for section in Section}
-        left_out = dict.fromkeys(Section, 0)
+        summaries: list[CondensationSummary] = []
         plain: list[Event] = []
         for event in events:
-            if not isinstance(event, CondensationSummary):
-                count += 1
-                plain.append(event)
-                continue
-            before = cls.parse(event.content)
+            summaries.append(event) if isinstance(event, CondensationSummary) else plain.append(event)
+        count, earlier = len(plain), list[str]()
+        lines: dict[Section, dict[str, str]] = {section: {} for section in Section}
+        left_out = dict.fromkeys(Section, 0)
+        for summary in sorted(summaries, key=lambda it: summary_of(it.id) if it.id < 0 else it.id):
+            before = cls.parse(summary.content)
             if before is None:
-                earlier += filter(None, [event.content.strip()])
+                earlier += filter(None, ["\n".join(filter(str.strip, summary.content.splitlines()))])
                 continue
             count += before.count
-            earlier += [before.earlier] if before.earlier else []
+            earlier += before.earlier
             for section in Section:
                 lines[section] |= before.lines[section]
                 left_out[section] += before.left_out[section]
@@ -147,7 +147,7 @@ class Digest:
         for subject, line in tuple(lines[Section.ERRORS].items()):
             if len(calls) - bisect_left(calls, _id(line) + 1) >= _CALLS_AFTER_ERROR:
                 del lines[Section.ERRORS][subject]
-        return cls(count, lines, left_out, "\n\n".join(earlier))
+        return cls(count, lines, left_out, earlier)
 
     @classmethod
     def parse(cls, text: str) -> Digest | None:
@@ -174,19 +174,21 @@ class Digest:
                 lines[section] |= {name: name + event_id for name in names.split()}
             else:
                 lines[section][subject_of(section, line[2:])] = line[2:]
-        return cls(int(titled[1]), lines, left_out, "\n".join(earlier))
+        return cls(int(titled[1]), lines, left_out, "\n".join(earlier).split("\n\n") if earlier else ())
 
     def text(self, max_length: int) -> str:
         """Return the digest in at most ``max_length`` characters.
 
-        Every section gets its share, then up to twice its share, then the remaining room, the most important section
-        first, and the user's requests last. Within a section the newest lines stay. The newest request and the agent's
-        last words stay whole, or their beginning and end as far as the section has room. The first request and order
-        stay too, and the beginnings of others as far as there is room.
+        Earlier summaries have their share. Of the rest every section gets its share, then up to twice its share, then
+        the remaining room, the most important section first, and the user's requests last. Within a section the newest
+        lines stay. The newest request and the agent's last words stay whole, or their beginning and end as far as the
+        section has room. The first request and order stay too, and the beginnings of others as far as there is room.
         """
         title = f"# Digest of {self.count} events"
         room = left = max_length - len(title)
         texts = dict.fromkeys(_SHARES, "")
+        texts[_EARLIER] = self._section(_EARLIER, int(_SHARES[_EARLIER] * room))
+        room = left = room - len(texts[_EARLIER])
         for times, asked_times in _ROUNDS:
             for section, share in _SHARES.items():
                 most = int(share * room * (asked_times if section is Section.ASKED else times))
@@ -235,6 +237,9 @@ class Digest:
 
 
 _EARLIER = "Earlier summary"
+_EARLIER_LEAST = 120
+"""The number of characters that are kept for each earlier summary but the newest."""
+_BETWEEN = "\n> "
 
 _SECTIONS = {section.value: section for section in Section}
 _TITLE = re.compile(r"# Digest of (\d+) events")
@@ -249,7 +254,7 @@ _SHARES: Mapping[Section | str, float] = {
     Section.USED: 0.2,
     Section.SAID: 0.1,
     Section.RAN: 0.06,
-    _EARLIER: 0.06,
+    _EARLIER: 0.33,
     Section.MET: 0.1,
     Section.CALLED: 0.03,
     Section.READ: 0.02,
@@ -304,8 +309,22 @@ def _named(section: Section, names: Sequence[str], room: int) -> str:
     return _listed(section, tuple(lines)) if kept else ""
 
 
-def _quoted(text: str, room: int) -> str:
-    heading = f"\n\n## {_EARLIER}"
-    lines = text.splitlines()
-    quoted = "".join(f"\n> {line}" for line in truncated(text, room - len(heading) - 3 * (len(lines) + 3)).splitlines())
-    return heading + quoted if text and len(heading + quoted) <= room else ""
+def _quoted(texts: Sequence[str], room: int) -> str:
+    """Return earlier summaries in at most ``room`` characters: the newest whole if it fits beside the least of each
+    older one, of the others the beginning and the end.
+    """
+    heading, quotes = f"\n\n## {_EARLIER}", list[str]()
+    room -= len(heading)
+    for older in reversed(range(len(texts))):
+        most = max(room // (older + 1), 0 if quotes else room - older * _EARLIER_LEAST)
+        quotes.append(_quote(texts[older], most - len(_BETWEEN)))
+        room -= len(quotes[-1]) + len(_BETWEEN)
+    return heading + _BETWEEN.join(filter(None, reversed(quotes))) if any(quotes) else ""
+
+
+def _quote(text: str, room: int) -> str:
+    def cut(limit: int) -> str:
+        return "".join(f"\n> {line}" for line in truncated(text, limit).splitlines() if line.strip())
+
+    limits = range(1, min(len(text), room) + 1)
+    return cut(bisect_right(limits, room, key=lambda limit: len(cut(limit))))

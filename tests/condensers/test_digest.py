@@ -245,6 +245,21 @@ def test_a_summary_that_is_no_digest_is_quoted_and_stays_quoted():
     assert Digest.of([as_summary(text)]).text(LENGTH) == text
 
 
+def test_no_earlier_summary_is_dropped_however_many_there_are():
+    """A log may show several at once: here the newest stands first, as in logs of another runtime."""
+    told = [f"PART {n} begins\n\n" + f"- a step of part {n}\n" * 60 + f"PART {n} ends" for n in range(7)]
+    summaries = [CondensationSummary(id=-2 - n, content=text) for n, text in reversed(list(enumerate(told)))]
+    busy = [event for n in range(300) for event in ran(n, f"python work_{n}/module_{n}.py --flag {n}", 0)]
+    text = Digest.of([*summaries, *busy]).text(LENGTH)
+    assert len(text) <= LENGTH
+    earlier = text[text.index("## Earlier summary") :]
+    assert [n for n in range(7) if f"PART {n} begins" in earlier and f"PART {n} ends" in earlier] == list(range(7))
+    assert earlier.count("more left out ...]") == 6
+    assert "\n".join(f"> {line}" for line in told[6].splitlines() if line) in earlier
+    assert earlier.index("PART 0 ends") < earlier.index("PART 6 begins")
+    assert Digest.of([as_summary(text)]).text(LENGTH) == text, "what was shortened is not shortened again"
+
+
 @pytest.mark.parametrize("text", ["", "# Digest", "# Digest of 3 events\nfree text", "- a line"])
 def test_a_text_that_is_no_digest_is_not_taken_for_one(text):
     assert Digest.parse(text) is None
