@@ -18,7 +18,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from foldlog._formats.record import ImportFinding
-from foldlog._formats.sources import Parcel, Source
+from foldlog._formats.sources import Source
 from foldlog.eventstore import Event
 
 _WORTH_BYTES = 8 * 2**20
@@ -78,7 +78,7 @@ def _begun(pool: ProcessPoolExecutor, source: Source, make: Make) -> Future[_Rea
     if source.grown is not None or source.size_bytes > _LONGEST_BYTES:
         return None
     try:
-        return pool.submit(_read, source.parcel(), make)
+        return pool.submit(_read, source, make)
     except BrokenProcessPool:
         return None
 
@@ -90,8 +90,7 @@ def _taken(source: Source, reading: Future[_Read] | None) -> Source:
     return source
 
 
-def _read(parcel: Parcel, make: Make) -> _Read:
-    source = parcel.source()
+def _read(source: Source, make: Make) -> _Read:
     events = list(source.events())
     return events, source.findings, source.findings_count, make(events)
 

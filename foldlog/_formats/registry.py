@@ -8,6 +8,7 @@ A package adds a format with an entry point in the group ``foldlog.formats``, wh
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -129,3 +130,6 @@ def format_named(name: str) -> Format:
     if found is None:
         raise UnknownFormat(name)
     return found
+
+
+copyreg.pickle(Format, lambda format: (format_named, (format.name,)))  # another process has to know the format too

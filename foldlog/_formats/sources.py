@@ -6,17 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from foldlog._formats.detection import format_of, recognize
 from foldlog._formats.files import found
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, state_of
 from foldlog._formats.files.histories import Look, histories, no_look
-from foldlog._formats.files.naming import Name
 from foldlog._formats.format import Format, Options, Recognize
 from foldlog._formats.packing import keep
-from foldlog._formats.record import ImportFinding, NotAnEvent, RecordReader, undated
-from foldlog._formats.registry import AUTO, format_named, formats
+from foldlog._formats.record import ImportFinding, NotAnEvent, undated
+from foldlog._formats.registry import AUTO, formats
 from foldlog._formats.rewritten import Growth, StoredRecord, mended
 from foldlog.eventstore import Event, InvalidArgument
 
@@ -160,22 +159,6 @@ _NOTHING_SENT = (
 )
 
 
-class Parcel(NamedTuple):
-    """What another process needs to read a history: see ``reading_ahead``."""
-
-    name: Name
-    format: str
-    path: Path
-    reader: RecordReader
-    leaf: str | None
-    prefix: str
-
-    def source(self) -> Source:
-        """Return the history. Raises ``UnknownFormat`` where only the program that sent it has the format."""
-        found = Found(self.name, format_named(self.format), self.path, self.reader, leaf=self.leaf)
-        return Source(found, self.prefix)
-
-
 class Source:
     """One history, as it stands in a file or a folder.
 
@@ -196,21 +179,17 @@ class Source:
         self.is_whole = True
         """Whether each record was read, when ``events`` was last iterated."""
         self._is_mended = False
-        self._format = history.format
-        self._reader = history.reader
-        self._held = history.held
-        self._leaf = history.leaf
-        self._prefix = prefix
+        self._history, self._prefix = history, prefix
+        self._format, self._reader, self._held, self._leaf = history.format, history.reader, history.held, history.leaf
         self.grown = history.grown
         """The version of its conversation, and the events beyond, if no more of it was read."""
         self.ahead: Any = None
         """What another process made of the events that it has read."""
         self._ahead: list[Event] | None = None
-        self._name = history.name
 
-    def parcel(self) -> Parcel:
-        """Return what another process needs to read this history."""
-        return Parcel(self._name, self.format, self.path, self._reader, self._leaf, self._prefix)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process without the records, which are read there."""
+        return Source, (self._history._replace(held=None), self._prefix)
 
     def take(self, events: list[Event], findings: Sequence[ImportFinding], findings_count: int, ahead: Any) -> None:
         """Take what another process has read: the next iteration of ``events`` yields it, once."""

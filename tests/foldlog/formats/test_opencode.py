@@ -339,5 +339,4 @@ def test_another_process_can_read_a_session(tmp_path):
     database(tmp_path / "o.db", IN_ORDER)
     assert len(list(open_sources([tmp_path]))) == 3
     for source in open_sources([tmp_path]):
-        parcel = pickle.loads(pickle.dumps(source.parcel()))
-        assert [each.value for each in parcel.reader] == IN_ORDER
+        assert list(pickle.loads(pickle.dumps(source)).records()) == IN_ORDER
