@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -16,6 +17,14 @@ def _modules_after(code: str) -> set[str]:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_what_litellm_warns_of_about_itself_fails_no_test():
+    """It silences these as it is imported; pytest brings them back for the tests that the same process runs later."""
+    for message in ("a field using the `ReadOnly` qualifier", "Pydantic serializer warnings: a field"):
+        warnings.warn(message, UserWarning, stacklevel=1)
+    with pytest.raises(UserWarning):
+        warnings.warn("of something else", UserWarning, stacklevel=1)
 
 
 def test_no_module_of_ours_imports_litellm_until_a_model_is_called():
@@ -63,6 +72,7 @@ def test_an_application_may_have_packages_by_the_names_of_the_floors(tmp_path):
         (tmp_path / name / "__init__.py").write_text("OWN = True\n")
     code = f"""
 import sys
+import warnings
 sys.path.insert(0, {str(tmp_path)!r})
 import condensers, eventstore, projections
 import foldlog
