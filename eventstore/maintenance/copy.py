@@ -116,8 +116,8 @@ def compare_stores(source: Store, target: Store, *conversations: str) -> Iterato
             problem = f"{_measure(found)} in the source, missing in the target"
             yield UnequalConversation(found.id, problem, behind=True)
         elif _state(found) != _state(there):
-            lives = there.erasure is None and found.erasure is None
-            behind = lives and (there.version < found.version or there.end == found.end)
+            is_same = there.created_at == found.created_at and there.erasure is None and found.erasure is None
+            behind = is_same and (there.version < found.version or there.end == found.end)
             problem = f"{_measure(found)} in the source, {_measure(there)} in the target"
             yield UnequalConversation(found.id, problem, behind=behind)
 
@@ -149,10 +149,10 @@ def _find(database: Database, conversation: str) -> Conversation | None:
 
 
 def _state(found: Conversation) -> tuple[object, ...]:
-    """Return what two copies of a conversation have in common. An erased one has nothing that was redacted; another one
-    of its id may have ended as it did.
+    """Return what two copies of a conversation have in common: when it was begun, as another conversation of its id may
+    end with the same event, and, unless it is erased, how many events were redacted.
     """
-    return (found.end, found.redactions) if found.erasure is None else (found.end, "erased", found.created_at)
+    return found.created_at, found.end, found.redactions if found.erasure is None else "erased"
 
 
 def _measure(found: Conversation) -> str:

@@ -155,3 +155,16 @@ def test_a_tombstone_that_is_like_an_earlier_one_of_its_id_is_copied():
         assert [row.generation for row in target.iter_conversations()] == [1, 0]
         assert sum(moved.tombstones for moved in copy_store(source, target)) == 0
         assert list(compare_stores(source, target)) == []
+
+
+def test_another_conversation_with_the_same_end_is_named():
+    """Both stores forked a conversation at the same event, under one id."""
+    with open_store("memory:") as source, open_store("memory:") as target:
+        source.append("a", said("one"), expected_version=0)
+        list(copy_store(source, target))
+        for store in (source, target):
+            store.fork("a", 1, "fork")
+        assert [(each.conversation, each.behind) for each in compare_stores(source, target)] == [("fork", False)]
+        told = problems(source, target)
+        assert told.pop("fork"), "it says that they differ"
+        assert set(told.values()) == {None}
