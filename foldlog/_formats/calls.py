@@ -62,7 +62,7 @@ class OpenCalls:
     def forget(self, event_ids: Container[int]) -> None:
         """Drop the calls of these events, which are no longer shown."""
         self._read_past()
-        kept = self._waiting.items()
+        kept = list(self._waiting.items())
         self._waiting.clear()
         for key, calls in kept:
             if left := deque((call for call in calls if call[0] not in event_ids), _CALLS_MAX):
@@ -72,7 +72,7 @@ class OpenCalls:
         past, self._past = self._past, None
         if past is None:
             return
-        later = self._waiting.items()
+        later = list(self._waiting.items())
         self._waiting.clear()
         for action in past.view().open_calls:
             self.open(action)
