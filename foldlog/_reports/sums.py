@@ -174,16 +174,23 @@ class KeptSums:
             self._unsound[row.id] = row, one
         return one
 
-    def keep(self, conversation: str, made: Counting) -> None:
-        """Keep what ``made_ahead`` made of a conversation, some time before ``flush`` returns; nothing where it has
-        another version by now.
+    def count(self, conversation: str, made: Counting | None) -> None:
+        """Keep the sums of a conversation some time before ``flush`` returns: those that ``made_ahead`` made, where it
+        has their version. Cost: for others the events that are not counted.
         """
-        row = self._store.conversation(conversation)
-        if row.version == made.version:
-            self._kept.keep(row, made)
+        with suppress(EventStoreError):  # the next question names the problem
+            row = self._store.conversation(conversation)
+            if made is not None and made.version == row.version:
+                self._kept.keep(row, made)
+            else:
+                self._one(row, None, whole=True, read=True)
 
     def flush(self) -> None:
         self._kept.flush()
+
+    def make_of_all(self) -> None:
+        """Keep the sums of all for the next question. Cost: the records of the blocks that have changed."""
+        self._of_all.make()
 
     def blocks(self, rows: Sequence[ConversationRow] | None = None, again: Collection[str] = ()) -> list[Block]:
         """Return the sums of all conversations of the store, or of these. For cost and ``again`` see ``KeptOfAll``."""

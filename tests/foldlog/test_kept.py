@@ -347,23 +347,30 @@ def test_what_is_made_ahead_is_not_kept_of_a_conversation_that_has_grown_since()
         lists, made = KeptSums(store), made_ahead(events)
         store.ingest("a", events)
         store.append("a", said("more"), expected_version=1)
-        lists.keep("a", made)
+        lists.count("a", made)
         lists.flush()
-        assert [record for _, record in store.records("sums", "a", "a").values()] == [None]
+        ((_, record),) = store.records("sums", "a", "a").values()
+        assert json.loads(record.body)["counted"] == 2
 
 
-def test_the_first_lists_after_an_import_read_no_conversation(
+def test_the_first_questions_after_an_import_read_no_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: list[str], foldlog
 ):
-    monkeypatch.setattr(reading_ahead, "_WORTH_BYTES", 0)
-    monkeypatch.setattr(reading_ahead, "_cores", lambda: 2)
     source, db = tmp_path / "a.jsonl", f"sqlite:///{tmp_path}/history.db"
-    source.write_bytes((CORPUS / "claude-code.jsonl").read_bytes())
-    foldlog("import", source, "--db", db)
-    shown = foldlog("list", "--long", "--db", db, "--json").document["conversations"]
-    with open_store(db) as store:
-        assert [*served(store)] == [shown[0]["title"]]
-    assert (read, shown[0]["tokens"] > 0) == ([], True)
+    for processes in (1, 2):  # counted from the store, or ahead of it
+        monkeypatch.setattr(reading_ahead, "_WORTH_BYTES", 0)
+        monkeypatch.setattr(reading_ahead, "_cores", lambda processes=processes: processes)
+        source.write_bytes((CORPUS / "claude-code.jsonl").read_bytes())
+        foldlog("import", source, "--db", db, "--prefix", f"{processes}/")
+        assert len(read) == (processes == 1)
+        read.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(KeptSums, "_block", None)
+            shown = foldlog("list", "--sort", "activity", "--db", db, "--json").document["conversations"]
+            assert foldlog("stats", "--db", db, "--json").document["conversations"] == len(shown) == processes
+            with open_store(f"{db}?mode=ro") as store:
+                assert sorted(served(store)) == sorted(one["title"] for one in shown)
+        assert (read, shown[0]["tokens"] > 0) == ([], True)
 
 
 def test_a_title_is_what_the_user_asks_and_not_what_a_program_says_for_it(url: str):

@@ -189,7 +189,7 @@ def _import_all(
     failed: list[str] = []
     unread = 0
     with terminal.progress() as progress:
-        seen, lists = SeenFiles(store, format, prefix, conversation, read_all=check), KeptSums(store)
+        seen, lists = SeenFiles(store, format, prefix, conversation, read_all=check), KeptSums(store, read=False)
         try:
             sources = open_sources(paths, format, prefix=prefix, look=seen.look)
         except (NotAHistory, UnknownFormat) as error:
@@ -214,9 +214,11 @@ def _import_all(
                 passed, unread = seen.unread_bytes - unread, seen.unread_bytes
                 several = count(len(imported) + len(seen.unchanged), "history", "histories")
                 progress.update(task, advance=passed / 1e6, unit=f"MB, {several}")
-                if source.ahead is not None and one.added == one.version > 0 and not one.findings_count:
-                    lists.keep(one.conversation, source.ahead)
+                if one.added:
+                    lists.count(one.conversation, source.ahead if one.added == one.version else None)
             seen.close_file()
+            lists.flush()
+            lists.make_of_all()
         except EventStoreError as error:  # of the store, not of one history
             if not any(one.added for one in imported):
                 raise
