@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import Action, InvalidEvent, Message, Observation, SystemMessage
+from foldlog.eventstore import Action, CondensationRequest, InvalidEvent, Message, Observation, SystemMessage
 from foldlog.formats import FORMATS, decode, detect, encode
 from foldlog.projections import View
 from tests.projections.chat_rules import PROBLEMS
@@ -147,3 +147,11 @@ def test_what_is_no_record_says_where_and_why(format, record, problem):
     assert finding.endswith(problem)
     with pytest.raises(InvalidEvent, match="record 0"):
         list(decode([record], format))
+
+
+@pytest.mark.parametrize("format", ["openai-chat", "langchain", "atif", "otlp-genai"])
+def test_an_export_says_that_a_request_is_left_out(format):
+    notes = []
+    list(encode([Message(id=0, source="user", content="hi"), CondensationRequest(id=1)], format, notes=notes.append))
+    assert len(notes) == 1
+    assert "1 request" in notes[0]
