@@ -510,7 +510,7 @@ def test_a_redaction_says_where_it_looked_and_what_has_other_forms_of_the_text(f
     ran = foldlog(*redact, "--yes")
     assert more in ran.err
     assert f"1 event redacted; nothing {looked}, and the files of the store" in ran.err
-    assert "nor other stores: a copy of this one follows at its next 'foldlog copy" in ran.err
+    assert "nor other stores: a copy of this one follows when it is copied again" in ran.err
     assert "1 event to redact" not in foldlog(*redact, "--dry-run").out
 
 

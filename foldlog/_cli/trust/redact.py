@@ -193,7 +193,7 @@ def run(
         terminal.note(
             f"{'' if dry_run else f'{done}; '}{found} holds the text: looked through all events, summaries, documents "
             f"and imported records of {count(len(rows), 'conversation')}, {link} {files}; not what a shell wrote, "
-            f"nor other stores: a copy of this one follows at its next 'foldlog copy'"
+            f"nor other stores: a copy of this one follows when it is copied again"
         )
 
 
