@@ -60,6 +60,7 @@ PricesFile = Annotated[
         show_default="litellm's table, where it is installed",
     ),
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")]
 SomeConversations = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="The conversations.", show_default="all of them", autocompletion=completed),

@@ -46,6 +46,12 @@ def bytes_pending_words(store: Store, of: str) -> str:
     )
 
 
+def path_of(db: str) -> str | None:
+    """Return the path of the SQLite file that ``db`` names; None for another store."""
+    location = parse_url(as_url(db))
+    return location.path if location.scheme == "sqlite" else None
+
+
 @contextmanager
 def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     """Open the store at ``db``, or create a SQLite file. If the new file has no conversation at the end, it is removed
@@ -56,17 +62,17 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
 
     use_store(db)
-    location = parse_url(as_url(db))
-    is_new = location.scheme == "sqlite" and not os.path.exists(location.path)
+    path = path_of(db)
+    is_new = path is not None and not os.path.exists(path)
     store = _opened(db)
     try:
         with store:
             yield store
             is_new = is_new and not may_be_empty
     finally:
-        if is_new:
+        if is_new and path is not None:
             with suppress(OSError, RecorderError):  # it stays, empty: what happened before is the news
-                remove_empty(location.path)
+                remove_empty(path)
 
 
 def _opened(url: str) -> Store:
@@ -74,14 +80,12 @@ def _opened(url: str) -> Store:
     try:
         return open_store(url)
     except StoreUnusable as error:
-        location = parse_url(as_url(url))
-        kind = _kind_of(Path(location.path)) if location.scheme == "sqlite" else None
+        path = path_of(url)
+        kind = None if path is None else _kind_of(Path(path))
         if kind is None:
             raise Refused(str(error)) from error
         use_store(None)  # this file is not a store
-        raise Refused(
-            f"{location.path} is {kind}, not a store; '{command('import', location.path)}' adds it to a store"
-        ) from error
+        raise Refused(f"{path} is {kind}, not a store; '{command('import', path)}' adds it to a store") from error
 
 
 def _kind_of(path: Path) -> str | None:

@@ -110,11 +110,11 @@ def say(line: str | Text) -> None:
     console().print(line, soft_wrap=True)
 
 
-def answer(document: Document, told: str | Callable[[], object], *, as_json: bool) -> None:
-    """Print the outcome of a command: its document for programs; for people a line, or in the pager what ``told``
+def answer(document: Document, told: str | Callable[[], object]) -> None:
+    """Print the outcome of a command: with ``--json`` its document; for people a line, or in the pager what ``told``
     prints.
     """
-    if as_json:
+    if _as_json:
         emit(document)
     elif isinstance(told, str):
         say(told)
@@ -210,11 +210,8 @@ def cut(text: str, room: int) -> str:
     return text
 
 
-def progress() -> Progress:
-    """Return a progress bar on stderr for long work; it is invisible unless stderr is a terminal.
-
-    Lines may be written to stdout below it. On a terminal they appear above the bar.
-    """
+def _progress() -> Progress:
+    """Return a progress bar on stderr; it is invisible unless stderr is a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -256,9 +253,10 @@ def progress() -> Progress:
 @contextmanager
 def working(what: str, unit: str = "", total: float | None = None) -> Iterator[Callable[..., None]]:
     """Show on stderr that work takes time, such as a call of a model; it disappears at the end. Yield what takes how
-    far it is: ``advance``, or ``completed``, and a new ``total`` or ``description``.
+    far it is: ``advance``, or ``completed``, and a new ``total``, ``unit`` or ``description``. Lines may be written to
+    stdout at the same time: on a terminal they appear above the bar.
     """
-    with progress() as bars:
+    with _progress() as bars:
         yield partial(bars.update, bars.add_task(what, unit=unit, total=total))
 
 

@@ -98,7 +98,7 @@ def run(
         verdict=tuple(verdict),
         strategies=tuple(rows),
     )
-    terminal.answer(document, lambda: _show(conversation, version, model, rows, verdict), as_json=as_json)
+    terminal.answer(document, lambda: _show(conversation, version, model, rows, verdict))
     if html is not None and not as_json:
         terminal.say(f"The Views over time: {terminal.printable(str(html))}")
     if called is not None:

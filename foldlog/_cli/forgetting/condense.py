@@ -73,18 +73,14 @@ def run(
             with terminal.working("condensing"):
                 made = (_preview if dry_run else _condense)(histories, conversation)
         except NoCondensationAvailable as error:
-            _declined(conversation, dry_run, str(error), error.reports, as_json)
-            return
+            return _declined(conversation, dry_run, str(error), error.reports, as_json)
         if made is None:
             problem = f"the condenser {histories.condenser.type!r} did not fulfil the request"
-            _declined(conversation, dry_run, problem, (), as_json)
-            return
+            return _declined(conversation, dry_run, problem, (), as_json)
         with terminal.working("counting tokens"):
             tokens = tokens_of(made.before, model), tokens_of(made.after, model)
-    if as_json:
-        terminal.emit(_document(conversation, dry_run, made, tokens, model))
-    else:
-        _show(conversation, dry_run, made, tokens, model)
+    document = _document(conversation, dry_run, made, tokens, model)
+    return terminal.answer(document, lambda: _show(conversation, dry_run, made, tokens, model))
 
 
 _Tokens = tuple[int | None, int | None]

@@ -23,10 +23,7 @@ def run(as_json: AsJson = False) -> None:
     Example: foldlog condensers
     """
     strategies = StrategiesDocument(condensers=tuple(map(strategy_of, list_strategies())))
-    if as_json:
-        terminal.emit(strategies)
-    else:
-        _show(terminal.console(), strategies.condensers)
+    terminal.answer(strategies, lambda: _show(terminal.console(), strategies.condensers))
 
 
 def strategy_of(config_type: type[CondenserConfig]) -> StrategyDocument:

@@ -46,4 +46,4 @@ def run(
         f"{name}: took back {count(version - to, 'event')}, the View shows {count(shown, 'event')}; "
         f"'{command('retract', name, '--to', recorded.id)}' reverses it"
     )
-    terminal.answer(done, told, as_json=as_json)
+    terminal.answer(done, told)

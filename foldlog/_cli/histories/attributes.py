@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -37,12 +38,10 @@ def run(
         conversation = (whole if changes else resolved)(store, conversation)
         history = Histories(store)[conversation]
         attributes = history.set_attributes(**changes) if changes else history.attributes()
-    if as_json:
-        terminal.emit(AttributesDocument(conversation=conversation, attributes=attributes))
-        return
-    if not attributes:
-        terminal.console().print("No attributes; --set NAME=VALUE sets one.")
-    terminal.print_values({name: "null" if value is None else compact(value) for name, value in attributes.items()})
+    values = {name: "null" if value is None else compact(value) for name, value in attributes.items()}
+    none = "No attributes; --set NAME=VALUE sets one."
+    document = AttributesDocument(conversation=conversation, attributes=attributes)
+    terminal.answer(document, partial(terminal.print_values, values) if values else none)
 
 
 def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from foldlog import _documents as documents_of
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
+from foldlog._documents import DocumentsDocument
 from foldlog.eventstore import ATTRIBUTES, Documents, Store, said
 
 
@@ -32,12 +33,10 @@ def run(
         conversation = resolved(store, conversation)
         version = _version(store, conversation, at)
         documents = _documents(store, conversation, name, version)
-    if as_json:
-        terminal.emit(documents_of.DocumentsDocument(conversation=conversation, version=version, documents=documents))
-        return
-    if not documents:
-        terminal.say(f"{terminal.typed_id(conversation)} has no documents at version {version}.")
-    terminal.print_values({n: json.dumps(value, ensure_ascii=False, default=said) for n, value in documents.items()})
+    values = {each: json.dumps(value, ensure_ascii=False, default=said) for each, value in documents.items()}
+    none = f"{terminal.typed_id(conversation)} has no documents at version {version}."
+    document = DocumentsDocument(conversation=conversation, version=version, documents=documents)
+    terminal.answer(document, partial(terminal.print_values, values) if values else none)
 
 
 def _version(store: Store, conversation: str, at: int | None) -> int:

@@ -74,7 +74,7 @@ def run(
                 conversation=conversation, format=chosen, file=str(output), records=number, notes=tuple(notes) or UNSET
             )
             told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
-            terminal.answer(document, terminal.printable(told, one_line=True), as_json=as_json)
+            terminal.answer(document, terminal.printable(told, one_line=True))
         elif as_json:
             read = streamed(_readable(records, findings))
             terminal.emit_list(

@@ -58,4 +58,4 @@ def run(
             raise Refused(f"{error.problem}; give the fork another id") from error
     name, parent = (terminal.typed_id(each or "") for each in (fork.id, fork.parent))
     told = f"{name}: shares {count(fork.version, 'event')} of {parent}"
-    terminal.answer(ConversationDocument.of_row(fork), told, as_json=as_json)
+    terminal.answer(ConversationDocument.of_row(fork), told)

@@ -15,7 +15,6 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.progress import Progress, TaskID
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, store_name
@@ -188,7 +187,7 @@ def _import_all(
     imported: list[ImportedDocument] = []
     failed: list[str] = []
     unread = 0
-    with terminal.progress() as progress:
+    with terminal.working("importing", "MB") as update:
         seen, lists = SeenFiles(store, format, prefix, conversation, read_all=check), KeptSums(store, read=False)
         try:
             sources = open_sources(paths, format, prefix=prefix, look=seen.look)
@@ -196,24 +195,19 @@ def _import_all(
             raise Refused(named(error)) from error
         if conversation is not None and len(list(islice(sources, 2))) > 1:
             raise Refused("--conversation names one history, and there are several; import them one at a time")
-        size = sources.size_bytes() / 1e6 if sys.stderr.isatty() else None
-        task = progress.add_task("importing", total=size, unit="MB")
+        update(total=sources.size_bytes() / 1e6 if sys.stderr.isatty() else None)
         try:
             for source in read_ahead(sources, make=made_ahead):
-                one = _imported(store, source, conversation, named, seen, progress, task, marks=not watch)
+                one = _imported(store, source, conversation, named, seen, update, marks=not watch)
                 if told is None or not told.issuperset(one.findings):
-                    _warn(
-                        one.findings,
-                        one.findings_count,
-                        one.path,
-                        terminal.note if options.takes(one) else terminal.warn,
-                    )
+                    tell = terminal.note if options.takes(one) else terminal.warn
+                    _warn(one.findings, one.findings_count, one.path, tell)
                 if not as_json and (one.added or told is None):
                     _tell(one)
                 imported.append(one)
                 passed, unread = seen.unread_bytes - unread, seen.unread_bytes
                 several = count(len(imported) + len(seen.unchanged), "history", "histories")
-                progress.update(task, advance=passed / 1e6, unit=f"MB, {several}")
+                update(advance=passed / 1e6, unit=f"MB, {several}")
                 if one.added:
                     lists.count(one.conversation, source.ahead if one.added == one.version else None)
             seen.close_file()
@@ -300,8 +294,7 @@ def _imported(
     conversation: str | None,
     named: Callable[[object], str],
     seen: SeenFiles,
-    progress: Progress,
-    task: TaskID,
+    update: Callable[..., None],
     *,
     marks: bool,
 ) -> ImportedDocument:
@@ -309,10 +302,10 @@ def _imported(
     may be one that its program is writing.
     """
     name = source.name if conversation is None else conversation
-    progress.update(task, description=terminal.printable(name, one_line=True)[:40])
+    update(description=terminal.printable(name, one_line=True)[:40])
     imported, refused = Imported(name, 0, 0), []
     try:
-        counted = partial(_counted, progress=progress, task=task)
+        counted = partial(_counted, update=update)
         imported = import_source(store, source, conversation, counted, seen, marks=marks)
     except HistoryDiverged as error:
         hint = ""
@@ -325,7 +318,7 @@ def _imported(
         refused.append(f"{source.path}: {error.problem}; use another id, with --conversation or --prefix")
     except (InvalidEvent, VersionConflict, OSError) as error:
         refused.append(f"{source.path}: {error}")
-    progress.update(task, advance=source.size_bytes / 1e6)
+    update(advance=source.size_bytes / 1e6)
     if imported.version or source.grown is not None:
         seen.imported(source, imported.conversation, imported.version * imported.alone, sound=not refused)
     return ImportedDocument.of(
@@ -351,10 +344,10 @@ def _warn(findings: Sequence[str], count: int, where: str, tell: Callable[[str],
         tell(f"{count - _FINDINGS_SHOWN:,} more in {where}; --json has them")
 
 
-def _counted(events: Iterator[Event], progress: Progress, task: TaskID) -> Iterator[Event]:
+def _counted(events: Iterator[Event], update: Callable[..., None]) -> Iterator[Event]:
     for number, event in enumerate(events, 1):
         if number % _TELL_EVERY == 0:
-            progress.update(task, unit=f"MB, {number:,} events of this history")
+            update(unit=f"MB, {number:,} events of this history")
         yield event
 
 

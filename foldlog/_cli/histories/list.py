@@ -30,7 +30,7 @@ from foldlog.projections import Views
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from foldlog._documents import ConversationDocument, SpentDocument
+    from foldlog._documents import ConversationDocument, FollowersDocument, SpentDocument
     from foldlog._reports.overview import Overview
 
 _TOLD_MAX = 160
@@ -118,7 +118,7 @@ def run(
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
     if followers:
-        return _list_followers(db, as_json=as_json)
+        return _list_followers(db)
     if sort not in _COLUMNS:
         raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(_COLUMNS)}")
     if sort in _DESCRIBED and long is False:
@@ -172,19 +172,21 @@ def run(
                 print_rows(_columns(sort, in_full=in_full), map(cells, chain(page, lines)))
         else:
             _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None)
-    if unknown and not as_json:
+    if as_json:
+        return None
+    if unknown:
         terminal.note(
             f"{count(unknown, 'conversation')} of which the {sort} is not known: the last ones in either order"
         )
-    if own and not as_json:
+    if own:
         terminal.note(f"{count(len(own), 'conversation')} that runtimes keep for themselves: --all shows them")
-    if locked and not as_json:
+    if locked:
         problem = next(iter(locked.values()))
         terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {problem}")
     silent = [name for name, models in unpriced.items() if not models]
     for name in silent:
         del unpriced[name]
-    if unpriced and not as_json:
+    if unpriced:
         of, whose = count(len(unpriced), "conversation"), "its" if len(unpriced) == 1 else "their"
         some = sorted(map(terminal.typed_id, unpriced))[:_UNPRICED_NAMED]
         named = ", ".join(some) + (", …" if len(unpriced) > len(some) else "")
@@ -192,7 +194,7 @@ def run(
         terminal.note(
             f"the cost of {of} ({named}) is not known, since {whose} models have no price ({models}): {prices_hint()}"
         )
-    if silent and not as_json:
+    if silent:
         terminal.note(f"{count(len(silent), 'unknown cost')}: no call records model and usage")
 
 
@@ -393,7 +395,7 @@ def _told(more: Overview) -> str:
     return "  ".join([": ".join(part for part in parts if part), *named])
 
 
-def _list_followers(db: str, *, as_json: bool) -> None:
+def _list_followers(db: str) -> None:
     """Show how far the followers of a PostgreSQL store lag, and which transaction holds them back."""
     from foldlog._copies import is_a_copy
     from foldlog._documents import FollowerDocument, FollowersDocument, HolderDocument
@@ -403,20 +405,20 @@ def _list_followers(db: str, *, as_json: bool) -> None:
         status = follower_status(store)
     lags = [lag for lag in status.followers if not is_a_copy(lag.follower)]
     holder = status.held_by
-    if as_json:
-        terminal.emit(
-            FollowersDocument.of(
-                status,
-                horizon=str(status.horizon),
-                last_position=str(status.last_position),
-                held_by=None if holder is None else HolderDocument.of(holder),
-                synchronous_standby_names=status.standbys,
-                followers=tuple(FollowerDocument.of(lag, position=str(lag.position)) for lag in lags),
-            )
-        )
-        return
-    console = terminal.console()
-    standbys = status.standbys or "no standby"
+    document = FollowersDocument.of(
+        status,
+        horizon=str(status.horizon),
+        last_position=str(status.last_position),
+        held_by=None if holder is None else HolderDocument.of(holder),
+        synchronous_standby_names=status.standbys,
+        followers=tuple(FollowerDocument.of(lag, position=str(lag.position)) for lag in lags),
+    )
+    terminal.answer(document, lambda: _show_followers(document))
+
+
+def _show_followers(status: FollowersDocument) -> None:
+    console, holder = terminal.console(), status.held_by
+    standbys = status.synchronous_standby_names or "no standby"
     console.print(f"a commit waits for: {standbys} (synchronous_commit {status.synchronous_commit})")
     held = (
         f"{count(status.held_back, 'event')} held back by a transaction {count(status.horizon_age, 'transaction')} old"
@@ -427,6 +429,6 @@ def _list_followers(db: str, *, as_json: bool) -> None:
         console.print(
             f"  it is of {name}, pid {holder.pid or '-'}, {holder.state}, and began {holder.age_s:,.1f} s ago"
         )
-    for lag in lags:
+    for lag in status.followers:
         name = terminal.printable(lag.follower, one_line=True)
         console.print(f"follower {name}: {count(lag.events, 'event')} behind, {lag.seconds:,.1f} s")

@@ -33,23 +33,19 @@ def run(
     Example: foldlog report tidewatch --output tidewatch.html
     """
     model = named_model(agent)
-    with open_existing(db) as store, terminal.progress() as bars:
+    with open_existing(db) as store, terminal.working("reading", "events") as update:
         conversation = resolved(store, conversation)
         path = _writable(output or _default_file(conversation, force=force))
         version = store.conversation(conversation).version
-        bar = bars.add_task("reading", unit="events", total=version)
+        update(total=version)
+        limit = None if model is None else model.max_input_tokens
         with noted(store, "report", path, conversation):
             size = write_report(
-                store,
-                conversation,
-                path,
-                limit=None if model is None else model.max_input_tokens,
-                model=model,
-                progress=lambda done: bars.update(bar, completed=done),
+                store, conversation, path, limit=limit, model=model, progress=lambda done: update(completed=done)
             )
     told = f"{size / 1e6:,.2f} MB" if path.is_file() else "written"  # a device has no size
     document = ReportDocument(conversation=conversation, version=version, file=str(path), bytes=size)
-    terminal.answer(document, f"{terminal.printable(str(path), one_line=True)}: {told}", as_json=as_json)
+    terminal.answer(document, f"{terminal.printable(str(path), one_line=True)}: {told}")
 
 
 def _writable(path: Path) -> Path:

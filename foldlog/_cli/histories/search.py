@@ -90,7 +90,7 @@ def run(
             hits_document(_line(words or []), hits, unread, limit),
             bool(within or kinds or since or until),
         )
-        terminal.answer(document, lambda: _show(hits[:limit], filtered=filtered), as_json=as_json)
+        terminal.answer(document, lambda: _show(hits[:limit], filtered=filtered))
     if not as_json and len(hits) > limit:
         terminal.note(f"the {limit:,} best are shown, and more events have all these words: -n N shows more")
     if unread:

@@ -42,4 +42,4 @@ def run(
             raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")
         found = summary_at(summary_event(found), found)
     document = ShownDocument(conversation=conversation, event=event_document(found, recorded_at))
-    terminal.answer(document, lambda: show_event(terminal.console(), found, recorded_at), as_json=as_json)
+    terminal.answer(document, lambda: show_event(terminal.console(), found, recorded_at))

@@ -19,9 +19,10 @@ def run(as_json: AsJson = False) -> None:
 
     Example: foldlog adapters
     """
-    if as_json:
-        terminal.emit(AdaptersDocument(adapters=tuple(map(AdapterDocument.of, ADAPTERS))))
-        return
+    terminal.answer(AdaptersDocument(adapters=tuple(map(AdapterDocument.of, ADAPTERS))), _show)
+
+
+def _show() -> None:
     console = terminal.console()
     for adapter in ADAPTERS:
         console.print(Text.assemble((adapter.module, "bold cyan"), f"  {', '.join(adapter.classes)}"))

@@ -43,6 +43,6 @@ def run(
         f"{'' if findings else ', every event verified'}"
     )
     document = BackedUpDocument.of(done, file=done.path, bytes=done.size_bytes, findings=problems)
-    terminal.answer(document, told, as_json=as_json)
+    terminal.answer(document, told)
     for name, problem in findings:
         terminal.warn(problem if name is None else f"conversation {name!r}, {problem}")

@@ -76,7 +76,7 @@ def run(
     told = f"{copied} copied, of {count(histories, 'conversation')} ({already:,} had nothing new)"
     if behind:
         told += f"\n{count(len(behind), 'conversation')} grew during the copy: run it again"
-    terminal.answer(document, told if problems or behind else f"{told}; heads are equal", as_json=as_json)
+    terminal.answer(document, told if problems or behind else f"{told}; heads are equal")
     if forks:
         became = "is copied as a conversation of its own" if forks == 1 else "are copied as conversations of their own"
         terminal.note(f"{count(forks, 'fork')} {became}, with all events")

@@ -11,18 +11,18 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, use_store
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Yes
 from foldlog._cli.outcome import Refused
-from foldlog._cli.stores import open_existing
+from foldlog._cli.stores import open_existing, path_of
 from foldlog._documents import RestoredDocument
 from foldlog._maintenance import note_files
 from foldlog._words.gist import count
-from foldlog.eventstore import StoreUnusable, as_url, parse_url, restore_store
+from foldlog.eventstore import StoreUnusable, restore_store
 
 
 def run(
     backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The backup, made by 'foldlog backup'.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
+    yes: Yes = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
@@ -36,13 +36,11 @@ def run(
 
     Example: foldlog restore monday.db --yes
     """
-    location = parse_url(as_url(db))
-    if location.scheme == "sqlite" and os.path.exists(location.path) and not yes:
-        path = terminal.printable(location.path)
-        question = (
-            f"Put {terminal.printable(str(backup))} in its place? Newer events are then only in the file that is kept."
-        )
-        terminal.confirm("restore", "restored", f"{path} exists", question, f"the store {location.path}")
+    path = path_of(db)
+    if path is not None and os.path.exists(path) and not yes:
+        put = f"Put {terminal.printable(str(backup))} in its place?"
+        question = f"{put} Newer events are then only in the file that is kept."
+        terminal.confirm("restore", "restored", f"{terminal.printable(path)} exists", question, f"the store {path}")
     try:
         done = restore_store(db, str(backup))
     except StoreUnusable as error:  # of the backup: nothing was replaced
@@ -57,7 +55,7 @@ def run(
         f"{terminal.printable(done.path)}: restored {count(done.events, 'event')} of "
         f"{count(done.conversations, 'conversation')}, every event verified{kept}"
     )
-    terminal.answer(RestoredDocument.of(done, file=done.path), told, as_json=as_json)
+    terminal.answer(RestoredDocument.of(done, file=done.path), told)
     for name in done.erased_since:
         again = command("erase", name, "--reason", "TEXT")
         terminal.warn(

@@ -27,7 +27,7 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     said = "the tables are vacuumed" if done.space_returned else "the tables are as they were"
     if done.bytes_before is not None:
         said = f"{done.bytes_before:,} bytes before, {done.bytes_after:,} now"
-    terminal.answer(VacuumDocument.of(done, imports_discarded=done.discarded), f"{said}{left}", as_json=as_json)
+    terminal.answer(VacuumDocument.of(done, imports_discarded=done.discarded), f"{said}{left}")
     if not done.space_returned and done.bytes_before is None:
         terminal.warn(remedy)
     elif not done.space_returned:

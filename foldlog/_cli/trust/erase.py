@@ -12,7 +12,7 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import command
 from foldlog._cli.histories.attributes import pairs
 from foldlog._cli.maintenance.vacuum import bytes_stay_pending
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, NoVacuum, SomeConversations
+from foldlog._cli.options import DEFAULT_DB, AsJson, Db, NoVacuum, SomeConversations, Yes
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
@@ -50,7 +50,7 @@ def run(
     ] = False,
     dry_run: DryRun = False,
     no_vacuum: NoVacuum = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
+    yes: Yes = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
@@ -109,7 +109,7 @@ def run(
     if len(gone) != 1:
         done = "erased" if gone and gone[0].erased_at is not None else "to erase"
         told.append(f"{count(len(gone), 'conversation')} {done}, {count(events, 'event')}")
-    terminal.answer(document, "\n".join(told), as_json=as_json)
+    terminal.answer(document, "\n".join(told))
     for _, error in stay:
         terminal.warn(str(error))
     if is_pending:

@@ -14,7 +14,7 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import command
 from foldlog._cli.histories.attributes import pairs
 from foldlog._cli.maintenance.vacuum import bytes_stay_pending
-from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Db, NoVacuum, completed
+from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Db, NoVacuum, Yes, completed
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
@@ -107,7 +107,7 @@ def run(
     ] = None,
     dry_run: DryRun = False,
     no_vacuum: NoVacuum = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")] = False,
+    yes: Yes = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:

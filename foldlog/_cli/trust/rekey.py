@@ -35,11 +35,11 @@ def run(
     Example: FOLDLOG_KEY_FILE=key foldlog rekey
     """
     done: list[Rekeyed] = []
-    with open_existing(db) as store, terminal.progress() as bars:
+    with open_existing(db) as store, terminal.working("rekeying", "conversations") as update:
         wanted = [whole(store, name) for name in dict.fromkeys(conversations or ())]
-        bar = bars.add_task("rekeying", unit="conversations", total=len(wanted) or None)
+        update(total=len(wanted) or None)
         for each in Maintenance(store).rekey(*wanted, decrypt=decrypt):
-            bars.advance(bar)
+            update(advance=1)
             done.append(each)
         pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
         remedy = bytes_pending_words(store, "the old form")
@@ -47,7 +47,7 @@ def run(
     rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
     told = f"{count(len(done), 'conversation')}: {count(rows, 'event')} rewritten, {count(keys, 'key')} changed."
     document = RekeyDocument(db=db, conversations=tuple(map(RekeyedDocument.of, done)), bytes_pending=pending)
-    terminal.answer(document, told, as_json=as_json)
+    terminal.answer(document, told)
     if not decrypt and settings.keys is None and settings.compression is None and not any(map(_is_news, done)):
         terminal.note(
             "neither a key nor a compression is set, so there was nothing to change; to encrypt, set FOLDLOG_KEY or "

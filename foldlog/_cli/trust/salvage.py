@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,10 +14,10 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import command, store_name, use_store
 from foldlog._cli.options import AsJson, new_file
 from foldlog._cli.outcome import Refused
-from foldlog._cli.stores import events_total, open_existing, open_or_create
+from foldlog._cli.stores import events_total, open_existing, open_or_create, path_of
 from foldlog._documents import LossDocument, SalvagedDocument, SalvageDocument
 from foldlog._words.gist import count
-from foldlog.eventstore import Store, as_url, open_store, parse_url
+from foldlog.eventstore import Store, as_url, open_store
 from foldlog.eventstore.maintenance.salvage import Salvaged, salvage
 from foldlog.eventstore.recorders.errors import DatabaseError
 from foldlog.eventstore.recorders.sqlite.readable import Readable, copy_readable
@@ -42,7 +43,7 @@ def run(
     Example: foldlog salvage damaged.db rescued.db
     """
     to = _url(target)
-    if os.path.exists(_path(to) or ""):
+    if os.path.exists(path_of(to) or ""):
         raise Refused(f"{target} exists already; salvage into a new store")
     done: list[Salvaged] = []
     with (
@@ -65,7 +66,7 @@ def run(
         nameless=readable.nameless,
         unreadable=tuple(readable.tables),
     )
-    terminal.answer(document, _summed_up(done, target), as_json=as_json)
+    terminal.answer(document, _summed_up(done, target))
     _warn(done, target, unreadable)
 
 
@@ -98,14 +99,14 @@ def _warn(done: list[Salvaged], target: str, unreadable: Sequence[str]) -> None:
 @contextmanager
 def _readable(source: str, target: str) -> Iterator[tuple[Store, Readable]]:
     """Yield the source as a readable store. The readable rows of a file are first copied beside the target."""
-    path = _path(source)
+    path = path_of(source)
     if path is None:
         with open_existing(source) as store:
             yield store, Readable(0, 0, (), {})
         return
     if not os.path.exists(path):
         raise Refused(f"{path} does not exist")
-    copied = f"{_path(target) or path}.rows-{os.getpid()}"
+    copied = f"{path_of(target) or path}.rows-{os.getpid()}"
     try:
         try:
             readable = copy_readable(path, copied)
@@ -116,7 +117,7 @@ def _readable(source: str, target: str) -> Iterator[tuple[Store, Readable]]:
                 f"SQLite cannot read a conversation of {path}; nothing was written. Restore a backup, or recover the "
                 f"file with SQLite first (docs/how-to/damaged.md)"
             )
-        with open_store(f"sqlite:///{copied}") as store:
+        with open_store(as_url(Path(copied))) as store:
             yield store, readable
     finally:
         for suffix in ("", "-wal", "-shm", "-queue"):
@@ -125,12 +126,7 @@ def _readable(source: str, target: str) -> Iterator[tuple[Store, Readable]]:
 
 
 def _url(named: str) -> str:
-    return named if "://" in named or named == "memory:" else f"sqlite:///{named}"
-
-
-def _path(url: str) -> str | None:
-    location = parse_url(as_url(url))
-    return location.path if location.scheme == "sqlite" else None
+    return as_url(named if "://" in named or named == "memory:" else Path(named))
 
 
 def _document(each: Salvaged) -> SalvagedDocument:

@@ -60,13 +60,12 @@ def run(
     published = {} if heads is None else _published(heads)
     found = _Found()
     try:
-        with open_existing(db) as store, terminal.progress() as bars:
+        with open_existing(db) as store, terminal.working("verifying", "events") as update:
             names = [resolved(store, name) for name in conversations or ()]
-            bar = bars.add_task("verifying", unit="events", total=events_total(store, names, start))
-            care = Maintenance(store)
-            verify = partial(care.verify, published=published, start=start)
+            update(total=events_total(store, names, start))
+            verify = partial(Maintenance(store).verify, published=published, start=start)
             checked = (each for name in dict.fromkeys(names) or (None,) for each in verify(name))
-            verdicts = found.counted(checked, lambda events: bars.advance(bar, events))
+            verdicts = found.counted(checked, update)
             if as_json:
                 document = VerifiedDocument(db=db, conversations=streamed(map(_document, verdicts)), **found.summary())
                 terminal.emit_list(document, found.summary)
@@ -115,7 +114,7 @@ class _Found:
         self.newest: str | None = None
         self.findings: list[tuple[str | None, str]] = []
 
-    def counted(self, verdicts: Iterator[Verdict], on_events: Any) -> Iterator[Verdict]:
+    def counted(self, verdicts: Iterator[Verdict], update: Any) -> Iterator[Verdict]:
         """Yield the verdicts on conversations; count the verdict on the database as well."""
         for verdict in verdicts:
             self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
@@ -128,7 +127,7 @@ class _Found:
             elif verdict.erasure is None:
                 self.conversations += 1
                 self.events += verdict.events
-                on_events(verdict.events)
+                update(advance=verdict.events)
             else:
                 self.erased += 1
             yield verdict

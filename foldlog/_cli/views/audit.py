@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import partial
 from itertools import dropwhile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from msgspec import UNSET
-from rich.progress import Progress, TaskID
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import command
@@ -67,7 +65,7 @@ def run(
     findings: list[str] = []
     reached = deque[str](maxlen=1)
     unread: list[ProblemDocument] = []
-    with open_existing(db) as store, terminal.progress() as bars:
+    with open_existing(db) as store, terminal.working("auditing", "events") as update:
         conversations = list(chosen(store, conversations, whole if repair else None)) if conversations else None
         if to is not None:
             check_target(store, to, conversations)
@@ -76,17 +74,15 @@ def run(
         def audited() -> Iterator[AuditedDocument]:
             for name in conversations or dropwhile(lambda name: name < start, chosen(store, None)):
                 reached.append(name)
-                bar = bars.add_task(terminal.typed_id(name), unit="events", total=None)
+                update(description=terminal.typed_id(name))
                 try:
                     if repair:
                         views.rebuild(name)
-                    done = audit(store, name, partial(_show_progress, bars, bar))
+                    done = audit(store, name, lambda done, of: update(completed=done, total=of))
                 except EventStoreError as error:
                     unread.append(ProblemDocument(conversation=name, problem=str(error)))
                     findings.append(terminal.about(name, str(error)))
                     continue
-                finally:
-                    bars.remove_task(bar)
                 findings.extend(
                     f"conversation {name!r}, revision of version {each.version}: {each.problem}"
                     for each in done.findings
@@ -106,34 +102,28 @@ def run(
             raise
         updated = None
         if to is not None:
-            from foldlog._reports.audit_database import update
+            from foldlog._reports.audit_database import update as add_to
 
             total = None if to.exists() else events_total(store, conversations)  # only new events are added to a file
-            updated = update(store, to, conversations, partial(bars.advance, bars.add_task(str(to), total=total)))
-    if as_json:
-        added = UNSET if updated is None else updated
-        terminal.emit(AuditDocument(conversations=tuple(audits), unread=tuple(unread), added=added))
-    else:
-        revisions, wrong = (sum(one.revisions for one in audits), sum(len(one.findings) for one in audits))
-        verdict = f"{wrong:,} differ from the log" if wrong else "all equal to the log"
-        if unread:
-            of = f"{count(len(unread), 'conversation')} not read to the end, named below"
-            verdict = f"{verdict if revisions else 'none compared'}; {of}"
-        said = f"{count(len(audits), 'conversation')}, {count(revisions, 'revision')}: {verdict}"
-        terminal.say(said)
-        if updated is not None:
-            events, condensations = count(updated.events, "event"), count(updated.condensations, "condensation")
-            of = count(updated.conversations, "conversation")
-            terminal.say(f"audit database: {events} and {condensations} added, of {of}")
+            update(description=str(to), completed=0, total=total)
+            updated = add_to(store, to, conversations, lambda events: update(advance=events))
+    revisions, wrong = (sum(one.revisions for one in audits), sum(len(one.findings) for one in audits))
+    verdict = f"{wrong:,} differ from the log" if wrong else "all equal to the log"
+    if unread:
+        of = f"{count(len(unread), 'conversation')} not read to the end, named below"
+        verdict = f"{verdict if revisions else 'none compared'}; {of}"
+    told = f"{count(len(audits), 'conversation')}, {count(revisions, 'revision')}: {verdict}"
+    if updated is not None:
+        events, condensations = count(updated.events, "event"), count(updated.condensations, "condensation")
+        of = count(updated.conversations, "conversation")
+        told += f"\naudit database: {events} and {condensations} added, of {of}"
+    added = UNSET if updated is None else updated
+    terminal.answer(AuditDocument(conversations=tuple(audits), unread=tuple(unread), added=added), told)
     for finding in findings:
         terminal.warn(finding)
     if updated is not None and updated.rebuilt:
         terminal.note(f"{to} is made again: the store was restored from a backup, and {to} held what the store lost")
     _warn_of_damaged(to, () if updated is None else updated.damaged)
-
-
-def _show_progress(bars: Progress, bar: TaskID, done: int, of: int) -> None:
-    bars.update(bar, completed=done, total=of)
 
 
 def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: bool) -> None:

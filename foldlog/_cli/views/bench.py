@@ -37,12 +37,12 @@ def run(
 
     Example: foldlog bench --rounds 9
     """
-    with open_existing(db, only_read=True) as store, terminal.progress() as bars:
+    with open_existing(db, only_read=True) as store, terminal.working("measuring", "conversations") as update:
         names = list(chosen(store, conversations)) if conversations else []
         if not names:
             rows = heapq.nlargest(_LONGEST, listed(store), key=lambda row: row.version)
             names = [row.id for row in rows if row.erased_at is None]
-        bar = bars.add_task("measuring", unit="conversations", total=len(names))
+        update(total=len(names))
         measured = []
         for name in names:
             try:
@@ -51,13 +51,8 @@ def run(
                 if not is_of_damage(error):
                     raise
                 terminal.unread(terminal.about(name, str(error)))
-            bars.advance(bar)
-    if not measured and not as_json:
-        terminal.console().print("No conversations to measure.")
-    if as_json:
-        terminal.emit(BenchDocument(rounds=rounds, conversations=tuple(measured)))
-    else:
-        _show(measured)
+            update(advance=1)
+    terminal.answer(BenchDocument(rounds=rounds, conversations=tuple(measured)), lambda: _show(measured))
     for one in measured:
         if not one.agrees:
             named = f"conversation {one.conversation!r}"
@@ -94,11 +89,10 @@ def _median(work: Callable[[], object], rounds: int) -> float:
 
 
 def _show(measured: list[MeasuredDocument]) -> None:
+    if not measured:
+        terminal.say("No conversations to measure.")
     headings = ("events", "View", "open", "past", "fold all", "events/s", "faster")
-    columns = (
-        Column("conversation", least=24),
-        *(Column(heading, "right", may_go=True) for heading in headings),
-    )
+    columns = (Column("conversation", least=24), *(Column(heading, "right", may_go=True) for heading in headings))
     rows = [
         (
             terminal.typed_id(one.conversation),

@@ -58,7 +58,7 @@ def run(
     if after is None:
         _conversations(conversation, before, prices, db, as_json=as_json)
     else:
-        _versions(conversation, _version(before), after, db, as_json=as_json)
+        _versions(conversation, _version(before), after, db)
 
 
 def _version(given: str) -> int:
@@ -92,20 +92,20 @@ def _conversations(conversation: str, other: str, prices: Path | None, db: str, 
         show = (
             partial(_show_runs, found) if isinstance(found, RunsDocument) else partial(_show_divergence, store, found)
         )
-        terminal.answer(found, show, as_json=as_json)
+        terminal.answer(found, show)
         spent = [run.spent for run in found.runs if run.spent] if isinstance(found, RunsDocument) else []
         if not as_json and any(one.cost is None and one.prompt_tokens for one in spent):
             terminal.note(f"a cost is not known, since a model has no price: {prices_hint()}")
 
 
-def _versions(conversation: str, before: int, after: int, db: str, *, as_json: bool) -> None:
+def _versions(conversation: str, before: int, after: int, db: str) -> None:
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         difference = Views(store).difference(conversation, before, after)
         by = [one.condensation.id for one in difference.summarized]
         requests = {one: requests_before(store, conversation, one) for one in by}
     show = partial(_show, conversation, difference, requests)
-    terminal.answer(_document(conversation, difference), show, as_json=as_json)
+    terminal.answer(_document(conversation, difference), show)
 
 
 def _document(conversation: str, difference: Difference) -> DifferenceDocument:

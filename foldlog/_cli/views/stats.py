@@ -45,12 +45,12 @@ def run(
 
     Example: foldlog stats tidewatch
     """
-    with open_existing(db) as store, terminal.progress() as bars:
+    with open_existing(db) as store, terminal.working("counting", "events") as update:
         names = list(islice(chosen(store, conversations), None if conversations else 2))
         of_all = not conversations and len(names) > 1
-        bar = bars.add_task("counting", unit="events", total=None if of_all else events_total(store, names))
+        update(total=None if of_all else events_total(store, names))
         collect = partial(
-            collect_stats, store, on_events=partial(bars.advance, bar), views=Views(store), prices=Prices(prices)
+            collect_stats, store, on_events=lambda n: update(advance=n), views=Views(store), prices=Prices(prices)
         )
         try:
             stats = collect(None if of_all else names)
@@ -59,7 +59,7 @@ def run(
     is_one = stats.conversations == 1
     title = names[0] if is_one else f"{stats.conversations:,} conversations"
     document = stats.document(names[0] if is_one else UNSET)
-    terminal.answer(document, lambda: _show(stats, title), as_json=as_json)
+    terminal.answer(document, lambda: _show(stats, title))
     for finding in stats.findings:
         terminal.warn(finding)
 

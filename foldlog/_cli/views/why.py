@@ -60,7 +60,7 @@ def run(
         by = answer.by
         requests = requests_before(store, conversation, by.id) if isinstance(by, CondensationAction) else ()
     document = _document(conversation, answer, requests)
-    terminal.answer(document, lambda: _show(conversation, answer, requests), as_json=as_json)
+    terminal.answer(document, lambda: _show(conversation, answer, requests))
 
 
 def _with_words(store: Store, conversation: str, words: str) -> int:
