@@ -16,6 +16,7 @@ from foldlog.projections.messages import DIALECTS
 from tests.how_many import examples
 from tests.projections.chat_rules import PROBLEMS
 from tests.projections.test_dialects import PDF, SEARCHED, SIGNED, WEB, document, image, text
+from tests.properties.histories import histories
 
 odd_texts = st.sampled_from(["", " ", "\n", "hello", "x\ud800", "é", "more "])
 PARTS = [
@@ -81,21 +82,21 @@ odd_events = st.one_of(
     st.just(CondensationSummary(content="in short")),
     st.just(Annotation(name="reasoning", data=REASONED, source="agent", shown=True, stays_with_next=True)),
 )
+odd_views = st.lists(odd_events, max_size=14).map(
+    lambda events: View.from_events([replace(event, id=n) for n, event in enumerate(events)])
+)
 
 
 @examples(600)
-@given(st.lists(odd_events, max_size=14))
-def test_what_is_made_of_any_view_is_accepted(events):
-    numbered = [replace(event, id=n) for n, event in enumerate(events)]
-    view = View.from_events(numbered)
+@given(st.one_of(odd_views, histories.map(View.from_events)))
+def test_what_is_made_of_any_view_is_accepted(view):
     for dialect in DIALECTS:
         assert PROBLEMS[dialect](view.to_messages(dialect)) == [], dialect
 
 
 @examples(200)
-@given(st.lists(odd_events, max_size=14))
-def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_their_order(events):
-    view = View.from_events([replace(event, id=n) for n, event in enumerate(events)])
+@given(odd_views)
+def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_their_order(view):
     replies: list[list[str | None]] = []
     for place in view.fit_positions:
         event = view[place]
@@ -113,9 +114,8 @@ def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_thei
 
 
 @examples(200)
-@given(st.lists(odd_events, max_size=10), st.sampled_from(DIALECTS))
-def test_no_text_and_no_picture_of_a_view_is_lost(events, dialect):
-    view = View.from_events([replace(event, id=n) for n, event in enumerate(events)])
+@given(odd_views, st.sampled_from(DIALECTS))
+def test_no_text_and_no_picture_of_a_view_is_lost(view, dialect):
     shown = [view[place] for place in view.fit_positions]
     pictures = 0
     told = json.dumps([view.system_prompt, view.to_messages(dialect)], ensure_ascii=False)
@@ -138,9 +138,8 @@ def openai_schema() -> Any:
 
 
 @examples(200)
-@given(st.lists(odd_events, max_size=14))
-def test_openais_messages_have_the_types_of_its_own_client(events):
-    view = View.from_events([replace(event, id=n) for n, event in enumerate(events)])
+@given(odd_views)
+def test_openais_messages_have_the_types_of_its_own_client(view):
     openai_schema().validate_python(view.to_messages("openai"))
 
 
@@ -151,7 +150,6 @@ def responses_schema() -> Any:
 
 
 @examples(200)
-@given(st.lists(odd_events, max_size=14))
-def test_the_items_of_a_response_have_the_types_of_openais_own_client(events):
-    view = View.from_events([replace(event, id=n) for n, event in enumerate(events)])
+@given(odd_views)
+def test_the_items_of_a_response_have_the_types_of_openais_own_client(view):
     responses_schema().validate_python(view.to_messages("responses"))

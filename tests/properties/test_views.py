@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import combinations
 from typing import Any
 
@@ -210,20 +209,6 @@ def test_parallel_calls_wait_until_each_has_its_observation_whatever_is_delivere
 
 
 # --- messages ---
-
-
-@many
-@given(histories)
-def test_each_tool_call_is_answered_right_behind_its_message_and_call_ids_are_unique(events: list[Event]) -> None:
-    messages = View.from_events(events).to_messages()
-    called = Counter(call["id"] for message in messages for call in message.get("tool_calls", ()))
-    answered = Counter(message["tool_call_id"] for message in messages if message["role"] == "tool")
-    assert called == answered
-    assert all(count == 1 for count in called.values())
-    for place, message in enumerate(messages):
-        calls = message.get("tool_calls", ())
-        answers = messages[place + 1 : place + 1 + len(calls)]
-        assert [answer.get("tool_call_id") for answer in answers] == [call["id"] for call in calls]
 
 
 @many
