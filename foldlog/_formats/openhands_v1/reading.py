@@ -44,6 +44,10 @@ _USUAL_SOURCE: dict[str, Source] = {
 _SPEAKERS: dict[Any, Source] = {"user": "user", "assistant": "agent"}
 _REJECTED = "The action was rejected, and no reason was given."
 """The text for a rejection without a reason: "no output" would say that the action was done."""
+_OF_NO_RECORD = (
+    "this condensation forgets an id of no record. OpenHands' SDK before 1.10 showed its model the newest summary "
+    "alone, under a new id each time; the View here shows older ones too"
+)
 _CAUSES_MAX = 10_000
 """An action waits for its result during this many events; after that the two are not paired."""
 
@@ -56,7 +60,7 @@ class OpenHandsV1Decoder(RecordDecoder):
 
     def __init__(self, options: Options, branches: Branches | None = None) -> None:
         super().__init__(options)
-        self._branches = branches
+        self._branches, self._findings = branches, options.findings
         self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
         self._callers: Recent[str, int] = Recent(_CAUSES_MAX)
         self._record_number = -1
@@ -230,9 +234,14 @@ class OpenHandsV1Decoder(RecordDecoder):
         forgotten = record.get("forgotten_event_ids")
         names = [name for name in forgotten if type(name) is str] if type(forgotten) is list else []
         named: dict[str, list[int]] = {name: [] for name in names}
+        stays = False
         for event_id, known in self._shown.all():
             if known.source_id in named:
                 named[known.source_id].append(event_id)
+            elif event_id < 0:
+                stays = True
+        if stays and any(not ids and self._event_ids.get(name) is None for name, ids in named.items()):
+            self._findings.append(_OF_NO_RECORD)
         summary, offset = record.get("summary"), record.get("summary_offset")
         if type(summary) is str and type(offset) is int:
             fields["summary"], fields["summary_offset"] = summary, offset

@@ -271,6 +271,19 @@ def test_a_condensation_is_in_our_ids_and_may_forget_a_summary():
     assert events[-1].shown
 
 
+def test_a_summary_that_an_older_sdk_showed_under_another_id_stays_and_the_import_says_so():
+    records = [
+        *(message(name) for name in "abc"),
+        condensation("k", "a", summary="S", summary_offset=0),
+        condensation("l", "b", "an id of no record", summary="T", summary_offset=0),
+        condensation("m", "l-summary", "k-summary", "b", summary="U", summary_offset=0),
+    ]
+    found = []
+    events = list(decode(records, V1, findings=found.append))
+    assert [(one.place, "forgets an id of no record" in one.problem) for one in found] == [("record 4", True)]
+    assert [event.content for event in View.from_events(events[:5]) if event.id < 0] == ["T", "S"]
+
+
 def test_an_id_that_occurs_twice_is_forgotten_twice():
     events = read(message("a"), message("a"), message("b"), condensation("k", "a"))
     assert events[-1].forgotten_event_ids == (0, 1)
