@@ -14,7 +14,6 @@ from pydantic import (
     SecretStr,
     ValidationError,
     ValidationInfo,
-    field_validator,
     model_validator,
 )
 
@@ -98,15 +97,6 @@ class LLMConfig(StrictTable):
     @classmethod
     def _in_our_words(cls, table: Any) -> Any:
         return in_our_words(table) if isinstance(table, Mapping) else table
-
-    @field_validator("api_key")
-    @classmethod
-    def _is_not_masked(cls, key: SecretStr | None) -> SecretStr | None:
-        if key is not None and set(key.get_secret_value()) == {"*"}:
-            raise ValueError(
-                "the key is masked, because it was copied from printed JSON; give the key itself, or api_key_env"
-            )
-        return key
 
     def key(self) -> str | None:
         """Return the key to send. With None, litellm looks for one in the environment.

@@ -42,6 +42,8 @@ def in_our_words(table: Mapping[str, Any]) -> dict[str, Any]:
     ours: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for key, value in table.items():
+        if key == "api_key" and isinstance(value, str) and value.strip("*") == "" != value:
+            raise ValueError("api_key is masked, as printed JSON has it; give the key itself, or api_key_env")
         if value is None or key in WITHOUT_EFFECT or (key, value) == ("auth_type", "api_key"):
             continue
         if key in PASSED_ON:

@@ -18,9 +18,6 @@ from typing import Any, NamedTuple
 from foldlog.eventstore import Action, Event, Message, SystemMessage
 from foldlog.projections import Dialect, Rendered, View, begins_reply, rendered, says_something
 
-CountTokens = Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]
-"""Counts the tokens of a prompt of these messages and tools. Raises ``TokensUnknown``."""
-
 _MESSAGES_KEPT = 20_000
 """The number of counts that a counter keeps. It also keeps their messages, which Views mostly share."""
 
@@ -39,10 +36,11 @@ class TokenCounter:
     """Counts prompts, each message once, and the prompts of Views. Thread-safe; it remembers the last View of some
     conversations.
 
-    ``count`` must be additive over messages, as litellm's is; ``tests/condensers/test_tokens.py`` holds it to that.
+    ``count`` counts a prompt of messages and tools, or raises ``TokensUnknown``. It must be additive over messages, as
+    litellm's is; ``tests/condensers/test_tokens.py`` holds it to that.
     """
 
-    def __init__(self, count: CountTokens) -> None:
+    def __init__(self, count: Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]) -> None:
         self._count = count
         self._lock = threading.Lock()
         self._counts: dict[Hashable, int] = {}

@@ -14,8 +14,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-__all__ = ["Prompt", "load_prompt"]
-
 _PARTED = "\n===\n"
 
 

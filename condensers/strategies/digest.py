@@ -112,10 +112,9 @@ class Digest:
     @classmethod
     def of(cls, events: Iterable[Event]) -> Digest:
         """Return the digest of ``events``. Earlier digests among them are parsed and merged. Cost: the events, once."""
-        summaries: list[CondensationSummary] = []
-        plain: list[Event] = []
-        for event in events:
-            summaries.append(event) if isinstance(event, CondensationSummary) else plain.append(event)
+        given = tuple(events)
+        summaries = [event for event in given if isinstance(event, CondensationSummary)]
+        plain = [event for event in given if not isinstance(event, CondensationSummary)]
         count, earlier = len(plain), list[str]()
         lines: dict[Section, dict[str, str]] = {section: {} for section in Section}
         left_out = dict.fromkeys(Section, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -42,11 +41,8 @@ class PipelineCondenser(ReportingCondenser):
         return any(condenser.handles_condensation_requests() for condenser in self.condensers)
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        bound = tuple(condenser.for_agent(agent_llm) for condenser in self.condensers)
-        if all(map(operator.is_, bound, self.condensers)):
-            return self
         pipeline = copy.copy(self)  # also for a subclass
-        pipeline.condensers = bound
+        pipeline.condensers = tuple(condenser.for_agent(agent_llm) for condenser in self.condensers)
         return pipeline
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:

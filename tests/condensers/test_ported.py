@@ -74,7 +74,7 @@ def test_a_condenser_is_made_again_from_its_configuration(table):
 
 def test_a_masked_key_is_not_taken_for_a_key():
     masked = json.loads(LLMConfig(model="m", api_key="sk-secret").model_dump_json())
-    with pytest.raises(InvalidCondenser, match=r"llm_config.api_key: the key is masked.*api_key_env"):
+    with pytest.raises(InvalidCondenser, match=r"llm_config: api_key is masked.*api_key_env"):
         condenser_from_config({"type": "llm", "llm_config": masked})
 
 
