@@ -218,19 +218,17 @@ class History:
         if isinstance(action, CondensationAction):
             return action
         if isinstance(events, Mapping) and "role" in events:
-            return self._apart(_of_chat(events), (), idempotency_key)
+            events = (events,)
         if isinstance(events, str | bytes | type | Mapping) or not isinstance(events, Iterable):
-            raise TypeError(
-                f"append takes one event or chat message, or several, not {described(events)}; write for example "
-                f"history.append(Message(source='user', content='hi')) or history.append({{'role': 'user', 'content': "
-                f"'hi'}}); a model's reply goes to append_reply"
-            )
+            raise _not_appended(events)
         appended: list[Event] = []
         for one in events:
-            if isinstance(one, Mapping):
+            if not isinstance(one, Mapping):
+                appended.append(one)
+            elif "role" in one:
                 appended += self._apart(_of_chat(one), appended, idempotency_key)
             else:
-                appended.append(one)
+                raise _not_appended(one)
         return appended
 
     def _apart(self, reply: tuple[Event, ...], before: Sequence[Event], key: str | None) -> tuple[Event, ...]:
@@ -710,6 +708,14 @@ def _or_empty(read: Callable[[], T], empty: T) -> T:
         return read()
     except ConversationNotFound:
         return empty
+
+
+def _not_appended(value: object) -> TypeError:
+    return TypeError(
+        f"append takes one event or chat message, or several, not {described(value)}; write for example "
+        f"history.append(Message(source='user', content='hi')) or history.append({{'role': 'user', 'content': 'hi'}}); "
+        f"a model's reply goes to append_reply, and messages of other forms to foldlog.from_openai or append_records"
+    )
 
 
 def _of_chat(message: Mapping[str, Any]) -> tuple[Event, ...]:

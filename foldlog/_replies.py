@@ -1,8 +1,8 @@
 """Convert a model's reply to events: chat completions, OpenAI's Responses, litellm's objects, Anthropic's messages.
 
 Text beside calls is the thought of the first call, with the model's thinking: blocks, reasoning items, or the text of a
-``reasoning_content``. Parts that no event has a field for, such as a search by the provider, are annotations, so that
-no part of the reply is lost.
+``reasoning_content``. Parts that no event has a field for, such as a search by the provider, are annotations. What the
+events hold is taken from a message; the fields that remain go to ``meta``, so that no part of a message is lost.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._formats.record import dicts_in
+from foldlog._formats.blocks import part_of
+from foldlog._formats.record import dict_or_empty, dicts_in
+from foldlog._formats.told import parts_in
 from foldlog._usage import usage_of
 from foldlog.eventstore import (
     Action,
@@ -38,12 +41,8 @@ _PARTS = ("text", "image", "document", "server_tool")
 _OF_SERVER_TOOLS = ("type", "id", "tool_use_id", "name", "input", "content")
 _CALL_ITEMS = ("function_call", "custom_tool_call")
 _RESULT_ITEMS = ("function_call_output", "custom_tool_call_output")
-_FIELDS_OF_A_MESSAGE = frozenset(
-    (
-        *("role", "content", "tool_calls", "function_call", "refusal", "audio", "thinking_blocks"),
-        *("reasoning_content", "reasoning", "name", "id", "type", "provider_specific_fields"),
-    )
-)
+_TEXTS = ("text", "input_text", "output_text")
+_OF_TEXTS = frozenset(("type", "text", "cache_control"))
 
 
 def from_openai(message_or_response: Any) -> tuple[Event, ...]:
@@ -53,10 +52,13 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     response of OpenAI's Responses API or its items, an Anthropic message, a ``foldlog.condensers.Reply``; or a list of
     messages or items. The text is a ``Message`` of the agent. Each tool call is an ``Action``, with its arguments as a
     map where they are a JSON object, else as the text that the model wrote. A call of ``request_condensation_tool()``
-    is a ``CondensationRequest``. Model, finish reason and usage are in ``meta`` of the first message or action.
+    is a ``CondensationRequest``. Model, finish reason and usage are in ``meta`` of the first message or action. The
+    fields of a message, its items, blocks or calls that no event has are in ``meta`` too, under ``message``, ``items``,
+    ``item``, ``blocks``, ``block`` or ``call``; ``History.export`` writes those of chat messages back.
 
     Empty for a reply without text and calls. Raises ``InvalidArgument`` for other objects, such as a stream: collect
-    its chunks first; and ``InvalidEvent`` for what is nested too deep to be stored.
+    its chunks first, and for content, parts and calls of another form; and ``InvalidEvent`` for what is nested too deep
+    to be stored.
     """
     try:
         reply, hidden = _plain(message_or_response), getattr(message_or_response, "_hidden_params", None)
@@ -84,7 +86,7 @@ def events_of_reply(
         if isinstance(event, SystemMessage) or (isinstance(event, Message) and event.source != "agent"):
             raise InvalidEvent(
                 f"conversation {conversation!r}: a message of the {event.source} is not the reply of a model; append "
-                f"it with history.append(foldlog.from_openai(message)); nothing was appended"
+                f"it with history.append(message); nothing was appended"
             )
     if not any(isinstance(event, Message | Action | CondensationRequest) for event in events):
         raise InvalidEvent(
@@ -182,49 +184,50 @@ def _completion(completion: Part) -> Iterator[Event]:
 
 
 def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
-    given = message.get("content")
-    if message.get("role") in ("user", "system", "developer") and not isinstance(given, str | list):
-        raise InvalidArgument(
-            f"the content of a {message['role']} message is {given!r}; give a text or a list of parts"
-        )
-    content = _content_of(given)
-    match message.get("role"):
+    role = message["role"]
+    if message.get("content") is None and role in ("user", "system", "developer"):
+        raise InvalidArgument(f"the content of a {role} message is missing; give a text or a list of parts")
+    content = _content_of(message, f"a {role} message")
+    for known in ("role", "type"):
+        message.pop(known, None)
+    match role:
         case "assistant":
             yield from _assistant(message, content, response_id, meta)
         case "system" | "developer":
-            yield SystemMessage(content=content, meta=meta)
+            yield SystemMessage(content=content, meta=_rest("message", message))
         case "tool" | "function":
-            call_id, tool = _text_or_none(message.get("tool_call_id")), _text_or_none(message.get("name"))
-            yield Observation(content=content, call_id=call_id, tool=tool or "", meta=meta)
+            call_id, tool = _taken(message, "tool_call_id"), _taken(message, "name")
+            yield Observation(content=content, call_id=call_id, tool=tool or "", meta=_rest("message", message))
         case "user":
-            yield Message(source="user", content=content, meta=meta)
-        case role:
+            yield Message(source="user", content=content, meta=_rest("message", message))
+        case _:
             raise InvalidArgument(f"a message has the role {role!r}; use assistant, user, system, developer or tool")
 
 
 def _assistant(message: Part, content: Content, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
-    called = []
-    for call in dicts_in(message.get("tool_calls")):
-        function = call.get("function") or call.get("custom") or {}
-        called.append(_Call(function.get("name"), function.get("arguments"), call.get("id"), function.get("input")))
-    if not called and isinstance(function := message.get("function_call"), dict):
-        called.append(_Call(function.get("name"), function.get("arguments"), None))
+    message = {**dict_or_empty(message.pop("provider_specific_fields", None)), **message}  # litellm tells some twice
+    calls = message.pop("tool_calls", None)
+    if not calls and message.get("function_call"):
+        calls = [{"function": message.pop("function_call")}]
+    called = [_called(call) for call in calls or ()]
     if not content:
-        spoken = (message.get("audio") or {}).get("transcript")
-        content = _text_or_none(message.get("refusal")) or _text_or_none(spoken) or ""
-    thinking = tuple(dicts_in(message.get("thinking_blocks")))
-    if reasoning := None if thinking else message.get("reasoning_content") or message.get("reasoning"):
+        spoken = dict_or_empty(message.get("audio")).get("transcript")
+        content = _taken(message, "refusal") or _text_or_none(spoken) or ""
+    thinking = tuple(dicts_in(message.pop("thinking_blocks", None)))
+    told = message.pop("reasoning_content", None), message.pop("reasoning", None)  # two names of one text
+    if reasoning := None if thinking else told[0] or told[1]:
         if isinstance(reasoning, str) and (called or content):
             thinking = ({"type": "thinking", "thinking": reasoning},)
         else:
             yield Annotation(name="reasoning", data=reasoning)
-    if rest := {key: value for key, value in message.items() if key not in _FIELDS_OF_A_MESSAGE and value}:
-        yield Annotation(name="reply", data=rest)
-    yield from _said(content, called, thinking, response_id, meta)
+    rest = _rest("message", message)
+    if rest and not (called or content):
+        yield Annotation(name="reply", data=rest["message"])
+    yield from _said(content, called, thinking, response_id, meta | rest)
 
 
 def _own_reply(reply: Part) -> Iterator[Event]:
-    called = [_Call(call["name"], call["arguments"], call["id"]) for call in reply["tool_calls"]]
+    called = [_called(call) for call in reply["tool_calls"]]
     yield from _said(reply["text"] or "", called, (), reply["response_id"], _account(reply, reply["finish_reason"]))
 
 
@@ -236,25 +239,27 @@ def _response(items: Sequence[Part], response_id: str | None, meta: dict[str, An
     called: list[_Call] = []
     reasoning: list[Part] = []
     later: list[Event] = []
+    rest: list[Part] = []
     for item in items:
         kind = item.get("type")
         if kind == "reasoning":
             reasoning.append(item)
         elif kind in _CALL_ITEMS:
-            called.append(_Call(item.get("name"), item.get("arguments"), item.get("call_id"), item.get("input")))
+            called.append(_called(item, "item", "call_id"))
         elif kind in _RESULT_ITEMS:
-            later.append(
-                Observation(call_id=_text_or_none(item.get("call_id")), content=_content_of(item.get("output")))
-            )
+            content, call_id = _content_of(item, f"a {kind}", "output"), _taken(item, "call_id")
+            del item["type"]
+            later.append(Observation(call_id=call_id, content=content, meta=_rest("item", item)))
         elif "role" not in item:
             yield Annotation(name=_text_or_none(kind) or "reply", data=item)
-        elif item.get("role") == "assistant":
-            texts.append(_content_of(item.get("content")))
-        else:
-            later += _chat(item, None, {})
+        elif item.pop("role") == "assistant":
+            del item["type"]
+            texts.append(_content_of(item, "an assistant message"))
+            rest += [_filled(item)] if _filled(item) else []
     if reasoning and not (called or any(texts)):
         yield from (Annotation(name="reasoning", data=item) for item in reasoning)
         reasoning = []
+    meta = meta | ({"items": rest} if rest else {})
     yield from _said(_joined_contents(texts), called, tuple(reasoning), response_id, meta)
     yield from later
 
@@ -268,24 +273,29 @@ def _is_of_anthropic(message: Part) -> bool:
 
 
 def _anthropic(message: Part) -> Iterator[Event]:
-    meta = _account(message, message.get("stop_reason"))
-    blocks = _with_results(_blocks_of(message.get("content")))
-    said = _of(blocks, *_PARTS)
-    if message["role"] != "assistant":
-        for block in blocks:
-            if block.get("type") == "tool_result":
-                content, failed = _content_of(block.get("content")), bool(block.get("is_error"))
-                yield Observation(call_id=_text_or_none(block.get("tool_use_id")), content=content, is_error=failed)
-        if said:
-            yield Message(source="user", content=_content_of(said), meta=meta)
+    meta, response_id = _account(message, message.get("stop_reason")), _text_or_none(message.get("id"))
+    role, content = message["role"], message.pop("content")
+    blocks = _with_results(_parts_in(content, f"a {role} message"))
+    for known in ("role", "type", "id", "model", "stop_reason", "usage", "cost"):
+        message.pop(known, None)
+    own = (*_PARTS, "tool_use", *_THINKING) if role == "assistant" else ("tool_result",)
+    others = [block for block in blocks if block.get("type") not in own]
+    said = {"content": _of(blocks, *_PARTS) if role == "assistant" else others}
+    content = _content_of(said, f"a {role} message")
+    meta |= _rest("message", message) | _rest("blocks", said)
+    if role != "assistant":
+        for block in _of(blocks, "tool_result"):
+            call_id, failed = _taken(block, "tool_use_id"), bool(block.pop("is_error", False))
+            result = _content_of(block, "a tool_result")
+            del block["type"]
+            yield Observation(call_id=call_id, content=result, is_error=failed, meta=_rest("block", block))
+        if content:
+            yield Message(source="user", content=content, meta=meta)
         return
-    called = [_Call(block.get("name"), block.get("input"), block.get("id")) for block in _of(blocks, "tool_use")]
-    thinking = tuple(_of(blocks, *_THINKING))
-    known = (*_PARTS, "tool_use", *_THINKING)
-    for block in blocks:
-        if block.get("type") not in known:
-            yield Annotation(name=_text_or_none(block.get("type")) or "reply", data=block)
-    yield from _said(_content_of(said), called, thinking, _text_or_none(message.get("id")), meta)
+    called = [_called({"arguments": block.pop("input", None), **block}, "block") for block in _of(blocks, "tool_use")]
+    for block in others:
+        yield Annotation(name=_text_or_none(block.get("type")) or "reply", data=block)
+    yield from _said(content, called, tuple(_of(blocks, *_THINKING)), response_id, meta)
 
 
 def _with_results(blocks: Iterable[Part]) -> list[Part]:
@@ -314,11 +324,25 @@ def _of(blocks: Iterable[Part], *kinds: str) -> list[Part]:
 
 
 class _Call(NamedTuple):
-    tool: Any
+    tool: str
     arguments: Any
-    id: Any
-    input: Any = None
-    """What the model wrote for a custom tool."""
+    id: str | None
+    meta: dict[str, Any]
+
+
+def _called(call: Any, name: str = "call", id_key: str = "id") -> _Call:
+    """Return the call of a chat message, an item or a block. Its other fields are in ``meta`` under this name."""
+    fields = dict(dict_or_empty(call))
+    fields |= dict_or_empty(fields.pop("function", None) or fields.pop("custom", None))
+    fields.pop("type", None)
+    tool, call_id, text = _taken(fields, "name"), _taken(fields, id_key), _taken(fields, "input")
+    if tool is None:
+        raise InvalidArgument(
+            f"the call {short(call)} does not name its tool; a call of a chat message is a map, such as {{'id': "
+            f"'call-1', 'type': 'function', 'function': {{'name': 'terminal', 'arguments': '{{}}'}}}}"
+        )
+    arguments = _arguments(fields.pop("arguments", None)) if text is None else {"input": text}
+    return _Call(tool, arguments, call_id, ({} if text is None else {"custom_tool": True}) | _rest(name, fields))
 
 
 def _said(
@@ -334,13 +358,13 @@ def _said(
         together = response_id or f"response-{actions[0].id}"
         for place, call in enumerate(actions):
             yield Action(
-                tool=_text_or_none(call.tool) or "",
-                arguments=_arguments(call.arguments) if call.input is None else {"input": call.input},
-                call_id=_text_or_none(call.id),
+                tool=call.tool,
+                arguments=call.arguments,
+                call_id=call.id,
                 response_id=together,
                 thought="" if place else content,
                 thinking=() if place else thinking,
-                meta=({} if place else meta) | ({} if call.input is None else {"custom_tool": True}),
+                meta=call.meta if place else meta | call.meta,
             )
     elif content:
         yield Message(source="agent", content=content, thinking=thinking, meta=meta)
@@ -350,8 +374,10 @@ def _said(
 
 def _arguments(arguments: Any) -> dict[str, Any] | str | None:
     """Return a map, or a text as it is; the text of a JSON object as a map, if every parser reads the same map."""
+    if arguments is None or isinstance(arguments, dict):
+        return arguments
     if not isinstance(arguments, str):
-        return arguments if isinstance(arguments, dict) else None
+        raise InvalidArgument(f"the arguments of a call are {short(arguments)}; give a map, or its JSON text")
     try:
         read = json.loads(arguments, parse_constant=_refuse, object_pairs_hook=_without_repeated_keys)
     except (ValueError, RecursionError):
@@ -383,47 +409,66 @@ def _account(reply: Part, finish_reason: Any) -> dict[str, Any]:
 # --- values of SDKs ---
 
 
-def _content_of(value: Any) -> Content:
-    """Return a text, or parts in the shape of OpenAI's chat; a single text part becomes a text."""
-    if not isinstance(value, list):
-        return value if isinstance(value, str) else ""
-    parts = [_part(part) for part in _blocks_of(value)]
-    if len(parts) == 1 and parts[0].get("type") == "text":
-        return _text_or_none(parts[0].get("text")) or ""
+def _content_of(holder: Part, of: str, key: str = "content") -> Content:
+    """Return the content of what holds it, taken from there: a text, or parts in the shape of OpenAI's chat; a single
+    text part becomes a text. Where texts have other fields, the content stays there too.
+    """
+    given = holder.pop(key, None)
+    if given is None or isinstance(given, str):
+        return given or ""
+    blocks = _parts_in(given, of)
+    if any(block.get("type") in _TEXTS and not _filled(block).keys() <= _OF_TEXTS for block in blocks):
+        holder[key] = given
+    parts = [_part(block) for block in blocks]
+    match parts:
+        case [{"type": "text", "text": str(text), **others}] if not others:
+            return text
     return tuple(parts)
 
 
+def _parts_in(given: Any, of: str) -> list[Part]:
+    """Return the parts of a content. Raises ``InvalidArgument`` where one is neither a text nor a map."""
+    if not isinstance(given, str | list):
+        raise InvalidArgument(f"the content of {of} is {short(given)}; give a text or a list of parts")
+    parts: list[Any] = given if isinstance(given, list) else list(parts_in(given))
+    for place, part in enumerate(parts):
+        if not isinstance(part, str | dict):
+            form = "a part is a map, such as {'type': 'text', 'text': 'hi'}"
+            raise InvalidArgument(f"part {place} of {of} is {short(part)}; {form}")
+    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+
+
 def _part(part: Part) -> Part:
-    match part.get("type"):
-        case "input_text" | "output_text" | "text":
-            kept = {key: part[key] for key in ("cache_control",) if part.get(key)}
-            return {"type": "text", "text": _text_or_none(part.get("text")) or "", **kept}
-        case "refusal":
-            return {"type": "text", "text": _text_or_none(part.get("refusal")) or ""}
-        case "input_image" if isinstance(part.get("image_url"), str):
-            return {"type": "image_url", "image_url": {"url": part["image_url"]}}
-        case "image" if isinstance(source := part.get("source"), dict):
-            url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
-            return {"type": "image_url", "image_url": {"url": url}}
-    return part
+    """Return a text or an image as OpenAI's chat has it, and any other part as it is."""
+    if part.get("type") == "refusal":
+        return {"type": "text", "text": part.get("refusal")}
+    if (known := part_of(part)) is None:
+        return part
+    kept = {key: value for key, value in _filled(part).items() if key not in ("source", "image_url", "detail")}
+    if image := known.get("image_url"):
+        return {**kept, "type": "image_url", "image_url": _filled({**image, "detail": part.get("detail")})}
+    return {**known, **{key: kept[key] for key in ("cache_control",) if key in kept}}
 
 
 def _joined_contents(contents: Sequence[Content]) -> Content:
     if all(isinstance(content, str) for content in contents):
         return "\n\n".join(str(content) for content in contents if content)
-    parts: list[Part] = []
-    for content in contents:
-        parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return tuple(parts)
+    return tuple(part for content in contents for part in parts_in(content))
 
 
-def _blocks_of(content: Any) -> list[Part]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return [
-        part if isinstance(part, dict) else {"type": "text", "text": str(part)}
-        for part in (content if isinstance(content, list) else ())
-    ]
+def _filled(fields: Part) -> Part:
+    """Return the fields that are neither null nor empty."""
+    return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
+
+
+def _rest(name: str, fields: Part) -> dict[str, Any]:
+    """Return the ``meta`` that holds under this name the fields that were not taken."""
+    return {name: rest} if (rest := _filled(fields)) else {}
+
+
+def _taken(fields: Part, key: str) -> str | None:
+    """Return a text, and take it from the fields; None where it is not there."""
+    return fields.pop(key) if isinstance(fields.get(key), str) else None
 
 
 def _text_or_none(value: Any) -> str | None:
@@ -431,11 +476,10 @@ def _text_or_none(value: Any) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value as dicts, lists, texts and numbers. None in the objects of SDKs is left out.
-
-    Raises ``InvalidArgument`` for an object that holds no data, such as a stream.
+    """Return the value as dicts, lists, texts, bytes and numbers. None in the objects of SDKs is left out. An object
+    that holds no data, such as a stream, is returned as it is.
     """
-    if value is None or isinstance(value, str | bool | int | float):
+    if value is None or isinstance(value, str | bytes | bool | int | float):
         return value
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
@@ -444,10 +488,11 @@ def _plain(value: Any) -> Any:
     dump: Callable[..., Any] | None = getattr(value, "model_dump", None)
     if callable(dump):
         return _plain(dump(mode="json", warnings=False, exclude_none=True))
-    fields = getattr(value, "__dataclass_fields__", None) or getattr(value, "__dict__", None)
-    if not fields or isinstance(value, type | Iterator) or hasattr(value, "__aiter__"):
-        raise _not_a_reply(value)
-    return {name: _plain(getattr(value, name)) for name in fields if not name.startswith("_")}
+    fields = getattr(value, "__dataclass_fields__", None) or getattr(value, "__dict__", {})
+    public = [name for name in fields if not name.startswith("_")]
+    if not public or isinstance(value, type | Iterator) or hasattr(value, "__aiter__"):
+        return value
+    return {name: _plain(getattr(value, name)) for name in public}
 
 
 def _not_a_reply(value: object, found: str = "") -> InvalidArgument:

@@ -217,7 +217,7 @@ def _message(events: list[Event]) -> dict[str, Any] | None:
     elif isinstance(event, Observation):
         message |= {"name": event.tool} if event.tool else {}
         message |= {} if event.call_id is None else {"tool_call_id": event.call_id}
-    return message
+    return message | dict_or_empty(event.meta.get("message"))
 
 
 def _call(action: Action) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def _call(action: Action) -> dict[str, Any]:
     call: dict[str, Any] = {"type": "function", "function": {"name": action.tool, "arguments": arguments}}
     if action.call_id is not None:
         call["id"] = action.call_id
-    return call
+    return dict_or_empty(action.meta.get("call")) | call
 
 
 FORMAT = Format(

@@ -88,15 +88,16 @@ def test_a_reply_has_a_cost_meta_and_a_time():
     call = {"id": "k", "type": "function", "function": {"name": "run", "arguments": "{}"}}
     reply = {"role": "assistant", "content": None, "tool_calls": [call, {**call, "id": "l"}], "audio_id": "a"}
     with foldlog.open("memory:") as histories:
-        beside, one, two = histories["c"].append_reply(reply, cost=0.5, meta={"model": "mine"}, timestamp=at)
-        assert (one.event.meta, two.event.meta, beside.event.meta) == ({"cost": 0.5, "model": "mine"}, {}, {})
-        assert {each.event.timestamp for each in (beside, one, two)} == {at}
+        one, two = histories["c"].append_reply(reply, cost=0.5, meta={"model": "mine"}, timestamp=at)
+        told = {"cost": 0.5, "model": "mine", "message": {"audio_id": "a"}}
+        assert (one.event.meta, two.event.meta) == (told, {})
+        assert {each.event.timestamp for each in (one, two)} == {at}
         (figures,) = histories["c"].stats().models.values()
         assert (figures.model, figures.cost, figures.prompt_tokens) == ("mine", 0.5, None)
         for wrong in (-1, float("nan"), "1", True):
             with pytest.raises(InvalidArgument, match=r"give US dollars"):
                 histories["c"].append_reply(reply, cost=wrong)
-        assert len(histories["c"]) == 3
+        assert len(histories["c"]) == 2
 
 
 def test_a_cost_that_is_told_counts_also_where_no_model_is_named():

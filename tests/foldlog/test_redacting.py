@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 from contextlib import closing
@@ -19,6 +20,7 @@ from foldlog._maintenance import Maintenance
 from foldlog._reports.audit_database import update
 from foldlog.eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, open_store
 from foldlog.formats import decode, encode
+from foldlog.projections.messages.content import data_url
 from tests.crash.bytes_left import bytes_left
 from tests.foldlog.test_audit_database import damage
 from tests.how_many import some
@@ -49,6 +51,35 @@ def test_a_history_redacts_its_events(path: Path):
         with pytest.raises(InvalidArgument):
             history.redact(99, reason="asked to")
     assert bytes_left(path.parent, ["marigold"]) == []
+
+
+def test_a_redaction_takes_the_bytes_of_attachments_and_the_other_fields(tmp_path: Path):
+    store, held = tmp_path / "store.db", b"marigold " * 20
+    image = b"\x89PNG" + held
+    parts: list[dict[str, Any]] = [
+        {"type": "file", "file": {"filename": "tulip.txt", "file_data": held}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-" + os.urandom(100_000) + held}},
+        {"type": "image_url", "image_url": {"url": image}},
+        {"type": "image_url", "image_url": {"url": data_url(image)}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data_url(image)[22:]}},
+        {"type": "input_audio", "input_audio": {"data": held, "format": "wav"}},
+    ]
+    marks = ["marigold", "tulip", data_url(image)[40:80], "orchid"]
+    with api.open(store) as histories:
+        history = histories["c"]
+        for part in parts:
+            history.append({"role": "user", "content": [{"type": "text", "text": "kept"}, part], "odd": "orchid"})
+        history.append({"role": "user", "content": "kept"}, documents={"d": {"n": 1}})
+        assert len(histories.search("kept")) == len(parts) + 1
+        assert bytes_left(tmp_path, marks)
+        for place, _ in enumerate(parts):
+            history.redact(place, reason="asked to")
+        histories.maintenance.vacuum()
+        for name in ("openai-chat", "openai-responses"):
+            exported = repr(list(history.export(name)))
+            assert [mark for mark in marks if mark in exported] == []
+        assert not histories.search("tulip")
+    assert bytes_left(tmp_path, marks) == []
 
 
 def test_a_search_index_that_cannot_be_changed_is_named(path: Path):

@@ -113,6 +113,8 @@ def test_a_response_of_openai():
         "model": "gpt-5",
         "finish_reason": "completed",
         "usage": {**TOLD, "cached_tokens": 0},
+        "item": {"id": "fc_1"},
+        "items": [{"id": "msg_1"}],
     }
     items = from_openai([*RESPONSE["output"], {"type": "function_call_output", "call_id": "k1", "output": "a.py"}])
     assert [type(item).__name__ for item in items] == ["Annotation", "Action", "Action", "Observation"]
@@ -297,7 +299,7 @@ def test_what_is_no_reply_of_a_model_is_refused(history):
             history.append_reply(completion(message, "content_filter"))
     for role in ("user", "system", "developer"):
         message = {"role": role, "content": "hi"}
-        with pytest.raises(InvalidEvent, match=r"of the (user|agent|environment) is not the reply .*from_openai"):
+        with pytest.raises(InvalidEvent, match=r"of the (user|agent|environment) is not the reply .*append\(message\)"):
             history.append_reply(message)
         assert len(foldlog.from_openai(message)) == 1
     assert len(history) == 0
@@ -464,6 +466,112 @@ def test_a_chat_message_is_appended_as_its_events(history):
     history.append(asked)
     history.append([answer, Message(source="user", content="again")])
     assert history.view().to_messages() == [asked, answer, {"role": "user", "content": "again"}]
+
+
+FILE = {"filename": "a.txt", "file_data": b"depth 4 m"}
+ODD = [1, {"a": b"\x00\xff"}]
+EACH_ROLE = [
+    {"role": "system", "content": "You help.", "name": "rules", "odd": ODD},
+    {"role": "user", "content": "Which files?", "name": "ann", "odd": ODD},
+    {
+        "role": "assistant",
+        "content": "Let me look.",
+        "name": "bob",
+        "odd": ODD,
+        "tool_calls": [{**CALLS[1], "extra_content": {"google": {"thought_signature": "gAAA"}}}],
+    },
+    {"role": "tool", "tool_call_id": "k2", "content": "a.py", "odd": ODD},
+    {"role": "assistant", "content": "One.", "annotations": [{"type": "url_citation", "url": "https://x"}]},
+    {"role": "user", "content": [{"type": "text", "text": "And?", "cache_control": {"type": "ephemeral"}, "odd": 1}]},
+    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x", "detail": "low"}, "odd": 1}]},
+    {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "AP8=", "format": "wav"}}]},
+    {"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]},
+]
+
+
+def test_no_field_of_a_chat_message_is_lost(history):
+    for message in EACH_ROLE:
+        history.append(message)
+    assert list(history.export("openai-chat")) == EACH_ROLE
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"role": "assistant", "content": [{"type": "text", "text": "x", "citations": ["ODD"]}], "stop_reason": "end"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "k", "name": "t", "input": {}, "caller": "ODD"}]},
+        {"role": "assistant", "content": "x", "stop_reason": "end", "container": {"id": "ODD"}},
+        {"output": [{"type": "function_call", "call_id": "k", "name": "t", "arguments": "{}", "id": "ODD"}]},
+        {"output": [{"type": "message", "role": "assistant", "content": "x", "phase": "ODD"}]},
+        {
+            "output": [
+                {"type": "message", "role": "assistant", "content": "x", "id": "m1"},
+                {"type": "message", "role": "assistant", "content": "y", "id": "ODD"},
+            ]
+        },
+        completion({"content": "x", "audio": {"id": "ODD"}}),
+        completion({"content": "x", "refusal": "ODD"}),
+        completion({"content": "x", "provider_specific_fields": {"citations": ["ODD"]}}),
+        completion({"content": "x", "images": [{"type": "image_url", "image_url": {"url": "ODD"}}]}),
+        completion({"tool_calls": [{**CALLS[0], "extra_content": "ODD"}]}),
+    ],
+)
+def test_no_field_of_a_reply_is_lost(history, reply):
+    history.append_reply(reply)
+    assert "ODD" in repr([event.meta for event in history.view()])
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "search_result", "source": "ODD"},
+        {"type": "container_upload", "file_id": "ODD"},
+        {"type": "image", "source": {"type": "file", "file_id": "ODD"}},
+        {"type": "image", "source": {"type": "url", "url": "https://x"}, "cache_control": {"type": "ODD"}},
+        {"type": "image_url", "image_url": {"url": "ODD"}},
+        {"type": "input_image", "file_id": "ODD"},
+        {"type": "input_image", "image_url": "https://x", "detail": "ODD"},
+        {"type": "input_file", "file_url": "ODD"},
+    ],
+)
+def test_no_part_of_a_message_of_the_user_is_lost(history, part):
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "depth"}}
+    for content in ([part], [document, part]):
+        (recorded,) = history.append({"role": "user", "content": content})
+        assert "ODD" in repr(recorded.event.content)
+
+
+def test_a_chat_message_takes_the_parts_that_a_message_takes(history):
+    history.append({"role": "user", "content": [{"type": "file", "file": FILE}]})
+    history.append(Message(source="user", content=[{"type": "file", "file": FILE}]))
+    one, two = history.view()
+    assert one.content == two.content == ({"type": "file", "file": FILE},)
+    assert "depth 4 m" in history.view().to_messages("openai")[0]["content"]
+
+
+@pytest.mark.parametrize(
+    "message, said",
+    [
+        ({"role": "user", "content": [None]}, "part 0 of a user message is None; a part is a map"),
+        ({"role": "user", "content": ["x", 5]}, "part 1 of a user message is 5; a part is a map"),
+        ({"role": "tool", "tool_call_id": "k", "content": {"a": 1}}, "content of a tool message is {'a': 1}; give"),
+        ({"role": "user", "content": [{"type": "text", "text": float("nan")}]}, r"content\[0\].text is nan"),
+        ({"role": "user", "content": "x", "odd": {1}}, "meta.message.odd has a value of type set"),
+        (
+            {"role": "user", "content": [{"type": "file", "file": object()}]},
+            r"content\[0\].file has a value of type obj",
+        ),
+        ({"role": "user", "content": (part for part in "ab")}, "content of a user message is <generator"),
+        ({"role": "assistant", "tool_calls": [{"id": "a"}]}, "the call {'id': 'a'} does not name its tool"),
+        ({"role": "assistant", "tool_calls": ["a"]}, "the call 'a' does not name its tool"),
+        ({"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": 5}}]}, "of a call are 5; give"),
+        ([{"type": "human", "content": "hi"}], "append takes one event or chat message.* of type dict"),
+    ],
+)
+def test_odd_values_in_a_chat_message_are_named(history, message, said):
+    with pytest.raises((InvalidArgument, InvalidEvent, TypeError), match=said):
+        history.append(message)
+    assert len(history) == 0
 
 
 def test_reasoning_is_exported_to_the_format_that_has_it_alone():
