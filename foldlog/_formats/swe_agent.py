@@ -25,7 +25,10 @@ _KEPT = ("role", "agent", "is_demo")
 _TYPES = {"system": "system_prompt", "user": "observation", "assistant": "action", "tool": "observation"}
 
 
-_NOTE = "a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it for the model"
+_NOTE = (
+    "a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it for the model; "
+    "tokens and cost, which 'info' has of the whole run, are not imported"
+)
 
 
 class _Dialect(OpenAI):
