@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,10 +23,12 @@ from foldlog.condensers.errors import CondenserError, InvalidCondenser, NoConden
 from foldlog.condensers.models.estimate import ESTIMATE, counting, tokens_of
 from foldlog.condensers.reports import (
     CONDENSER_METADATA_KEY,
+    RULES_COUNT_FOR,
     Usage,
     annotation,
     cost_something,
     is_standing,
+    newest_rules,
     reports_of,
     tell_of_failures,
     with_reports,
@@ -132,8 +134,8 @@ class CondenseHandler:
         if remembered is None:
             while len(self._remembered) >= _CONVERSATIONS_REMEMBERED:
                 self._remembered.pop(next(iter(self._remembered)), None)
-            lately = list(self._store.events(conversation, max(0, view.version - _LOOKED_BACK), view.version))
-            remembered = self._remembered.setdefault(conversation, Remembered(lately))
+            _, rules = newest_rules(self._store, conversation, view.version)
+            remembered = self._remembered.setdefault(conversation, Remembered(bool(rules)))
         return remembered
 
     def preview(self, view: View) -> Step:
@@ -243,23 +245,33 @@ class CondenseHandler:
         if not all(map(is_standing, reports)):
             remembered.failed(view.version)
             tell_of_failures(conversation, self._condenser.type, reports)
-        news = remembered.news(reports)
-        if not news:
+        rules = [*map(_rule, filter(is_standing, reports))]
+        news: Sequence[Report] = [report for report in reports if not is_standing(report)]
+        ended = remembered.has_rules and not reports
+        remembered.has_rules = bool(rules) or (remembered.has_rules and not ended)
+        if rules and self._are_new(conversation, rules, view.version):
+            news = reports
+        elif not news and not ended:
             return view
         for report in news:
             if report.get("outcome") == "above size":
                 reason = report["problem"]
                 self._tell("foldlog.condensation.declined", conversation, events_before=len(view), reason=reason)
-        append(annotation(news), expected_version=ANY_VERSION)
+        append(annotation(news), expected_version=ANY_VERSION)  # without a report: the former rules are over
         since = tuple(self._store.events(conversation, start=view.version))
         # A mask does not know of a condensation that came since: the next step handles that one.
         return view if any(map(is_structural, since)) else view.then(since)
+
+    def _are_new(self, conversation: str, rules: Sequence[str], version: int) -> bool:
+        """Return whether the newest rules of the log are others than these, or were recorded long ago."""
+        at, recorded = newest_rules(self._store, conversation, version)
+        return version - at > RULES_COUNT_FOR // 2 or rules != [*map(_rule, recorded)]
 
 
 _CONVERSATIONS_REMEMBERED = 1_000
 
 _LOOKED_BACK = 100
-"""A handler that is new to a conversation reads this many of its last events, for recorded rules."""
+"""The last events of a View in which a turn of the agent is looked for."""
 
 
 def _newest(view: View) -> Mapping[str, Any]:
@@ -321,14 +333,13 @@ def _named(action: CondensationAction) -> set[int]:
 class Remembered:
     """The memory of a handler for one conversation, so that it does not report or try the same at every step.
 
-    A mask applies its rule at every step; the rule is recorded once. A model that failed while condensing could wait is
-    asked again some events later, and the number of events doubles with each further failure. Several threads may use
-    one object: at worst a rule is recorded twice, or a model is asked once too often.
+    ``has_rules`` says whether the log has rules that may have to be ended. A model that failed while condensing could
+    wait is asked again some events later, and the number of events doubles with each further failure. Several threads
+    may use one object: at worst a model is asked once too often.
     """
 
-    def __init__(self, lately: Iterable[Event]) -> None:
-        """Begin with the rules that an earlier handler recorded in these last events of the conversation."""
-        self._rules = {_rule(report) for event in lately for report in reports_of(event)}
+    def __init__(self, has_rules: bool) -> None:
+        self.has_rules = has_rules
         self._wait = _WAIT
         self._ask_again_at = 0
 
@@ -344,12 +355,6 @@ class Remembered:
     def condensed(self) -> None:
         """Note that a condensation was made: the next failure counts as the first."""
         self._wait, self._ask_again_at = _WAIT, 0
-
-    def news(self, reports: Iterable[Report]) -> tuple[Report, ...]:
-        """Return the ``reports`` to record: all except standing reports that are recorded already."""
-        news = tuple(report for report in reports if not is_standing(report) or _rule(report) not in self._rules)
-        self._rules.update(map(_rule, news))
-        return news
 
 
 def _rule(report: Report) -> str:

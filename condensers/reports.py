@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog._observed import tell
-from foldlog.eventstore import Annotation, CondensationAction, Event
+from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction, Event, Store
 
 CONDENSER_METADATA_KEY = "condenser_meta"
 """The key of reports in a condensation's metadata, and the name of the annotations that hold them."""
@@ -27,11 +27,29 @@ failed.
 """
 
 
+RULES_COUNT_FOR = 100
+"""A recorded rule counts for so many events; a handler records it again after half of them."""
+
+
 def is_standing(report: Report) -> bool:
     """Return whether a report is the same at every step, like the report of a mask, which has a ``rule``. A handler
-    records such a report once.
+    records such reports together, when they are others than at the step before.
     """
     return "rule" in report
+
+
+def newest_rules(store: Store, conversation: str, version: int) -> tuple[int, list[Report]]:
+    """Return the standing reports of the newest step before ``version``, and the id of the annotation that holds them.
+
+    ``NOT_RECORDED`` and no reports where the last ``RULES_COUNT_FOR`` events record none. Cost: these events at most.
+    """
+    for event in store.events(conversation, max(0, version - RULES_COUNT_FOR), version, reverse=True):
+        if isinstance(event, Annotation) and event.name == CONDENSER_METADATA_KEY:
+            reports = reports_of(event)
+            standing = [report for report in reports if isinstance(report, Mapping) and is_standing(report)]
+            if standing or not reports:
+                return event.id, standing
+    return NOT_RECORDED, []
 
 
 def cost_something(report: Report) -> bool:

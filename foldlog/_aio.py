@@ -443,6 +443,7 @@ class AsyncHistory:
     condense = _method(SyncHistory.condense, writes=True, steps=True)
     lease = _method(SyncHistory.lease)
     at = _method(SyncHistory.at)
+    sent = _method(SyncHistory.sent)
     version = _method(SyncHistory.version)
     attributes = _method(SyncHistory.attributes)
     open_calls = _method(SyncHistory.open_calls)

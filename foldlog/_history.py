@@ -95,7 +95,8 @@ class History:
         return self.version()
 
     def view(self) -> View:
-        """Return the View that the model is shown now; empty before the first event.
+        """Return the View now; empty before the first event. It is what the model is shown, unless a condenser hides or
+        masks a part of it: see ``sent``.
 
         A long View that is not in memory is read lazily, so ``history.view().tail(50)`` costs 50 events. Close the
         store through ``Histories``: it first reads the Views that a caller holds and that were not read yet. Cost: the
@@ -107,8 +108,7 @@ class History:
             return View.from_events(())
 
     def at(self, version: int) -> View:
-        """Return the View that the model was shown when the history had ``version`` events. Cost: the size of that
-        View.
+        """Return the View when the history had ``version`` events: see ``view``. Cost: the size of that View.
 
         Raises ``NoSuchVersion`` for a version that the history never had.
         """
@@ -118,6 +118,16 @@ class History:
             return self._views.at(self.id, version=version)
         except ConversationNotFound:
             raise NoSuchVersion(self.id, version, 0) from None
+
+    def sent(self, version: int | None = None) -> View:
+        """Return the View as a model is sent it, now or at a version: without the events that ``recent`` hides, with
+        the masks of ``observation_masking`` and the like, and with texts that ``max_tokens`` shortened.
+
+        The steps record these rules in the log. Raises what ``at`` raises. Cost: the View, and the last 100 events.
+        """
+        from foldlog.condensers.sent import sent
+
+        return sent(self._store, self.id, self.view() if version is None else self.at(version)).view
 
     def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]:
         """Yield all events with ``start <= id < stop``, forgotten ones too, in order; with ``reverse`` the newest
@@ -614,13 +624,14 @@ class History:
         return gone_everywhere(self._store, {self.id, *forks}, receipt, sources, complete=complete)
 
     def why(self, event_id: int, at: int | None = None) -> Why:
-        """Return why the View, now or at a version, shows an event, or the summary with this id, or does not. Raises
-        ``NoSuchEvent``, and what ``at`` raises.
+        """Return why the View, now or at a version, shows an event, or the summary with this id, or does not; and
+        whether a model is sent it, by ``sent``. Raises ``NoSuchEvent``, and what ``at`` raises.
         """
+        from foldlog.condensers.sent import why_sent
+
+        check_whole("event_id", event_id)
         try:
-            return self._views.why(
-                self.id, check_whole("event_id", event_id), at if at is None else check_whole("at", at, 0)
-            )
+            return why_sent(self._store, self._views, self.id, event_id, at if at is None else check_whole("at", at, 0))
         except ConversationNotFound:
             raise NoSuchEvent(self.id, event_id, 0) from None
 

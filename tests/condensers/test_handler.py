@@ -193,7 +193,7 @@ def test_what_needs_no_model_goes_on_while_a_model_is_waited_for(store, views):
             pytest.fail("the second of them was due")
 
 
-def test_a_mask_is_recorded_once_and_not_at_every_step(store, views):
+def test_a_mask_is_recorded_when_it_begins_and_not_at_every_step(store, views):
     begin(store, pair(1), pair(2))
     handler = CondenseHandler(store, views, ObservationMaskingCondenser(1))
     for n in range(3, 20):
@@ -206,7 +206,7 @@ def test_a_mask_is_recorded_once_and_not_at_every_step(store, views):
     assert len(stored(store, Annotation)) == 1
 
 
-def test_a_rule_is_recorded_again_only_where_it_is_another_or_nobody_would_find_it(store, views):
+def test_rules_are_recorded_when_they_change_and_where_the_last_ones_are_far_back(store, views):
     begin(store, pair(1), pair(2))
     CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
     CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
@@ -215,11 +215,25 @@ def test_a_rule_is_recorded_again_only_where_it_is_another_or_nobody_would_find_
     CondenseHandler(store, views, both).handle("c1")
     assert [[report["condenser"] for report in reports_of(note)] for note in stored(store, Annotation)] == [
         ["observation_masking"],
-        ["recent"],
+        ["observation_masking", "recent"],
     ]
-    store.append("c1", messages(100), expected_version=ANY_VERSION)
-    CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
+    store.append("c1", messages(60), expected_version=ANY_VERSION)
+    CondenseHandler(store, views, both).handle("c1")
     assert len(stored(store, Annotation)) == 3
+    handler = CondenseHandler(store, views, NoOpCondenser())
+    handler.handle("c1")
+    handler.handle("c1")
+    assert [len(reports_of(note)) for note in stored(store, Annotation)] == [1, 2, 2, 0], "the rules are over"
+
+
+def test_rules_are_over_when_no_step_after_a_failure_has_them(store, views):
+    begin(store, pair(1), pair(2), messages(10), message(source="agent"))
+    CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
+    handler = CondenseHandler(store, views, llm(failed(), max_size=10))
+    for _ in range(2):
+        handler.handle("c1")
+    _, failure, over = stored(store, Annotation)
+    assert ("failure" in reports_of(failure)[0], reports_of(over)) == (True, [])
 
 
 def test_a_view_with_something_hidden_is_not_mixed_with_a_condensation_that_came_since(store, views):

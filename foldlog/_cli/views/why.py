@@ -19,6 +19,7 @@ from foldlog._documents import RequestDocument, SummaryDocument, WhyDocument
 from foldlog._words.gist import count, gist
 from foldlog._words.reasons import because, requests_before
 from foldlog._words.texts import text_of
+from foldlog.condensers.sent import why_sent
 from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, Store, is_structural
 from foldlog.projections import Views, Why
 
@@ -56,7 +57,7 @@ def run(
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         event_id = int(event) if _ID.fullmatch(event) else _with_words(store, conversation, event)
-        answer = Views(store).why(conversation, event_id, at)
+        answer = why_sent(store, Views(store), conversation, event_id, at)
         by = answer.by
         requests = requests_before(store, conversation, by.id) if isinstance(by, CondensationAction) else ()
     document = _document(conversation, answer, requests)

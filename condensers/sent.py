@@ -1,0 +1,91 @@
+"""Show a View as a model is sent it: without hidden events, with masks, and with shortened texts.
+
+The View is the fold of the log. The rules by which a step sends less than the View are recorded in the log
+(``reports.newest_rules``). Here they are applied again, at any version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.reports import Report, newest_rules
+from foldlog.eventstore import Event, Store
+from foldlog.projections import View, Views, Why
+
+
+@dataclass(frozen=True)
+class Sent:
+    """``view`` as a model is sent it. ``rules`` names the recorded rules in words; it is empty where there are none.
+
+    A rule that cannot be applied here, such as that of a package that is not installed, changes nothing in ``view``;
+    ``rules`` says so.
+    """
+
+    view: View
+    rules: str = ""
+
+    @cached_property
+    def _events(self) -> dict[int, Event]:
+        return {event.id: event for event in self.view.events}
+
+    def less(self, event_id: int) -> str:
+        """Return what the rules do to an event of the View: ``hidden``, ``masked``, ``shortened``, or an empty text."""
+        from foldlog.condensers.strategies.showing import MASKED
+        from foldlog.condensers.unseen import LENGTH
+
+        if not self.rules:
+            return ""
+        if (event := self._events.get(event_id)) is None:
+            return "hidden"
+        by = event.meta.get(MASKED)
+        return "shortened" if by == LENGTH else "masked" if by else ""
+
+
+def sent(store: Store, conversation: str, view: View) -> Sent:
+    """Return a View of the conversation as a model is sent it. Cost: that View, and the last events before it."""
+    at, reports = newest_rules(store, conversation, view.version)
+    rules = [report for report in reports if report.get("outcome") != "above size"]
+    if not rules:
+        return Sent(view)
+    words = f"{', '.join(str(report.get('condenser')) for report in rules)} (recorded in event {at})"
+    try:
+        return Sent(_applied(rules, view), words)
+    except InvalidCondenser as error:
+        return Sent(view, f"{words}, which cannot be applied here: {error}")
+
+
+def _applied(rules: Iterable[Report], view: View) -> View:
+    from foldlog.condensers import unseen
+    from foldlog.condensers.config.registry import condenser_from_config
+    from foldlog.condensers.strategies.pipeline import PipelineCondenser
+
+    masks = []
+    for report in rules:
+        rule: Any = report["rule"]
+        if report.get("outcome") == "shortened":  # the View, without the masks before it
+            return unseen.shortened(view, rule["events"], rule["characters"])
+        table = {**rule, "type": report.get("condenser")} if isinstance(rule, dict) else rule
+        masks.append(condenser_from_config(table))
+    result = unseen.step(PipelineCondenser(masks), view, None).result
+    return result if isinstance(result, View) else view
+
+
+def why_sent(store: Store, views: Views, conversation: str, event_id: int, at: int | None = None) -> Why:
+    """Return why a View shows an event or does not, as ``Views.why`` does, and what the recorded rules do to it."""
+    why = views.why(conversation, event_id, at)
+    if not why.sent:
+        return why
+    found = sent(store, conversation, views.at(conversation, why.version))
+    words = {
+        "hidden": "but no model is sent it: it is hidden by",
+        "masked": "and a model is sent a line in the place of its content: it is masked by",
+        "shortened": "and a model is sent its beginning and its end: it is shortened by",
+    }
+    less = found.less(event_id)
+    if not less:
+        return why
+    return replace(why, sent=less != "hidden", reason=f"{why.reason}, {words[less]} {found.rules}")

@@ -1,0 +1,104 @@
+"""The View as a model was sent it can be shown again from the log alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import foldlog
+from foldlog.condensers.base import Condensation
+from foldlog.condensers.config.registry import condenser_from_config
+from foldlog.condensers.handler import CondenseHandler
+from foldlog.condensers.reports import CONDENSER_METADATA_KEY
+from foldlog.eventstore import Annotation
+from tests.condensers.made import SYSTEM, call, message
+from tests.how_many import examples
+
+RECENT = {"type": "recent", "max_events": 6, "keep_first": 2}
+MASK = {"type": "observation_masking", "attention_window": 3}
+CONDENSERS = (
+    RECENT,
+    MASK,
+    {"type": "clear_tool_uses", "trigger": 300, "keep": 1, "exclude_tools": ["kept"]},
+    {"type": "clear_thinking", "keep": 1},
+    {"type": "digest", "max_tokens": 3_000},
+    {"type": "pipeline", "condensers": [MASK, {"type": "recent", "max_events": 9}]},
+    {"type": "pipeline", "condensers": [MASK, {"type": "amortized", "max_size": 12}]},
+    {"type": "pipeline", "condensers": [MASK, {"type": "digest", "max_tokens": 3_000}]},
+    {"type": "noop"},
+)
+
+
+@pytest.fixture
+def histories():
+    with foldlog.open("memory:") as histories:
+        yield histories
+
+
+def turn(history, number, size=200, *, tool="run"):
+    history.append(message(f"ask {number}"))
+    history.append(call(tool, f"c{number}"))
+    history.append_tool_result(f"c{number}", f"<{number}>" + "x " * size)
+
+
+@examples(20)
+@given(st.lists(st.tuples(st.sampled_from(CONDENSERS), st.sampled_from([1, 200, 9_000])), min_size=1, max_size=20))
+def test_each_prompt_can_be_shown_again_whatever_condensers_took_the_steps(steps):
+    with foldlog.open("memory:") as histories:
+        history, prompts = histories["c"], {}
+        history.append(SYSTEM)
+        for number, (condenser, size) in enumerate(steps):
+            turn(history, number, size)
+            handler = CondenseHandler(histories.store, histories.views, condenser_from_config(condenser))
+            while isinstance(view := handler.handle("c"), Condensation):
+                pass
+            prompts[history.version()] = view.to_messages()
+        assert {version: history.sent(version).to_messages() for version in prompts} == prompts
+
+
+@pytest.mark.parametrize("condenser", [RECENT, MASK], ids=json.dumps)
+def test_a_prompt_can_be_shown_again_long_after_its_rule_was_recorded_first(condenser):
+    with foldlog.open("memory:", condenser=condenser) as histories:
+        history = histories["c"]
+        for number in range(45):
+            turn(history, number)
+            view = history.prepare()
+        assert history.sent().events == view.events != history.view().events
+
+
+def test_why_says_what_hides_an_event():
+    with foldlog.open("memory:", condenser=RECENT) as histories:
+        history = histories["c"]
+        for number in range(5):
+            turn(history, number)
+        history.prepare()
+        hidden, sent = history.why(5), history.why(0)
+        assert (hidden.fate, hidden.sent, sent.sent) == ("shown", False, True)
+        assert "hidden by recent (recorded in event 15)" in hidden.reason
+        assert history.why(5, at=15).sent, "before a step hid it"
+
+
+def test_why_says_what_masks_and_what_shortens_an_event():
+    with foldlog.open("memory:", condenser=MASK) as histories:
+        for number in range(5):
+            turn(histories["c"], number)
+        histories["c"].prepare()
+        why = histories["c"].why(2)
+    assert why.sent
+    assert "masked by observation_masking" in why.reason
+    with foldlog.open("memory:", condenser={"type": "digest", "max_tokens": 3_000}) as histories:
+        history = histories["c"]
+        turn(history, 0, 50_000)
+        view = history.prepare()
+        assert view[2].content == history.sent()[2].content != history.view()[2].content
+        assert "shortened by digest" in history.why(2).reason
+
+
+def test_a_rule_that_is_unknown_here_is_named_and_changes_nothing(histories):
+    history = histories["c"]
+    turn(history, 0)
+    history.append(Annotation(name=CONDENSER_METADATA_KEY, data=[{"condenser": "of a package", "rule": "half"}]))
+    assert history.sent() == history.view()
