@@ -28,7 +28,7 @@ failed.
 
 
 RULES_COUNT_FOR = 100
-"""A recorded rule counts for so many events; a handler records it again after half of them."""
+"""A recorded rule counts for this number of events; a handler records it again after half of them."""
 
 
 def is_standing(report: Report) -> bool:

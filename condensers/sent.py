@@ -19,18 +19,20 @@ from foldlog.projections import View, Views, Why
 
 @dataclass(frozen=True)
 class Sent:
-    """``view`` as a model is sent it. ``rules`` names the recorded rules in words; it is empty where there are none.
+    """``view``, and ``sent``: the View as a model is sent it. ``rules`` names the recorded rules in words; it is empty
+    where there are none.
 
-    A rule that cannot be applied here, such as that of a package that is not installed, changes nothing in ``view``;
+    A rule that cannot be applied here, such as that of a package that is not installed, changes nothing;
     ``rules`` says so.
     """
 
     view: View
+    sent: View
     rules: str = ""
 
     @cached_property
     def _events(self) -> dict[int, Event]:
-        return {event.id: event for event in self.view.events}
+        return {event.id: event for event in self.sent.events}
 
     def less(self, event_id: int) -> str:
         """Return what the rules do to an event of the View: ``hidden``, ``masked``, ``shortened``, or an empty text."""
@@ -50,12 +52,12 @@ def sent(store: Store, conversation: str, view: View) -> Sent:
     at, reports = newest_rules(store, conversation, view.version)
     rules = [report for report in reports if report.get("outcome") != "above size"]
     if not rules:
-        return Sent(view)
+        return Sent(view, view)
     words = f"{', '.join(str(report.get('condenser')) for report in rules)} (recorded in event {at})"
     try:
-        return Sent(_applied(rules, view), words)
+        return Sent(view, _applied(rules, view), words)
     except InvalidCondenser as error:
-        return Sent(view, f"{words}, which cannot be applied here: {error}")
+        return Sent(view, view, f"{words}, which cannot be applied here: {error}")
 
 
 def _applied(rules: Iterable[Report], view: View) -> View:

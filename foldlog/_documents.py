@@ -802,7 +802,8 @@ class LogDocument(Document, frozen=True, kw_only=True):
 
 class ViewDocument(Document, frozen=True, kw_only=True):
     """``foldlog view``: the ids of the View, and its events, each with the ``role`` of its message, and its ``state``:
-    "sent" to the model, "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are those of a list.
+    "sent" to the model whole, "masked", "shortened", "hidden", "pending" or "unsent". ``sent_events`` and
+    ``sent_summaries`` are those of a list.
     """
 
     conversation: str

@@ -127,7 +127,7 @@ class History:
         """
         from foldlog.condensers.sent import sent
 
-        return sent(self._store, self.id, self.view() if version is None else self.at(version)).view
+        return sent(self._store, self.id, self.view() if version is None else self.at(version)).sent
 
     def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]:
         """Yield all events with ``start <= id < stop``, forgotten ones too, in order; with ``reverse`` the newest

@@ -124,7 +124,7 @@ class PageFold:
 
     def _note_change(self, event: Event, kind: str) -> None:
         for report in reports_of(event):
-            if isinstance(report, dict) and isinstance(report.get("rule"), dict) and "masked" in report:
+            if isinstance(report, dict) and isinstance(report.get("rule"), dict) and not report.get("outcome"):
                 self._masks.append(MaskDocument(at=event.id, by=report.get("condenser"), rule=report["rule"]))
         if isinstance(event, CondensationRequest):
             self._requests.append(event)

@@ -10,6 +10,7 @@ from foldlog._reports.savings import is_declined
 from foldlog._reports.sent import sent_of
 from foldlog._reports.sizes import view_tokens
 from foldlog._words.times import time_text
+from foldlog.condensers.sent import Sent
 from foldlog.eventstore import (
     ATTRIBUTES,
     CondensationAction,
@@ -46,7 +47,8 @@ class Overview(NamedTuple):
     ``attributes``     see ``Histories.create``
     ``title``          its attribute ``title``, else the source's own title, else the first request of the user
     ``format``         what it was imported from; ``foldlog`` where it was not imported
-    ``sent_events``    the events that a model is sent with its View: without pending ones, and without summaries
+    ``sent_events``    the events that a model is sent with its View, before a condenser hides or masks any: without
+                       pending ones, and without summaries
     ``sent_summaries`` the summaries that a model is sent with it
     ``tokens``         the tokens of that View, as ``view_tokens`` counts them; without a tokenizer a high estimate
     ``condensations``  how many were made, whether or not they were taken back later; declined ones are not counted
@@ -91,7 +93,7 @@ def overview_of(
             return found
         view = views.current(row.id)
         tokens = view_tokens(view, count)
-        events, summaries = sent_of(view)
+        events, summaries = sent_of(Sent(view, view))
         return found._replace(
             sent_events=events,
             sent_summaries=summaries,

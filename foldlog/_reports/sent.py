@@ -1,28 +1,34 @@
-"""Which events of a View a model is sent. A call waits for its observation, and for those of its parallel calls."""
+"""Which events of a View a model is sent, and which of them whole. A call waits for its observation, and for those of
+its parallel calls; a condenser may hide or mask events.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from foldlog.eventstore import CondensationSummary
-from foldlog.projections import View
 from foldlog.projections.units import is_unseen
 
-State = Literal["sent", "pending", "unsent"]
+if TYPE_CHECKING:
+    from foldlog.condensers.sent import Sent
 
 
-def states_of(view: View) -> Sequence[State]:
-    """Return the state of each event of a View. ``unsent``: a condensation forgot another part of its call."""
-    sent = {position for position in view.fit_positions if not is_unseen(view[position])}
+def states_of(found: Sent) -> Sequence[str]:
+    """Return the state of each event of a View: sent, hidden, masked, shortened, pending or unsent. ``unsent``: a
+    condensation forgot another part of its call.
+    """
+    view = found.view
+    fit = {position for position in view.fit_positions if not is_unseen(view[position])}
     return [
-        "sent" if position in sent else "unsent" if event.id in view.left_behind else "pending"
+        found.less(event.id) or "sent" if position in fit else "unsent" if event.id in view.left_behind else "pending"
         for position, event in enumerate(view)
     ]
 
 
-def sent_of(view: View) -> tuple[int, int]:
-    """Return the number of events and that of summaries that a model is sent."""
-    sent = [event for event, state in zip(view, states_of(view), strict=True) if state == "sent"]
+def sent_of(found: Sent) -> tuple[int, int]:
+    """Return the number of events and that of summaries that a model is sent, masked ones among them."""
+    states = zip(found.view, states_of(found), strict=True)
+    sent = [event for event, state in states if state in {"sent", "masked", "shortened"}]
     summaries = sum(isinstance(event, CondensationSummary) for event in sent)
     return len(sent) - summaries, summaries

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -17,7 +17,10 @@ from foldlog._reports.sent import sent_of, states_of
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import events_and_summaries, gist
 from foldlog.eventstore import CondensationSummary, summary_of
-from foldlog.projections import View, Views
+from foldlog.projections import Views
+
+if TYPE_CHECKING:
+    from foldlog.condensers.sent import Sent
 
 
 def run(
@@ -35,27 +38,31 @@ def run(
     """Show the View of a conversation, now or at any version: the events and summaries that the model is shown.
 
     The id of a summary is minus (2 + the id of its condensation): -262 is the summary of condensation 260.
-    A pending or unsent event is not sent: 'why' says why. --tail cuts only the list of events.
+    An event that is not sent whole is marked: 'why' says why. --tail cuts only the list of events.
 
     Example: foldlog view tidewatch --at 120 --tail 20
     """
+    from foldlog.condensers.sent import sent  # the help needs no condenser
+
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         views = Views(store)
         view = views.current(conversation) if at is None else views.at(conversation, version=at)
         start = 0 if tail is None else max(0, len(view) - tail)
+        found = sent(store, conversation, view)
         if as_json:
-            terminal.emit_list(_document(conversation, view, start))
+            terminal.emit_list(_document(conversation, found, start))
         else:
-            _show(terminal.typed_id(conversation), view, start)
+            _show(terminal.typed_id(conversation), found, start)
 
 
-def _document(conversation: str, view: View, start: int) -> ViewDocument:
+def _document(conversation: str, found: Sent, start: int) -> ViewDocument:
     """Return the View for programs, with its events from ``start`` on. ``role`` is that of the chat message, None if no
     message has the event.
     """
-    roles = {position: message["role"] for message, positions in view.rendered() for position in positions}
-    states, (events, summaries) = states_of(view), sent_of(view)
+    view = found.view
+    roles = {found.sent[place].id: message["role"] for message, places in found.sent.rendered() for place in places}
+    states, (events, summaries) = states_of(found), sent_of(found)
     return ViewDocument(
         conversation=conversation,
         version=view.version,
@@ -69,20 +76,20 @@ def _document(conversation: str, view: View, start: int) -> ViewDocument:
             if isinstance(event, CondensationSummary)
         ),
         events=streamed(
-            {**event_document(event), "role": roles.get(position), "state": states[position]}
+            {**event_document(event), "role": roles.get(event.id), "state": states[position]}
             for position, event in enumerate(view[start:], start)
         ),
     )
 
 
-def _show(name: str, view: View, start: int) -> None:
+def _show(name: str, found: Sent, start: int) -> None:
     """Print the View from ``start`` on for people: one line for each event, summaries whole."""
-    states = states_of(view)
-    title = (
-        f"{name} at version {view.version:,}: the model is sent {events_and_summaries(*sent_of(view)) or 'no events'}"
-    )
-    for state in ("pending", "unsent"):
-        title += f"; {states.count(state):,} more {state}" if state in states else ""
+    view, states, amount = found.view, states_of(found), events_and_summaries(*sent_of(found))
+    title = f"{name} at version {view.version:,}: the model is sent {amount or 'no events'}"
+    for state in ("masked", "shortened", "hidden", "pending", "unsent"):
+        of = "more" if state in {"hidden", "pending", "unsent"} else "of them"
+        title += f"; {states.count(state):,} {of} {state}" if state in states else ""
+    title += f"; by {found.rules}" if found.rules else ""
     title += "; a condensation is asked for" if view.unhandled_condensation_request else ""
     with paged():
         terminal.console().print(Text(title, style="bold"))

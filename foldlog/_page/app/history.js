@@ -311,9 +311,11 @@ export class History {
   // Masks are recorded by their rule: an observation is masked once so many events of the View come after it.
   setMasks() {
     this.maskedAt = new Map();
+    const windows = new Set();
     for (const mask of this.masks) {
       const window = mask.rule?.attention_window;
-      if (!Number.isInteger(window) || mask.by !== "observation_masking") continue;
+      if (!Number.isInteger(window) || mask.by !== "observation_masking" || windows.has(window)) continue;
+      windows.add(window); // it is recorded again and again
       let ids = [];
       let from = -1;
       for (let version = mask.at; version <= this.version; version += 1) {

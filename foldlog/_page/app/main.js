@@ -317,11 +317,12 @@ class App {
     const { by, states } = history.tally(version);
     const tokens = history.total[version] ?? 0;
     const masked = history.masked[version] ?? 0;
+    const rule = history.masks.findLast((mask) => mask.at < version && mask.by !== "observation_masking");
     this.title.replaceChildren(`Version ${grouped(version)}`, el("span", { class: "soft" }, version === history.version ? ", now" : ` of ${grouped(history.version)}`));
     const time = version ? moment(history.timeAt(version), history.zone) : "";
     this.sentence.replaceChildren(
       ...(version
-        ? ["The model is sent ", el("b", {}, count(events, "event")), ...(summaries ? [" and ", el("b", {}, count(summaries, "summary", "summaries"))] : []), ", ", el("b", {}, `${history.about}${tokenCount(tokens)}`), history.limit ? ` of ${short(history.limit)}` : "", masked ? `; masks leave ${history.about}${short(tokens - masked)}` : "", "."]
+        ? ["The model is sent ", el("b", {}, count(events, "event")), ...(summaries ? [" and ", el("b", {}, count(summaries, "summary", "summaries"))] : []), ", ", el("b", {}, `${history.about}${tokenCount(tokens)}`), history.limit ? ` of ${short(history.limit)}` : "", masked ? `; masks leave ${history.about}${short(tokens - masked)}` : "", rule ? `, less what the rule of ${rule.by} in event ${grouped(rule.at)} leaves out` : "", "."]
         : ["Before the first event the model is sent nothing."]),
     );
     this.sum.replaceChildren(...this.sumParts(states, by));
