@@ -151,7 +151,7 @@ loops = st.builds(
 """Tool loops, many of them with a call that was abandoned, and what stands between them."""
 
 
-@examples(360)
+@examples(900)
 @given(st.one_of(histories, loops), st.booleans(), condensers, agents)
 def test_each_step_keeps_the_laws_and_condensing_comes_to_an_end(
     events: list[Event], requested: bool, condenser: Condenser, agent: Any
