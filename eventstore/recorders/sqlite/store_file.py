@@ -219,7 +219,7 @@ class StoreFile:
             remedy = "open the store again"
             if os.path.realpath(self.name) == self.path:  # else a link leads to another file, which has its own log
                 remedy += (
-                    f" where 'foldlog restore' put it there; else end all programs that have it open and move "
+                    f" where a restore put it there; else end all programs that have it open and move "
                     f"{self.path}-wal away first: SQLite would write the former log into the new file"
                 )
             raise WrongFile(
