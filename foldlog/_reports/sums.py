@@ -190,6 +190,7 @@ class KeptSums:
 
     def make_of_all(self) -> None:
         """Keep the sums of all for the next question. Cost: the records of the blocks that have changed."""
+        self.flush()
         self._of_all.make()
 
     def blocks(self, rows: Sequence[ConversationRow] | None = None, again: Collection[str] = ()) -> list[Block]:

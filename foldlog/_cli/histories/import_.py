@@ -211,7 +211,6 @@ def _import_all(
                 if one.added:
                     lists.count(one.conversation, source.ahead if one.added == one.version else None)
             seen.close_file()
-            lists.flush()
             lists.make_of_all()
         except EventStoreError as error:  # of the store, not of one history
             if not any(one.added for one in imported):
