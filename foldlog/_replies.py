@@ -90,8 +90,9 @@ def events_of_reply(
             )
     if not any(isinstance(event, Message | Action | CondensationRequest) for event in events):
         raise InvalidEvent(
-            f"conversation {conversation!r}: the reply has neither a text nor a tool call; nothing was appended; look "
-            f"at its finish reason, and ask the model again"
+            f"conversation {conversation!r}: the reply has neither a text nor a tool call; nothing was appended; it "
+            f"has {', '.join(event.name for event in events if isinstance(event, Annotation)) or 'nothing'}; look at "
+            f"its finish reason, and ask the model again"
         )
     told = {**({} if cost is None else {"cost": cost}), **(meta or {})}
     first = next(event for event in events if isinstance(event, Message | Action | CondensationRequest))
@@ -131,7 +132,8 @@ def _events(value: Any) -> Iterator[Event]:
     elif isinstance(value.get("output"), list):
         yield from _response(value["output"], _text_or_none(value.get("id")), _account(value, value.get("status")))
     elif "tool_calls" in value and "latency_s" in value:
-        yield from _own_reply(value)
+        called, account = [_called(call) for call in value["tool_calls"]], _account(value, value["finish_reason"])
+        yield from _said(value["text"] or "", called, (), value["response_id"], account)
     elif _is_of_anthropic(value):
         yield from _anthropic(value)
     elif "role" in value and value.get("type") in (None, "message"):
@@ -224,11 +226,6 @@ def _assistant(message: Part, content: Content, response_id: str | None, meta: d
     if rest and not (called or content):
         yield Annotation(name="reply", data=rest["message"])
     yield from _said(content, called, thinking, response_id, meta | rest)
-
-
-def _own_reply(reply: Part) -> Iterator[Event]:
-    called = [_called(call) for call in reply["tool_calls"]]
-    yield from _said(reply["text"] or "", called, (), reply["response_id"], _account(reply, reply["finish_reason"]))
 
 
 # --- OpenAI's Responses ---

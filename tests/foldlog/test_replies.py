@@ -294,9 +294,12 @@ def test_chat_messages_with_one_call_id_stay_apart_in_a_list_too(history):
 
 
 def test_what_is_no_reply_of_a_model_is_refused(history):
-    for message in ({}, {"content": ""}, {"reasoning_content": "hm"}):
-        with pytest.raises(InvalidEvent, match="neither a text nor a tool call; nothing was appended"):
+    for message, has in (({}, "nothing"), ({"content": ""}, "nothing"), ({"reasoning_content": "hm"}, "reasoning")):
+        with pytest.raises(InvalidEvent, match=f"neither a text nor a tool call; nothing was appended; it has {has};"):
             history.append_reply(completion(message, "content_filter"))
+    for named in ("local_shell_call", "ai"):
+        with pytest.raises(InvalidEvent, match=f"nothing was appended; it has {named};"):
+            history.append_reply({"type": named, "content": "hm"})
     for role in ("user", "system", "developer"):
         message = {"role": role, "content": "hi"}
         with pytest.raises(InvalidEvent, match=r"of the (user|agent|environment) is not the reply .*append\(message\)"):
