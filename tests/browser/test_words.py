@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from foldlog._web.pages import Pages
-from foldlog.eventstore import Action, CondensationAction, Message, open_store
+from foldlog.eventstore import Action, CondensationAction, Message, Origin, open_store
 from tests.browser.server import serving
 from tests.browser.states import LINES, SIZES, V, find, home, sample
 from tests.page_samples import usual_history
@@ -98,6 +98,16 @@ def test_the_numbers_of_the_legend_and_of_the_list_have_a_unit(page, report):
         .replace("\N{NO-BREAK SPACE}", " ")
         .startswith("From version 280 to 281: ≈ 13k → 4.1k tokens")
     )
+
+
+def test_the_work_of_a_sub_agent_is_not_called_bookkeeping(page, report):
+    aside = Message(source="agent", content="aside", shown=False, origin=Origin(format="claude-code", id="u"))
+    page.open(report([*messages(1), aside]))
+    why = "what was not shown to the agent in the claude-code history that it was imported from"
+    assert why in page.ask(f"{V}.sum.textContent")
+    page.run(f"{V}.choose(1)")
+    page.wait("document.querySelector('.detail h2')?.innerText === 'Agent 1'")
+    assert why in page.text(".why")
 
 
 def test_an_event_without_text_says_so(page, report):

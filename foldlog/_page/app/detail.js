@@ -119,7 +119,7 @@ export class Detail {
     if (kind === "redaction") return "It is the receipt of a redaction. No model is sent it.";
     if (kind === "documents") return "Attributes and documents are beside the conversation. No model is sent them.";
     if (kind === "request") return "It asks for a condensation. Requests change a View and are never in it.";
-    return "The View never showed it: its writer marked it so, or it was forgotten before it came.";
+    return `No View shows ${this.app.history.unshown}, nor an event that was forgotten before it came.`;
   }
 
   aboutChange(change) {

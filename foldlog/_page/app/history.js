@@ -8,7 +8,7 @@ const GROUP_OF = {
 
 export class History {
   // As the document has them.
-  title; request; format; limit; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes; models;
+  title; request; format; unshown; limit; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes; models;
 
   constructor(document) {
     this.conversation = document.conversation;
@@ -36,6 +36,7 @@ export class History {
     for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
       this[name] = document[name];
     }
+    this.unshown = this.format ? `what was not shown to the agent in the ${this.format} history that it was imported from` : "what its writer marked as not shown";
     this.version = document.version;
     this.changes = new Map(document.changes.map((change) => [change.id, change]));
     this.condensations = document.changes.filter((change) => change.kind === "condensation");
