@@ -23,7 +23,7 @@ from foldlog.condensers.models.estimate import ESTIMATE, token_sums_of, tokens_o
 from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from foldlog.condensers.selection import after_system_prompt, forget, last_cut, middle, next_cut, real
+from foldlog.condensers.selection import after_system_prompt, forget, kept_place, last_cut, middle, next_cut, real
 from foldlog.condensers.strategies.showing import unmasked
 from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
@@ -215,9 +215,11 @@ class SummarizingCondenser(RollingCondenser):
                 f"{forgotten} of {len(view)} events could be forgotten, "
                 f"which is less than the minimum progress of {self.minimum_progress:g}"
             )
+        unseen = len(view) - kept_place(view)
         raise NoCondensationAvailable(
             f"nothing can be forgotten of a View of {len(view)} events after its first {start}"
             + (f": they take {over.sums[start]} tokens, and the prompt may have {over.limit}" if over else "")
+            + (f"; its last {unseen} stay until a model was shown them" if unseen else "")
         )
 
     def _head(self, view: View) -> int:

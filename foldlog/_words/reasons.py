@@ -22,6 +22,8 @@ def because(
     ``requests`` are those that it fulfils: see ``requests_before``. Empty if no reason is recorded. With ``brief``,
     reasons of one kind are equal: they have no figures and no words of a request.
     """
+    from foldlog.condensers import reports_of  # the help of a command needs no condenser
+
     said, outcome = condensation.metadata.get("reason"), condensation.metadata.get("outcome")
     if outcome == "declined":
         return f"declined: {printable(str(said or 'no reason given'), one_line=True)}"
@@ -34,6 +36,9 @@ def because(
     text = ", ".join(f"{word} ({given})" if word == _ASKED and given else word for word in words)
     if outcome == "reset":
         text += "; no less would do: the context was reset"
+    failures = [each for each in reports_of(condensation) if isinstance(each, Mapping) and "failure" in each]
+    if failures and not brief:
+        text += f"; the model failed: {failures[-1].get('problem')}"
     return printable(text, one_line=True)
 
 

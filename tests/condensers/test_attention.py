@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from foldlog._words.reasons import because
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import reports_of
 from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
@@ -103,6 +104,13 @@ def test_where_no_reply_comes_nothing_is_forgotten_unless_it_must_be():
     assert shown(attention(failed()).condense(view)) is view  # L5
     must = viewed(messages(11), REQUEST)
     assert ids(after(must, attention(failed()).condense(must))) == [0, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("reply", ["", "ok", "I cannot help", said('{"ids": [3, 5', finish_reason="length")])
+def test_why_says_that_the_newest_stay_because_no_reply_chose_others(reply):
+    made = plan(attention(reply).condense(viewed(messages(11))))
+    (report,) = reports_of(made)
+    assert because(made) == f"View of 11 events exceeded 10; the model failed: {report['problem']}"
 
 
 def test_the_model_is_shown_every_event_and_held_to_a_schema():

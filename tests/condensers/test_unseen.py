@@ -18,8 +18,8 @@ from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.showing import is_masked
 from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, open_store
-from foldlog.projections import Views
-from tests.condensers.made import SYSTEM, answer, call, history, message
+from foldlog.projections import View, Views
+from tests.condensers.made import SYSTEM, answer, call, history, message, pair, viewed
 from tests.condensers.scripted import Scripted
 from tests.how_many import examples
 
@@ -148,6 +148,14 @@ def test_results_that_cannot_be_short_enough_are_declined(agent):
     newest = list(agent.store.events("c"))[-1]
     assert isinstance(newest, CondensationAction)
     assert not any(newest.forgotten)
+
+
+def test_a_decline_says_that_no_model_was_shown_the_events():
+    view = View(viewed(SYSTEM, message(), pair(1), pair(2)).state, (), kept_from=2)
+    with pytest.raises(
+        NoCondensationAvailable, match="after its first 2; its last 4 stay until a model was shown them"
+    ):
+        condenser_from_config({"type": "digest", "keep_first": 2}).get_condensation(view)
 
 
 def test_what_was_shown_once_may_be_forgotten(agent):
