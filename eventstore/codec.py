@@ -74,6 +74,7 @@ _any = msgspec.json.Decoder()
 
 _SCALARS = frozenset({str, int, bool, NoneType})
 _CONTAINERS = (dict, list, tuple)
+_TEXT_PART = {"type": "text", "text": "hi"}
 _LONG = 1_000
 """The bytes of a body above which its event may be nested too deep: a level takes two brackets."""
 _DEPTH_MAX = _LONG // 2
@@ -170,6 +171,10 @@ def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
     for name, value in values.items():
         if isinstance(value, bytes) and name != "data":
             return f"its field {name} has a value of type {type(value).__name__}; write it as text, such as base64"
+        if name in ("content", "thought") and isinstance(value, list | tuple):
+            for place, part in enumerate(value):
+                if not isinstance(part, dict):
+                    return f"its field {name}[{place}] is {short(part)}; a part is a map, such as {_TEXT_PART}"
     return not_json(values, finite=finite)
 
 

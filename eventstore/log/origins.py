@@ -63,6 +63,8 @@ def check_own_key(idempotency_key: str) -> None:
     """Raise ``InvalidArgument`` for a caller's key that begins like those of the store, ``TypeError`` for no text."""
     if type(idempotency_key) is not str:
         raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
+    if not idempotency_key:
+        raise InvalidArgument("the idempotency key is empty; give a text that names this append, or leave it out")
     if idempotency_key.startswith(_RESERVED):
         raise InvalidArgument(f"idempotency key {idempotency_key!r} begins with {_RESERVED!r}; use another one")
 

@@ -133,6 +133,8 @@ def test_wrong_arguments_are_refused(store: Store):
         store.append("c1", said("a"), expected_version=0, dedupe="origin", idempotency_key="k")
     with pytest.raises(InvalidArgument, match="begins with 'foldlog:source'; use another one"):
         store.append("c1", said("a"), expected_version=0, idempotency_key="foldlog:source:x")
+    with pytest.raises(InvalidArgument, match="the idempotency key is empty"):
+        store.append("c1", said("a"), expected_version=0, idempotency_key="")
     assert store.version("c1") == 0
 
 

@@ -195,6 +195,7 @@ def test_fields_and_documents_of_derived_classes_are_plain_too():
         (Message(source="user", content="x", extra={"x": math.inf}), r"field extra\.x is inf"),
         (Message(source="user", content=b"\x00\xff"), "field content has a value of type bytes"),  # type: ignore[arg-type]
         (Message(source="user", content=[{"a": {1}}]), r"field content\[0\]\.a has a value of type set"),  # type: ignore[arg-type]
+        (Message(source="user", content=["hi"]), r"field content\[0\] is 'hi'; a part is a map"),  # type: ignore[list-item]
         (Action(tool="t", call_id=UUID(int=7)), "field call_id has a value of type UUID"),  # type: ignore[arg-type]
         (Message(source="user", content="x", origin=Origin(format="f", id=b"x")), r"origin\.id has .* bytes"),
     ],
