@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated
 
+import msgspec
+
+from foldlog.condensers.base import Condenser
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.reports import Report, newest_rules
 from foldlog.eventstore import Event, Store
@@ -22,8 +25,7 @@ class Sent:
     """``view``, and ``sent``: the View as a model is sent it. ``rules`` names the recorded rules in words; it is empty
     where there are none.
 
-    A rule that cannot be applied here, such as that of a package that is not installed, changes nothing;
-    ``rules`` says so.
+    A rule that cannot be applied, such as that of a condenser of your own, changes nothing; ``rules`` says so.
     """
 
     view: View
@@ -56,24 +58,49 @@ def sent(store: Store, conversation: str, view: View) -> Sent:
     words = f"{', '.join(str(report.get('condenser')) for report in rules)} (recorded in event {at})"
     try:
         return Sent(view, _applied(rules, view), words)
-    except InvalidCondenser as error:
-        return Sent(view, view, f"{words}, which cannot be applied here: {error}")
+    except (InvalidCondenser, msgspec.ValidationError) as error:
+        return Sent(view, view, f"{words}, which cannot be applied: {error}")
+
+
+class _Shortening(msgspec.Struct):
+    events: list[int]
+    characters: Annotated[int, msgspec.Meta(ge=0)]
 
 
 def _applied(rules: Iterable[Report], view: View) -> View:
     from foldlog.condensers import unseen
-    from foldlog.condensers.config.registry import condenser_from_config
     from foldlog.condensers.strategies.pipeline import PipelineCondenser
 
     masks = []
     for report in rules:
-        rule: Any = report["rule"]
         if report.get("outcome") == "shortened":  # the View, without the masks before it
-            return unseen.shortened(view, rule["events"], rule["characters"])
-        table = {**rule, "type": report.get("condenser")} if isinstance(rule, dict) else rule
-        masks.append(condenser_from_config(table))
+            shortening = msgspec.convert(report["rule"], _Shortening)
+            return unseen.shortened(view, shortening.events, shortening.characters)
+        masks.append(_mask(report))
     result = unseen.step(PipelineCondenser(masks), view, None).result
     return result if isinstance(result, View) else view
+
+
+def _mask(report: Report) -> Condenser:
+    """Return the condenser of a recorded rule. A log may come from anywhere: it chooses among those that only show
+    less, and no other code, no model and no key of an API.
+    """
+    from foldlog.condensers.strategies import clearing, showing
+
+    types = (
+        showing.RecentEventsCondenser,
+        showing.ObservationMaskingCondenser,
+        showing.BrowserOutputCondenser,
+        clearing.ClearToolUsesCondenser,
+        clearing.ClearThinkingCondenser,
+    )
+    made = next((each for each in types if each.type == report.get("condenser")), None)
+    if made is None:
+        raise InvalidCondenser("it is no rule of foldlog that shows less")
+    try:
+        return made(**report["rule"])
+    except TypeError as error:
+        raise InvalidCondenser(str(error)) from error
 
 
 def why_sent(store: Store, views: Views, conversation: str, event_id: int, at: int | None = None) -> Why:

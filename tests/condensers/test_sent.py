@@ -12,7 +12,9 @@ import foldlog
 from foldlog.condensers.base import Condensation
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.handler import CondenseHandler
+from foldlog.condensers.models.client import LLM
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY
+from foldlog.condensers.sent import sent
 from foldlog.eventstore import Annotation
 from tests.condensers.made import SYSTEM, call, message
 from tests.how_many import examples
@@ -97,8 +99,34 @@ def test_why_says_what_masks_and_what_shortens_an_event():
         assert "shortened by digest" in history.why(2).reason
 
 
-def test_a_rule_that_is_unknown_here_is_named_and_changes_nothing(histories):
+FOREIGN = {"llm_config": {"model": "m", "base_url": "http://127.0.0.1:9", "api_key_env": "HOME"}, "max_size": 10}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"condenser": "of a package", "rule": "half"},
+        {"condenser": "llm", "rule": FOREIGN},
+        {"condenser": "pipeline", "rule": {"condensers": [{"type": "llm", **FOREIGN}]}},
+        {"condenser": "recent", "rule": "few"},
+        {"condenser": "recent", "rule": {"max_events": -1}},
+        {"condenser": "recent", "rule": {"max_events": 1, "model": "m"}},
+        {"condenser": None, "rule": None},
+        {"condenser": "digest", "outcome": "shortened", "rule": {}},
+        {"condenser": "digest", "outcome": "shortened", "rule": {"events": [0], "characters": "few"}},
+    ],
+    ids=str,
+)
+def test_a_log_chooses_no_code_and_no_model(histories, monkeypatch, rule):
+    """Whoever wrote the log wrote its rules. What does more than show less, or is malformed, is named."""
+    asked = []
+    monkeypatch.setattr(LLM, "complete", lambda *given, **named: asked.append(given))
     history = histories["c"]
-    turn(history, 0)
-    history.append(Annotation(name=CONDENSER_METADATA_KEY, data=[{"condenser": "of a package", "rule": "half"}]))
+    for number in range(6):
+        turn(history, number)
+    history.append(Annotation(name=CONDENSER_METADATA_KEY, data=[rule]))
     assert history.sent() == history.view()
+    assert sent(histories.store, "c", history.view()).rules.startswith(
+        f"{rule['condenser']} (recorded in event 18), which"
+    )
+    assert asked == []
