@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
-from typer.testing import CliRunner
 
-from foldlog._cli.application import build
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.metrics import metrics
 from foldlog.eventstore import ANY_VERSION, InvalidOption, Store, confirm, open_store
@@ -19,6 +17,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.status import follower_status
 from foldlog.eventstore.recorders.errors import OperationalError
 from foldlog.eventstore.recorders.postgres import status as vacuuming
+from tests.foldlog.conftest import foldlog as foldlog
 from tests.postgres.conftest import said
 
 from .servers import Server
@@ -99,15 +98,15 @@ def test_prometheus_is_told_of_them(store: Store):
     assert not re.search(r"^foldlog_\w+_cost_usd ", told, re.MULTILINE), "no cost is known, which is not 0"
 
 
-def test_the_command_shows_it(url: str, store: Store):
+def test_the_command_shows_it(url: str, store: Store, foldlog: Any):
     recorder = store._recorder
     recorder.transact(lambda transaction: transaction.set_value("tracking audit", str(1)))
-    run = CliRunner().invoke(build(), ["list", "--followers", "--db", url])
-    assert run.exit_code == 0
-    assert "a commit waits for: no standby (synchronous_commit on)" in run.output
-    assert "nothing is held back" in run.output
-    assert "follower audit: 2 events behind" in run.output
-    document = json.loads(CliRunner().invoke(build(), ["list", "--followers", "--db", url, "--json"]).output)
+    ran = foldlog("list", "--followers", "--db", url)
+    assert ran.status == 0
+    assert "a commit waits for: no standby (synchronous_commit on)" in ran.out
+    assert "nothing is held back" in ran.out
+    assert "follower audit: 2 events behind" in ran.out
+    document = foldlog("list", "--followers", "--db", url, "--json").document
     assert document["followers"][0]["position"] == "1"
     assert document["horizon_age"] == 0
     assert int(document["last_position"]) > 2**20
