@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, told
-from foldlog._reports.of_all import forget_all
 from foldlog._search.index import erase_from_index, index_path, remove_index, still_in_index
 from foldlog._seen_files import source_files
 from foldlog.eventstore import (
@@ -76,8 +75,6 @@ class Maintenance:
         is_encrypted = self._store.database.settings.keys is not None and not decrypt
         for each in done:
             is_last = is_encrypted and each.bytes_pending is not None
-            if is_last:
-                forget_all(self._store)
             yield each._replace(plain=tuple(derived_from(self._store))) if is_last else each
 
     def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
@@ -235,10 +232,9 @@ def erased(
 def gone_everywhere(
     store: Store, conversations: Container[str], receipt: Removed, sources: Mapping[str, str], *, complete: bool
 ) -> Removed:
-    """Return the receipt of a removal once what was removed is gone from the search index and from the sums of
-    reports too, and, if it is to be ``complete``, its bytes from the tables of a server.
+    """Return the receipt of a removal once what was removed is gone from the search index too, and, if it is to be
+    ``complete``, its bytes from the tables of a server.
     """
-    forget_all(store)
     files = [path for name, path in sources.items() if name in conversations]
     unconfirmed = holders(store, receipt.unconfirmed, conversations, files)
     if complete:

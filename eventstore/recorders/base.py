@@ -342,6 +342,7 @@ class Transaction(Reader):
         """
         if type(change) in changes.LEAVE_BYTES:
             self._write("leave_bytes", key)
+            self._write("forget_records", changes.OF_ALL)
         match change:
             case changes.NewKey():  # a process that has the new key lists it again
                 self._write("leave_listed", key)

@@ -71,7 +71,7 @@ class RememberedKey(NamedTuple):
 
 class NewRecords(NamedTuple):
     """Keep records of a projection. One of the same version is replaced; with ``replace_all``, all others are deleted.
-    Those of no conversation have the key 0.
+    Those of no conversation have the key 0, and those of all conversations together the key ``OF_ALL``.
     """
 
     projection: str
@@ -118,7 +118,11 @@ STATEMENTS: Final[Mapping[type, str]] = {
 """The changes that are one statement, of which the key of the conversation and the fields are the parameters."""
 
 LEAVE_BYTES: Final = (NewKey, NewForm, Erasure)
-"""The changes that replace or delete what was stored: its bytes stay in the files, until ``Recorder.compact``."""
+"""The changes that replace or delete what was stored: its bytes stay in the files, until ``Recorder.compact``. They
+delete the records of all conversations together, which may repeat it.
+"""
+
+OF_ALL: Final = -1
 
 Change = (
     NewKey | NewMark | NewForm | MoreRedactions | NewPast | PastRows | PlacedPast | Visible | RememberedKey

@@ -2,9 +2,10 @@
 changed since, and not each conversation.
 
 The conversations are in blocks, in the order of their ids. What a report makes of a block is kept as a record of the
-store, and made again when a conversation of the block has changed since the position up to which it was made. It is
-plain text: a store in which a conversation is encrypted keeps none, and makes it for each question. So does a server,
-whose last position lies before events that are committed while another transaction is open.
+store, and made again when a conversation of the block has changed since the position up to which it was made. The
+transaction of an erasure or a redaction deletes these records. They are plain text: a store in which a conversation is
+encrypted keeps none, and makes them for each question. So does a server, whose last position lies before events that
+are committed while another transaction is open.
 """
 
 from __future__ import annotations
@@ -22,17 +23,15 @@ from foldlog._reports.kept import value_of
 from foldlog.eventstore import ConversationRow, EventStoreError, Record, Store
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.changes import NewRecords
+from foldlog.eventstore.recorders.changes import OF_ALL, NewRecords
 
 Make = Callable[[Sequence[ConversationRow]], tuple[Any, bool]]
 """Makes a JSON value of some conversations, and says whether it may be kept: where not all can be read, it may not."""
 
 _SIZE: Final = 2_000
 """Conversations in a new block. A block of twice as many is divided."""
-_OF_THE_STORE: Final = 0
-_ALL: Final = "all "
 _CODEC: Final = RowCodec("")
-_MANY: Final = 2**31 - 1
+_MANY: Final = 2**62
 
 
 class _Block(NamedTuple):
@@ -42,9 +41,8 @@ class _Block(NamedTuple):
     value: Any
     is_sound: bool = True
 
-    @property
-    def kept(self) -> tuple[str, Any]:
-        return self.last, self.value if self.is_sound else None
+    def kept(self, is_current: bool) -> tuple[str, Any]:
+        return self.last, self.value if self.is_sound and is_current else None
 
 
 class KeptOfAll:
@@ -53,7 +51,7 @@ class KeptOfAll:
     def __init__(self, store: Store, report: str, code: int, make: Make, kind: Any = Any) -> None:
         """``code`` and ``kind`` are as those of ``KeptBeside``."""
         self._kind = tuple[str, kind | None]
-        self._store, self._name, self._code, self._make = store, _ALL + report, code, make
+        self._store, self._name, self._code, self._make = store, f"all {report}", code, make
         self._blocks: list[_Block] = []
         self._position = 0
 
@@ -134,42 +132,26 @@ class KeptOfAll:
 
     def _stored(self, reader: Reader) -> tuple[int, list[bytes]]:
         """Return the position up to which the stored blocks were made, and the blocks; 0 where they are of no use."""
-        stored = [_CODEC.decoded_record(self._name, each) for each in reader.records(0, self._name, 0, _MANY)]
+        stored = [_CODEC.decoded_record(self._name, each) for each in reader.records(OF_ALL, self._name, 0, _MANY)]
         bodies = [each.body for each in stored if each is not None and each.code == self._code]
         return (int(bodies[0]), bodies[1:]) if bodies and len(bodies) == len(stored) else (0, [])
 
     def _write(self, transaction: Transaction, before: int, new: set[int], is_whole: bool) -> None:
-        """Write the new blocks, unless another process has written some since."""
+        """Write the new blocks, unless another process has written some since. The value of a block in which a
+        conversation has changed since is not written: it may hold what was erased or redacted.
+        """
         transaction.conversation(self._name)  # it locks the name
         position, blocks = self._stored(transaction)
-        if transaction.value("key_ids"):
-            records, is_whole = [], True
-        elif position in (0, before):
-            is_whole = is_whole or len(blocks) != len(self._blocks)
-            numbers = range(len(self._blocks)) if is_whole else sorted(new)
-            bodies = {1: str(self._position)} | {
-                number + 2: json.dumps(to_builtins(self._blocks[number].kept, str_keys=True)) for number in numbers
-            }
-            records = [
-                _CODEC.encoded_record(self._name, Record(version, self._code, None, body.encode()))
-                for version, body in bodies.items()
-            ]
-        else:
+        if position not in (0, before) or transaction.value("key_ids"):
             return
-        transaction.change(_OF_THE_STORE, NewRecords(self._name, records, replace_all=is_whole))
-
-
-def forget_all(store: Store) -> None:
-    """Leave nothing of what reports keep of all conversations: what was erased, redacted or encrypted may be in it. The
-    next question makes it again. Cost: what is kept.
-    """
-    recorder = store.database.recorder
-    kept = recorder.query(lambda reader: reader.records(_OF_THE_STORE, None, 0, _MANY))
-    names = {each.projection for each in kept if each.projection.startswith(_ALL)}
-
-    def forget(transaction: Transaction) -> None:
-        for name in names:
-            transaction.change(_OF_THE_STORE, NewRecords(name, [], replace_all=True))
-
-    if names and recorder.writable:
-        recorder.transact(forget)
+        is_whole = is_whole or len(blocks) != len(self._blocks)
+        changed = self._stale(transaction, _MANY)
+        bodies = {1: str(self._position)} | {
+            number + 2: json.dumps(to_builtins(self._blocks[number].kept(number not in changed), str_keys=True))
+            for number in (range(len(self._blocks)) if is_whole else sorted(new))
+        }
+        records = [
+            _CODEC.encoded_record(self._name, Record(version, self._code, None, body.encode()))
+            for version, body in bodies.items()
+        ]
+        transaction.change(OF_ALL, NewRecords(self._name, records, replace_all=is_whole))

@@ -12,7 +12,16 @@ from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.backup import _stale
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.changes import NewForm, NewKey, NewRecords, RememberedKey, Visible
+from foldlog.eventstore.recorders.changes import (
+    OF_ALL,
+    Change,
+    MoreRedactions,
+    NewForm,
+    NewKey,
+    NewRecords,
+    RememberedKey,
+    Visible,
+)
 from foldlog.eventstore.recorders.errors import IntegrityError, InterfaceError
 from foldlog.eventstore.recorders.types import Beginning, Erasure, PlacedRow, RecalledKey, Record, Row, as_rows
 from tests.conformance.conftest import OpenRecorder
@@ -514,6 +523,28 @@ def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_besid
             assert len(remembered(reader, k, None, 9)) == left
             assert len([each.projection for each in reader.records(k, None, 0, 99)]) == left
             assert (record_at(reader, "views", k, 9) is not None) == bool(left)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [Erasure(7, "", 1, b""), NewForm([row(0)._replace(body=b"other")]), NewKey(b"", None, None)],
+    ids=lambda change: type(change).__name__,
+)
+def test_records_of_all_conversations_go_with_a_change_that_leaves_bytes(recorder: Recorder, change: Change):
+    key, other = begin(recorder, "c1", [row(0)]), begin(recorder, "c2", [row(0)])
+
+    def left() -> list[int]:
+        return recorder.query(lambda reader: [k for k in (OF_ALL, 0, other) if reader.records(k, None, 0, 9)])
+
+    def keep(transaction: Transaction) -> None:
+        for k in (OF_ALL, 0, other):
+            transaction.change(k, NewRecords("sums", [Record(1, 1, None, b"x"), Record(2, 1, None, b"y")]))
+
+    recorder.transact(keep)
+    recorder.transact(lambda transaction: transaction.change(key, MoreRedactions(1)))
+    assert left() == [OF_ALL, 0, other]
+    recorder.transact(lambda transaction: transaction.change(key, change))
+    assert left() == [0, other]
 
 
 def test_a_failed_erasure_is_taken_back(recorder: Recorder):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from foldlog._reports.overview import Overview
 from foldlog._reports.prices import Prices
 from foldlog._reports.spending import own_spending, priced
 from foldlog._reports.stats import collect_stats
-from foldlog._reports.sums import KeptSums
+from foldlog._reports.sums import Block, KeptSums
 from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import (
     ConversationErased,
@@ -36,6 +36,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.recorders.changes import OF_ALL
 from foldlog.formats import FORMATS, decode
 from foldlog.projections import Views
 
@@ -172,11 +173,11 @@ def test_questions_over_all_read_the_blocks_that_have_changed(tmp_path: Path, mo
         left = {name: n for name, n in grown.items() if name not in "jz"}
         assert asked() == (left, [["a", "b"], ["c", "d"], ["f", "h"]])  # an erasure leaves nothing of what was kept
         store.fork("f", 1, "a fork")
-        asked()
-        redact(store, "f", 0, reason="asked for", by="me")  # by the core, as an entry of f alone
-        assert asked()[1] == [["a", "a fork", "b"], ["f", "h"]]
+        asked(before)
+        redact(store, "f", 0, reason="asked for", by="me")  # as an entry of f alone
+        assert asked(before)[1] == [["a", "a fork", "b"], ["f", "h"]]  # the others are still in memory
         erase(store, "a fork", reason="asked for")
-        assert asked()[1] == [["a", "b"]]
+        assert asked(before)[1] == [["a", "b"]]
         append("k", "unreadable")
         assert asked()[1] == [["f", "h"], ["k", "unreadable"]]
         assert asked()[1] == [["k", "unreadable"]]  # which is not kept
@@ -185,7 +186,7 @@ def test_questions_over_all_read_the_blocks_that_have_changed(tmp_path: Path, mo
     with foldlog.open(url, keys=KeyRing(["11" * 32])) as histories:
         store = histories.store
         assert [each.problem for each in histories.maintenance.rekey()] == [None] * 8
-        assert store.database.recorder.query(lambda reader: reader.records(0, "all lengths", 0, 9)) == []
+        assert store.database.recorder.query(lambda reader: reader.records(OF_ALL, "all lengths", 0, 9)) == []
         assert asked()[1] == asked()[1] != []  # plain sums of an encrypted conversation are not kept
 
 
@@ -208,7 +209,75 @@ def test_blocks_that_vanish_and_divide_at_once_leave_each_value_in_its_place(tmp
         for name in ("b1", "b2", "c1", "c2", "c3", "c4"):
             erase(store, name, reason="asked for")
         assert asked() == []
-        assert not list(store.database.recorder.query(lambda reader: reader.records(0, "all names", 2, 99)))
+        assert not list(store.database.recorder.query(lambda reader: reader.records(OF_ALL, "all names", 2, 99)))
+
+
+def _erase(store: Store) -> None:
+    erase(store, "b", reason="asked for")
+
+
+def _redact(store: Store) -> None:
+    redact(store, "b", 0, reason="asked for", by="me")
+
+
+def _bytes_of(url: str) -> bytes:
+    """Return the bytes of a store's file after a vacuum."""
+    with foldlog.open(url) as histories:
+        histories.maintenance.vacuum()
+        assert not histories.store.database.bytes_pending
+    return Path(url.removeprefix("sqlite:///")).read_bytes()
+
+
+@pytest.mark.parametrize("remove", [_erase, _redact])
+def test_sums_of_all_go_in_the_transaction_of_an_erasure_or_a_redaction(remove: Callable[[Store], None], url: str):
+    with foldlog.open(url) as histories:
+        KeptSums(histories.store).blocks()
+    assert b"the words of b" in _bytes_of(url)
+    with open_store(url) as store:
+        remove(store)
+        assert not store.database.recorder.query(lambda reader: reader.records(OF_ALL, None, 0, 9))
+    left = _bytes_of(url)
+    assert b"the words of a" in left
+    assert b"the words of b" not in left
+
+
+def test_sums_of_all_go_with_a_redaction_that_is_copied(url: str, tmp_path: Path):
+    copy = f"sqlite:///{tmp_path}/copy.db"
+    with foldlog.open(url) as source, foldlog.open(copy) as target:
+        assert [moved.problem for moved in target.maintenance.copy_from(source.store)] == [None] * 3
+        KeptSums(target.store).blocks()
+        _redact(source.store)
+        assert [moved.problem for moved in target.maintenance.copy_from(source.store)] == [None] * 3
+    assert b"the words of b" not in _bytes_of(copy)
+
+
+@pytest.mark.parametrize("remove", [_erase, _redact])
+@pytest.mark.parametrize("were_kept", [True, False])
+def test_sums_of_all_that_are_made_during_an_erasure_or_a_redaction_do_not_come_back(
+    remove: Callable[[Store], None], were_kept: bool, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    really = KeptSums._block
+
+    def removed_meanwhile(kept: KeptSums, rows: Sequence[ConversationRow]) -> tuple[Block, bool]:
+        made = really(kept, rows)
+        kept.flush()
+        with open_store(url) as other:
+            remove(other)
+        assert b"the words of b" not in _bytes_of(url)
+        return made
+
+    with foldlog.open(url) as histories:
+        if were_kept:
+            KeptSums(histories.store).blocks()
+            histories["a"].append(said("more"))
+        with monkeypatch.context() as patch:
+            patch.setattr(KeptSums, "_block", removed_meanwhile)
+            KeptSums(histories.store).blocks()
+    assert b"the words of b" not in _bytes_of(url)
+    with foldlog.open(url) as histories:
+        titles = {line.document.title for block in KeptSums(histories.store).blocks() for line in block.lines}
+    assert titles >= {"the words of a", "the words of c"}
+    assert "the words of b" not in titles
 
 
 class Changed:
