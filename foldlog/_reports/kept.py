@@ -32,6 +32,8 @@ class KeptBeside:
         """``code`` is the version of what makes the values: those of another one are made again."""
         self._store, self._projection, self._code = store, projection, code
         self._new: dict[str, tuple[ConversationRow, Any]] = {}
+        self._held: dict[str, tuple[ConversationRow, Any]] = {}
+        """Those that the store did not write."""
 
     def load(self, rows: Sequence[ConversationRow], kind: Any = Any, *, of_any_version: bool = False) -> dict[str, Any]:
         """Return the values of these conversations that are kept, and are those of the present version, by their ids.
@@ -52,8 +54,7 @@ class KeptBeside:
             and record.code == self._code
             and (of_any_version or record.version == row.version)
         }
-        new = self._new  # another thread may flush
-        held = ((row, *new[row.id]) for row in rows if row.id in new)
+        held = ((row, *value) for row in rows if (value := self._new.get(row.id) or self._held.get(row.id)))
         return there | {
             row.id: convert(value, kind, str_keys=True)
             for row, then, value in held
@@ -83,15 +84,18 @@ class KeptBeside:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was kept. A value whose conversation has changed is dropped, and so are those that a store refuses
-        to write, because its disk is full: they are made again. Those of a store that only reads stay in memory.
+        """Write what was kept. A value whose conversation has changed is dropped: it is made again. Those that are not
+        written stay in memory: the store only reads, its disk is full, or a conversation is still to be encrypted.
         """
         if not self._new or not self._store.database.recorder.writable:
             return
         new, self._new = self._new, {}
+        self._held |= new
+        tried = set[str]()
 
         def write(writing: WriteTransaction) -> None:
             found = writing.found
+            tried.add(found.id)
             row, value = new[found.id]
             if (found.version, (found.head or b"").hex(), found.redactions) == (row.version, row.head, row.redactions):
                 record = Record(row.version, self._code, None, json.dumps(value).encode())
@@ -99,6 +103,9 @@ class KeptBeside:
 
         with suppress(EventStoreError):
             self._store.project_each(sorted(new, key=_in_order), write)
+            for name in tried:
+                if self._held.get(name) is new[name]:  # else another thread keeps a newer one
+                    del self._held[name]
 
     def __enter__(self) -> Self:
         return self

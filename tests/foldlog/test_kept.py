@@ -117,6 +117,34 @@ def served(store: Store) -> Iterator[str | None]:
     return (each.title for each in page.conversations)
 
 
+@pytest.mark.parametrize("query, keys", [("", KeyRing(["11" * 32])), ("?mode=ro", None)])
+def test_sums_that_the_store_does_not_write_stay_in_memory(
+    query: str, keys: KeyRing | None, url: str, monkeypatch: pytest.MonkeyPatch, read: list[str]
+):
+    monkeypatch.setattr("foldlog._reports.kept._AT_ONCE", 2)
+    with open_store(url + query, keys=keys) as store:
+        page = KeptSums(store, read=False)
+
+        def counted() -> dict[str, tuple[str | None, bool]]:
+            lines = [line for block in page.blocks(again="abc") for line in block.lines]
+            return {line.document.conversation: (line.document.title or None, line.is_counted) for line in lines}
+
+        assert counted() == dict.fromkeys("abc", (None, False))
+        for row in store.iter_conversations():
+            assert list(page.of([row]))
+        everything = {name: (f"the words of {name}", True) for name in "abc"}
+        assert counted() == everything
+        with foldlog.open(url) as histories:
+            histories["b"].append(said("more"))
+            assert counted()["b"] == ("the words of b", False)
+            assert list(page.of([store.conversation("b")]))
+            assert counted() == everything
+            histories["b"].redact(0, reason="asked for")
+            assert counted()["b"] == (None, False)
+        assert read == ["a", "b", "c", "b"]
+        assert [each for each, (_, record) in store.records("sums", "a", "c").items() if record is not None] == []
+
+
 def test_stats_count_only_what_has_changed(url: str, monkeypatch: pytest.MonkeyPatch):
     counted: list[tuple[str, int]] = []
     really = sums.counted_on
