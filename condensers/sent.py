@@ -96,7 +96,7 @@ def _mask(report: Report) -> Condenser:
     )
     made = next((each for each in types if each.type == report.get("condenser")), None)
     if made is None:
-        raise InvalidCondenser("it is no rule of foldlog that shows less")
+        raise InvalidCondenser("it is not a rule of foldlog that shows less")
     try:
         return made(**report["rule"])
     except TypeError as error:
