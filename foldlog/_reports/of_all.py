@@ -140,7 +140,6 @@ class KeptOfAll:
         """Write the new blocks, unless another process has written some since. The value of a block in which a
         conversation has changed since is not written: it may hold what was erased or redacted.
         """
-        transaction.conversation(self._name)  # it locks the name
         position, blocks = self._stored(transaction)
         if position not in (0, before) or transaction.value("key_ids"):
             return
