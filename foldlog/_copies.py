@@ -55,8 +55,12 @@ def noted(store: Store, kind: str, path: str | os.PathLike[str], conversation: s
     finally:
         with suppress(EventStoreError):
             for each in read_models(store):
-                is_replaced = is_written and path_in(each) == place
-                if is_replaced or (is_new and each == name) or (each.startswith(f"{kind}{of} /") and is_gone(each)):
+                if each == name:
+                    is_over = not is_written and (is_new or is_gone(each))
+                else:
+                    is_replaced = is_written and path_in(each) == place
+                    is_over = is_replaced or (each.startswith(f"{kind}{of} /") and is_gone(each))
+                if is_over:
                     confirm(store, each, None)
             if is_written:
                 confirm(store, name, position)

@@ -6,13 +6,14 @@ import re
 import subprocess
 import sys
 from base64 import b64encode
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import foldlog as api
-from foldlog import Annotation, CondensationAction, ConversationHasForks, InvalidArgument, KeyRing, Message
+from foldlog import Annotation, CondensationAction, ConversationHasForks, InvalidArgument, KeyRing, Message, _copies
 from foldlog._matching import text_or_pattern
 from foldlog._reports.audit_database import update
 from tests.crash.bytes_left import bytes_left
@@ -550,6 +551,25 @@ def test_a_file_of_a_command_that_was_killed_after_writing_it_is_named(foldlog, 
     assert (killed.returncode, (tmp_path / file).exists()) == (9, True)
     ran = foldlog("redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
     assert any(name.endswith(f"{tmp_path / file}") for name in ran.document["holders"]), ran.document
+
+
+@pytest.mark.parametrize("commit", [1, 2, 3])
+def test_a_file_is_named_whichever_commit_of_its_note_was_the_last(tmp_path, monkeypatch, commit):
+    confirmed, really = [], _copies.confirm
+
+    def confirm(*given):
+        confirmed.append(given)
+        if len(confirmed) == commit:
+            raise KeyboardInterrupt
+        really(*given)
+
+    monkeypatch.setattr(_copies, "confirm", confirm)
+    with api.open(tmp_path / "foldlog.db") as histories:
+        histories["m"].append(said("nadia"))
+        with suppress(KeyboardInterrupt):
+            histories.maintenance.back_up(tmp_path / "b.db")
+        named = any(_copies.path_in(name) == str(tmp_path / "b.db") for name in _copies.read_models(histories.store))
+        assert named or not (tmp_path / "b.db").exists()
 
 
 def test_a_file_that_was_not_written_is_not_named_and_one_that_stays_keeps_its_position(foldlog, tmp_path, monkeypatch):
