@@ -43,6 +43,10 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
         "conversation %(conversation)r: a condensation by %(condenser)r, planned at version %(planned_at)d, was given "
         "up: %(reason)s; cost %(cost)s USD",
     ),
+    "foldlog.model.keys_ignored": (
+        _WARNING,
+        "the table of the model %(model)r has keys without effect here: %(keys)s (docs/COMING_FROM_OPENHANDS.md)",
+    ),
     "foldlog.store.waited": (_WARNING, "a write waited %(seconds).1f s for other writers or its server"),
     "foldlog.store.away": (_WARNING, "%(problem)s; trying again for up to %(seconds)g s (patience_s in the URL)"),
     "foldlog.follower.behind": (

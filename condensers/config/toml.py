@@ -14,12 +14,13 @@
     [llm.large]                 # inherits the keys of [llm] that it does not set
     model = "gpt-4o"
 
-Tables of other programs are ignored. A mistake in ours is reported with the path of its key and never
-corrected silently.
+Tables of other programs are ignored, unless their names are nearly ours. A mistake in ours is reported with the path of
+its key and never corrected silently.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ from foldlog.condensers.models.llm_config import Models
 from foldlog.condensers.tables import told
 
 _Table = Mapping[str, Any]
+_OURS = ("condenser", "llm")
 
 
 def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Condenser:
@@ -62,6 +64,10 @@ def read_condenser_config(document: _Table, name: str | None = None) -> Condense
 
     ``name`` may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
     """
+    for key in document:
+        near = difflib.get_close_matches(key.lower(), _OURS, n=1, cutoff=0.8)
+        if near and key not in _OURS:
+            raise InvalidCondenser(f"{key}: unknown table; did you mean [{near[0]}]?")
     section = _table(document, "condenser")
     groups = {key: value for key, value in section.items() if _is_group(key, value)}
     path, table = "condenser", {key: value for key, value in section.items() if key not in groups}

@@ -14,21 +14,33 @@ from pydantic import (
     SecretStr,
     ValidationError,
     ValidationInfo,
+    field_validator,
     model_validator,
 )
 
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S
-from foldlog.condensers.models.openhands_keys import in_our_words
+from foldlog.condensers.models.openhands_keys import MAPS, PASSED_ON, WITHOUT_EFFECT, in_our_words
 from foldlog.condensers.tables import StrictTable, refused, told
+
+SET_BY_FOLDLOG = frozenset(
+    (
+        *("model", "messages", "tools", "tool_choice", "response_format", "_skip_mcp_handler", "api_key", "base_url"),
+        *("api_version", "temperature", "max_tokens", "timeout", "num_retries", "stream", "caching"),
+    )
+)
+"""Arguments of litellm.completion that foldlog makes from the other keys, or always sets itself."""
 
 
 def _of_its_name(value: Any, info: ValidationInfo) -> Any:
     """Return the model that a text names. Only a TOML file, the context of the validation, has models to name."""
-    if value is None or isinstance(value, Mapping | LLMConfig):
-        return value
+    named = value is not None and not isinstance(value, Mapping | LLMConfig)
     models = info.context if isinstance(info.context, Models) else Models({})
-    return models.named(value, as_fallback=info.field_name == "fallbacks")
+    table = dict((models.table(value) if named else value) or ())
+    if info.field_name == "fallbacks" and table.get("fallbacks"):
+        name = value if named else table.get("model")
+        raise InvalidCondenser(f"the fallback {name!r} has fallbacks, which are never asked; list them here instead")
+    return models.named(value) if named else value
 
 
 class LLMConfig(StrictTable):
@@ -90,13 +102,22 @@ class LLMConfig(StrictTable):
         "model's thinking back; by default, the model's name decides",
     )
     extra: dict[str, Any] = Field(
-        default_factory=dict, repr=False, description="further arguments of litellm.completion, passed on unchanged"
+        default_factory=dict,
+        repr=False,
+        description="further arguments of litellm.completion, passed on unchanged; none that another key sets",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _in_our_words(cls, table: Any) -> Any:
         return in_our_words(table) if isinstance(table, Mapping) else table
+
+    @field_validator("extra")
+    @classmethod
+    def _is_not_ours(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        if ours := sorted(SET_BY_FOLDLOG & extra.keys()):
+            raise ValueError(f"foldlog itself sets {', '.join(ours)} in each call; use the keys of the model's table")
+        return extra
 
     def key(self) -> str | None:
         """Return the key to send. With None, litellm looks for one in the environment.
@@ -131,7 +152,7 @@ class Models:
         """Return the models of a table ``[llm]``. A named one has from it what it does not set itself, except the
         fallbacks, and no key if it has its own.
         """
-        fields, keys = LLMConfig.model_fields, {"api_key", "api_key_env"}
+        fields, keys = {*LLMConfig.model_fields, *MAPS, *PASSED_ON, *WITHOUT_EFFECT}, {"api_key", "api_key_env"}
         named = {key: value for key, value in section.items() if isinstance(value, Mapping) and key not in fields}
         base = {key: value for key, value in section.items() if key not in named}
         tables = {"llm": base} if base else {}
@@ -140,11 +161,15 @@ class Models:
             tables[name] = {**{key: value for key, value in base.items() if key not in not_this}, **own}
         return cls(tables)
 
-    def named(self, name: Any, *, as_fallback: bool = False) -> LLMConfig:
-        """Return the model of a name; a fallback has no fallbacks of its own.
+    def named(self, name: Any) -> LLMConfig:
+        """Return the model of a name. Raises ``InvalidCondenser`` if there is none, or its table is wrong."""
+        try:
+            return LLMConfig.model_validate(self.table(name), context=self)
+        except ValidationError as error:
+            raise refused(error, "llm" if name == "llm" else f"llm.{name}") from error
 
-        Raises ``InvalidCondenser`` if there is none, or its table is wrong.
-        """
+    def table(self, name: Any) -> Mapping[str, Any]:
+        """Return the table of a name. Raises ``InvalidCondenser`` if there is none."""
         listed = ", ".join(map(repr, self.tables)) or "none: only a TOML file has tables [llm] to name"
         if not isinstance(name, str):
             raise InvalidCondenser(
@@ -152,8 +177,4 @@ class Models:
             )
         if name not in self.tables:
             raise InvalidCondenser(f"unknown model {name!r}; the models are {listed}")
-        table = {key: value for key, value in self.tables[name].items() if not (as_fallback and key == "fallbacks")}
-        try:
-            return LLMConfig.model_validate(table, context=self)
-        except ValidationError as error:
-            raise refused(error, "llm" if name == "llm" else f"llm.{name}") from error
+        return self.tables[name]

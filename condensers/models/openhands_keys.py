@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from foldlog._observed import tell
+
 RENAMED = {
     "retry_min_wait": "retry_wait_s",
     "custom_tokenizer": "tokenizer",
@@ -38,7 +40,11 @@ WITHOUT_EFFECT = frozenset(
 
 
 def in_our_words(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table of a model with our keys. Unknown keys stay, to be refused; keys without a value go."""
+    """Return the table of a model with our keys. Unknown keys stay, to be refused. Keys without a value go; so do keys
+    without an effect, with a message.
+    """
+    if ignored := sorted(key for key in WITHOUT_EFFECT & table.keys() if table[key] is not None):
+        tell("foldlog.model.keys_ignored", model=table.get("model"), keys=", ".join(ignored))
     ours: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     for key, value in table.items():

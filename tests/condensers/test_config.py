@@ -27,7 +27,7 @@ from foldlog.condensers.config.registry import (
 )
 from foldlog.condensers.config.toml import load_condenser, load_condenser_config, read_condenser_config
 from foldlog.condensers.errors import InvalidCondenser
-from foldlog.condensers.models.llm_config import LLMConfig
+from foldlog.condensers.models.llm_config import SET_BY_FOLDLOG, LLMConfig
 from foldlog.condensers.strategies.digest import DigestCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
@@ -228,7 +228,7 @@ timeout = 5
 [llm.dear]
 model = "dear"
 api_key_env = "DEAR_KEY"
-fallbacks = ["llm", {model = "inline"}]
+fallbacks = ["cheap", {model = "inline"}]
 """
 
 
@@ -252,14 +252,33 @@ def test_a_named_group_is_loaded_by_its_name_however_it_is_written():
 def test_a_models_own_way_to_its_key_is_taken_before_an_inherited_key():
     config = read(MODELS, "small").llm_config
     assert (config.api_key, config.api_key_env) == (None, "DEAR_KEY")
-    assert [model.model for model in config.fallbacks] == ["base", "inline"]
+    assert [model.model for model in config.fallbacks] == ["cheap", "inline"]
 
 
-def test_a_fallback_has_no_fallbacks_so_two_models_may_be_those_of_each_other():
-    each_other = MODELS.replace('[llm.cheap]\nmodel = "cheap"', '[llm.cheap]\nmodel = "cheap"\nfallbacks = ["llm"]')
-    structured, inner = read(each_other).condensers
-    for config, fallback in ((structured.llm_config, "base"), (inner.condensers[1].llm_config, "cheap")):
-        assert [(model.model, model.fallbacks) for model in config.fallbacks] == [(fallback, ())]
+@pytest.mark.parametrize(
+    "fallbacks, name",
+    [('["llm"]', "llm"), ('["b"]', "b"), ('[{model = "m", fallbacks = [{model = "n"}]}]', "m"), ('["c"]', None)],
+)
+def test_a_fallback_that_has_fallbacks_is_refused_by_its_name(fallbacks, name):
+    text = f'{LLM}[llm]\nmodel = "m"\nfallbacks = {fallbacks}\n[llm.b]\nfallbacks = ["llm"]\n[llm.c]\nfallbacks = []'
+    if name is None:
+        assert [model.fallbacks for model in read(text).llm_config.fallbacks] == [()]
+    else:
+        said = f"condenser.llm_config: llm.fallbacks[0]: the fallback {name!r} has fallbacks, which are never asked"
+        assert problem(text).startswith(said)
+
+
+def test_a_fallback_given_as_a_configuration_has_no_fallbacks_either():
+    first = LLMConfig(model="a", fallbacks=[LLMConfig(model="b")])
+    with pytest.raises(ValueError, match="the fallback 'a' has fallbacks"):
+        LLMConfig(model="c", fallbacks=[first])
+
+
+def test_extra_sets_no_argument_that_foldlog_sets():
+    for name in SET_BY_FOLDLOG:
+        said = f"condenser.llm_config: llm.extra: foldlog itself sets {name} in each call"
+        assert problem(f"{ASKING}[llm.extra]\n{name} = 1\nuser = 'u'").startswith(said)
+        assert problem(f"{ASKING}completion_kwargs = {{{name} = 1}}").startswith(said)
 
 
 def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monkeypatch):
@@ -274,6 +293,7 @@ def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monk
 OF = "[condenser]\ntype = "
 LLM = '[condenser]\ntype = "llm"\n'
 PARTS = '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\n'
+NEARLY_LLM = ("LLM", "lllm", "llms")
 ASKING = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n'
 
 
@@ -303,7 +323,10 @@ ASKING = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n'
         (OF + '"amortized"\nmax_size = 4\nkeep_first = 2', "condenser: keep_first (2) must be less than half"),
         (PARTS + 'type = "digest"\nmax_size = 4\nkeep_first = 1', "condenser.condensers[0]: keep_first (1) must"),
         ('[condenser.a]\ntype = "noop"', "condenser.type: is missing, as there is no table [condenser]"),
-        ('[condensers]\ntype = "noop"', "condenser.type: is missing, as there is no table [condenser]; write it"),
+        ('[condensers]\ntype = "noop"', "condensers: unknown table; did you mean [condenser]?"),
+        (ASKING + '[condensr]\ntype = "noop"', "condensr: unknown table; did you mean [condenser]?"),
+        *((f'{LLM}[{wrong}]\nmodel = "m"', f"{wrong}: unknown table; did you mean [llm]?") for wrong in NEARLY_LLM),
+        (ASKING + '[LLM.cheap]\nmodel = "n"', "LLM: unknown table; did you mean [llm]?"),
         ('type = "digest"\nmax_size = 80', "condenser.type: is missing, as there is no table [condenser]; write it"),
         ('condenser = "noop"', "condenser: should be a table, not a text"),
         (OF + '"noop"\nkind = "llm"', "condenser.kind: is another word for 'type', and both are given"),

@@ -16,6 +16,8 @@ from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed
 from foldlog.condensers.models.client import LLM, LLMConfig
 from foldlog.condensers.models.deadline import within_s
+from foldlog.condensers.models.llm_config import SET_BY_FOLDLOG
+from foldlog.condensers.models.replies import request_for
 from foldlog.condensers.reports import Usage
 from tests.condensers import openai_server as server_says
 from tests.condensers.openai_server import OpenAIServer
@@ -79,10 +81,10 @@ def test_a_server_that_does_not_say_what_was_used_is_not_taken_for_a_free_one(se
 
 
 def test_a_call_sends_what_is_configured_and_neither_streams_nor_marks_anything_for_caching(server):
-    model_at(server, temperature=0.2, max_output_tokens=77, extra={"user": "u1", "temperature": 0.3}).complete(QUESTION)
+    model_at(server, temperature=0.2, max_output_tokens=77, extra={"user": "u1"}).complete(QUESTION)
     (request,) = server.requests
     assert request.body["messages"] == QUESTION
-    assert (request.body["temperature"], request.body["max_tokens"], request.body["user"]) == (0.3, 77, "u1")
+    assert (request.body["temperature"], request.body["max_tokens"], request.body["user"]) == (0.2, 77, "u1")
     assert not request.body.get("stream")
     assert "cache" not in str(request.body)
     assert not {"tools", "tool_choice", "response_format"} & request.body.keys()
@@ -365,6 +367,11 @@ def test_what_a_server_says_is_kept_in_short(server):
     problem = failure_of(model_at(server, retries=0)).problem
     assert "Traceback" not in problem
     assert "\n" not in problem
+
+
+def test_the_arguments_that_extra_cannot_set_are_those_of_a_call(server):
+    request = request_for(QUESTION, [{"type": "function"}], "f", {"type": "object"})
+    assert model_at(server)._arguments(request, 1).keys() == SET_BY_FOLDLOG
 
 
 def test_half_a_surrogate_pair_keeps_nothing_from_being_asked_or_counted(server):

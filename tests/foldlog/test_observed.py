@@ -138,6 +138,17 @@ def older_summary(path):
             histories["c1"].append(CondensationAction(forgotten_event_ids=[event_id], summary=SECRET, summary_offset=1))
 
 
+def keys_ignored(path):
+    table = {
+        "model": "m",
+        "api_key": SECRET,
+        "caching_prompt": SECRET,
+        "log_completions_folder": SECRET,
+        "stream": None,
+    }
+    foldlog.LLMConfig.model_validate(table)
+
+
 def overtaken(path):
     with foldlog.open(path / "s.db") as histories, histories["c1"].working():
         block = histories["c1"].working(worker="other")
@@ -165,6 +176,7 @@ CAUSES = [
     (declined, "foldlog.condensation.declined"),
     (above_size, "foldlog.condensation.declined"),
     (dropped, "foldlog.condensation.dropped"),
+    (keys_ignored, "foldlog.model.keys_ignored"),
     (waited, "foldlog.store.waited"),
     (waited_for_a_thread, "foldlog.store.waited"),
     (away, "foldlog.store.away"),
@@ -193,6 +205,12 @@ def test_each_message_is_told_with_its_values_and_without_contents(cause, name, 
 
 def test_the_page_lists_the_messages_that_there_are():
     assert LISTED.keys() == _observed.MESSAGES.keys() == {name for _, name in CAUSES}
+
+
+def test_the_keys_of_a_models_table_that_have_no_effect_are_named(tmp_path, caplog):
+    keys_ignored(tmp_path)
+    (record,) = caplog.records
+    assert "the model 'm' has keys without effect here: caching_prompt, log_completions_folder (" in record.getMessage()
 
 
 def test_a_condensation_is_told_in_figures(tmp_path, caplog):
