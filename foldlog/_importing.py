@@ -36,13 +36,11 @@ from foldlog.eventstore import (
     Redaction,
     Store,
     VersionConflict,
-    can_be_redacted,
     check_text,
-    without_content,
 )
 from foldlog.eventstore.codec import encode as encoded
 from foldlog.eventstore.codec_json import size_of
-from foldlog.eventstore.log.importing import ids_moved
+from foldlog.eventstore.log.importing import ids_moved, say_the_same, timed_as
 from foldlog.formats import Source, UnknownFormat, encode, open_sources
 
 _UNREAD = "of its source could not be read, "
@@ -357,10 +355,9 @@ def _with_redacted(
             # Of a receipt no format has a record.
             event = Redaction(id=event.id, event_ids=(), hashes=(), by="", reason="") if by_size else event
         elif (theirs := next(of_source, None)) is not None and (receipt := event.redacted) is not None:
-            moved = ids_moved(encoded(theirs), others)
+            moved = ids_moved(encoded(timed_as(event, theirs)), others)
             whole = replace(moved.event, id=event.id, timestamp=theirs.timestamp or event.timestamp)
-            is_equal = can_be_redacted(whole) and without_content(whole, receipt) == event
-            if is_equal and (not by_size or size_of(moved.body) == receipt.bytes):
+            if say_the_same(event, whole) and (not by_size or size_of(moved.body) == receipt.bytes):
                 put_back.append(event.id)
                 event = whole
         yield event

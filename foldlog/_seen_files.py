@@ -215,7 +215,7 @@ def keep_source(store: Store, conversation: str, path: str) -> None:
 
 
 def _gist(event: Event) -> tuple[object, ...]:
-    return type(event), event.origin and (event.origin.format, event.origin.time)
+    return type(event), event.origin and (event.origin.format, event.origin.time or None)
 
 
 def _digest(path: Path, size: int) -> str:

@@ -253,7 +253,7 @@ def _compare(
         encoded = ids_moved(encoded, others)
         if (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
             stored = stored_event_of(found.id, row)  # raises where the row is damaged
-            if not _say_the_same(stored, encoded.event):
+            if not say_the_same(stored, encoded.event):
                 raise HistoryDiverged(found.id, row.id, found.version)
         encoded = next(history, None)
     return iter(()) if encoded is None else chain((encoded,), history), others
@@ -287,12 +287,20 @@ def _is_packed_alike(stored: Origin, given: Origin) -> bool:
     return isinstance(one, str) and isinstance(other, str) and one[_CHECK] == other[_CHECK] and len(one[_CHECK]) == 4
 
 
-def _say_the_same(stored: Event, given: Event) -> bool:
-    """Return whether a stored event equals the given one. An event that is stored without a time gets a time when it is
-    read, so then a given time does not matter.
+def timed_as(stored: Event, given: Event) -> Event:
+    """Return a given event with the time of a stored one where that does not matter: an event that is stored without a
+    time gets one when it is read, and an import notes that its source has no times, which a live recording does not.
     """
-    if stored.timestamp is None and given.timestamp is not None and stored.origin is None:
-        given = replace(given, timestamp=None)
+    if stored.origin is None:
+        return replace(given, timestamp=None) if stored.timestamp is None else given
+    if given.origin is None or stored.origin.time or given.origin.time:
+        return given
+    return replace(given, origin=replace(given.origin, time=stored.origin.time))
+
+
+def say_the_same(stored: Event, given: Event) -> bool:
+    """Return whether a stored event equals the given one; of a redacted one, whether what stays of it does."""
+    given = timed_as(stored, given)
     if stored.redacted is not None:
         return can_be_redacted(given) and without_content(replace(given, id=stored.id), stored.redacted) == stored
     if isinstance(stored, Redaction):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.live import Encoder, is_of
 from foldlog._formats.packing import keep
-from foldlog._formats.record import ImportFinding, NotAnEvent, undated
+from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named
 from foldlog._formats.rewritten import is_rewriting
 from foldlog.eventstore import Event, InvalidEvent, Observation, Retraction
@@ -72,8 +72,6 @@ def _decoded(
         try:
             events = decoder.events(record)
             keep(record, events, format.name)
-            if not format.times:
-                undated(events)
         except NotAnEvent as error:
             finding = ImportFinding(f"record {number}", str(error))
             if findings is None:

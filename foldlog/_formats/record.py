@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -154,15 +154,6 @@ def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
     if microsecond % 1000:
         return text
     return text[: -len("000Z")] + "Z" if microsecond else text[: -len("Z")] + ".000Z"
-
-
-def undated(events: Iterable[Event]) -> None:
-    """Note of events that no other code has yet that nothing tells when they happened: their source has no times, and
-    was not recorded while they did.
-    """
-    for event in events:
-        if event.origin is not None:
-            force_setattr(event.origin, "time", event.origin.time or "")
 
 
 def linked_to(parent: str, event: Event) -> None:

@@ -8,13 +8,15 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import force_setattr
+
 from foldlog._formats.detection import format_of, recognize
 from foldlog._formats.files import found
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, state_of
 from foldlog._formats.files.histories import Look, histories, no_look
 from foldlog._formats.format import Format, Options, Recognize
 from foldlog._formats.packing import keep
-from foldlog._formats.record import ImportFinding, NotAnEvent, undated
+from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import AUTO, formats
 from foldlog._formats.rewritten import Growth, StoredRecord, mended
 from foldlog.eventstore import Event, InvalidArgument
@@ -268,8 +270,9 @@ class Source:
             try:
                 events = decoder.events(located.value)
                 keep(located.value, events, self.format, parsed=True)
-                if not self._format.times:
-                    undated(events)
+                for event in () if self._format.times else events:
+                    if event.origin is not None:  # they happened before the import: its time is none of theirs
+                        force_setattr(event.origin, "time", event.origin.time or "")
             except NotAnEvent as error:
                 self.is_whole = False
                 self._find(self._reader.place(located), str(error), decoder.next_id)

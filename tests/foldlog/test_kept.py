@@ -13,7 +13,11 @@ from msgspec import UNSET
 
 import foldlog
 from foldlog import CondensationAction, Message
-from foldlog._formats import reading_ahead
+from foldlog._formats import reading_ahead, registry
+from foldlog._formats.files.found import Found
+from foldlog._formats.files.naming import Name
+from foldlog._formats.files.readers import held_in
+from foldlog._formats.sources import Source
 from foldlog._reports import of_all, sums
 from foldlog._reports.ahead import made_ahead
 from foldlog._reports.kept import KeptBeside
@@ -428,8 +432,9 @@ def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: p
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_an_import_makes_ahead_is_what_lists_make_of_the_store(format: str):
-    lines = (CORPUS / f"{format}.jsonl").read_text("utf-8").splitlines()
-    events = list(decode(map(json.loads, lines), format))
+    records = [json.loads(line) for line in (CORPUS / f"{format}.jsonl").read_text("utf-8").splitlines()]
+    source = Source(Found(Name("a"), registry.FORMATS[format], Path("x"), held_in(Path("x"), 1, records)))
+    events = list(source.events())
     with open_store("memory:") as store:
         store.ingest("a", events)
         (row,), views = store.iter_conversations(), Views(store)

@@ -11,6 +11,7 @@ from foldlog import open as foldlog_open
 from foldlog._formats import registry
 from foldlog._formats.record import read_time, time_text
 from foldlog._page.report import new_fold
+from foldlog._words.times import happened_at
 from foldlog.eventstore import CondensationAction, Message, Origin, open_store
 from foldlog.formats import Decoder
 
@@ -69,6 +70,20 @@ def test_the_time_of_an_import_is_no_time_of_an_event(format, foldlog, tmp_path)
     shown = foldlog("show", row["conversation"], 0).out
     assert "without a zone" not in shown
     assert "202" not in shown.splitlines()[0]
+
+
+@pytest.mark.parametrize("format", RECORDS)
+def test_an_import_goes_on_after_a_live_recording_and_a_recording_after_an_import(format, foldlog, tmp_path):
+    record = RECORDS[format] | ({"agent": "main"} if format == "swe-agent" else {})
+    with foldlog_open(tmp_path / "foldlog.db", clock=lambda: NOON) as histories:
+        (history := histories["c"]).append_records([record], format=format)
+        for number in (2, 2, 4, 4):
+            if number == 4:
+                history.append_records([record] * (3 - history.version()), format=format)
+            (tmp_path / "c.jsonl").write_text(f"{json.dumps(record)}\n" * number)
+            histories.import_(tmp_path / "c.jsonl", format=format, conversation="c")
+        times = [happened_at(event, recorded_at) for recorded_at, event in histories.store.log("c")]
+    assert times == [NOON, None, NOON, None]
 
 
 def test_what_keeps_attributes_is_no_time_of_a_history(foldlog, tmp_path):

@@ -171,7 +171,7 @@ MUTATIONS = {
         _unplaced,
     ),
     "import": Mutation(
-        "every event is the one that is there", "eventstore.log.importing:_say_the_same", lambda _: lambda *given: True
+        "every event is the one that is there", "eventstore.log.importing:say_the_same", lambda _: lambda *given: True
     ),
     "copy": Mutation("redactions stay behind", "eventstore.maintenance.copy:_redact_too", lambda _: _nothing),
     "restore": Mutation(
