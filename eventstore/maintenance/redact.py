@@ -202,6 +202,7 @@ def _erase_content(
                 )
             its_hash, own = commitment_of(row.proof, row.body), untraced(event)
             size = size_of(row.body if own is event else encode(own, ours=True).body)
+            size = size if receipt is None else receipt.bytes  # as it was before its record went
             receipt = Redacted(
                 at=from_microseconds(now), by=by, reason=reason, hash=its_hash.hex(), bytes=size, record=is_record
             )

@@ -198,6 +198,20 @@ def test_a_redacted_history_of_each_format_is_recognized_under_another_name(name
         assert import_source(store, again)[:2] == ("c", 0), event_id
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_history_is_recognized_though_records_of_redacted_events_went_first(name):
+    """A redaction takes the records of other events that repeat the content. These may be redacted afterwards."""
+    records = [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    first, again = (
+        Source(Found(Name(called), registry.FORMATS[name], Path("x"), held_in(Path("x"), 1, records)))
+        for called in "cd"
+    )
+    with open_histories("memory:") as histories:
+        for event_id in some(range(import_source(histories.store, first).version), 8):
+            histories["c"].redact(event_id, reason="asked to")
+            assert import_source(histories.store, again)[:2] == ("c", 0), event_id
+
+
 def test_what_was_redacted_does_not_come_back_where_another_hand_wrote_and_the_source_has_grown(foldlog, tmp_path):
     lines(tmp_path / "runs" / "x.jsonl", chat("one", "marigold two", "three"))
     foldlog("import", "runs")
