@@ -55,6 +55,7 @@ class ConversationDocument(Document, frozen=True, kw_only=True):
     last_event_at: str | UnsetType | None = UNSET
     problem: str | UnsetType | None = UNSET
     needs_key: bool | UnsetType = UNSET
+    errors: int | UnsetType | None = UNSET
     spent: SpentDocument | UnsetType | None = UNSET
 
     @classmethod
@@ -1034,6 +1035,11 @@ class SpentDocument(Document, frozen=True, kw_only=True):
     cost: float | None = None
     costs_recorded: int = 0
     costs_estimated: int = 0
+
+    @property
+    def tokens(self) -> int | None:
+        known = [tokens for tokens in (self.prompt_tokens, self.completion_tokens) if tokens is not None]
+        return sum(known) if known else None
 
 
 class CondensationsDocument(Document, frozen=True, kw_only=True):

@@ -33,6 +33,11 @@ class Counts(Struct):
     last_at: datetime | None = None
     findings: list[str] = []
 
+    @property
+    def errors(self) -> int:
+        """Observations that are errors."""
+        return self.events.get("error", 0)
+
     def add(self, other: Counts) -> None:
         """Add the figures of other conversations."""
         self.conversations += other.conversations

@@ -26,11 +26,6 @@ class Stats(Counts):
     models: dict[tuple[str, str], ModelDocument] = field(default_factory=dict)
     view_tokens: tuple[int, ...] = ()
 
-    @property
-    def errors(self) -> int:
-        """Observations that are errors."""
-        return self.events.get("error", 0)
-
     def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
         """Return the figures for programs; ``conversation`` is the only one, if there is only one."""
         return StatsDocument.of(

@@ -12,7 +12,13 @@ from typing import NamedTuple
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import asdict, replace
 
-from foldlog._documents import CondensationsDocument, ModelDocument, SavingsDocument, ServedConversationDocument
+from foldlog._documents import (
+    CondensationsDocument,
+    ModelDocument,
+    SavingsDocument,
+    ServedConversationDocument,
+    SpentDocument,
+)
 from foldlog._reports.counts import Counts, strategy_of
 from foldlog._reports.kept import KeptBeside
 from foldlog._reports.of_all import KeptOfAll
@@ -35,7 +41,7 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import LifetimesFold, Views
 
-SUMS = "sums", 5
+SUMS = "sums", 6
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _PAGE = 1_000
@@ -67,6 +73,11 @@ class Sums(Struct):
     def is_sound(self) -> bool:
         """Whether every event could be read."""
         return self.overview.problem is None and not self.counts.findings
+
+    @property
+    def errors(self) -> int | None:
+        """Observations that are errors; None if not every event could be read."""
+        return self.counts.errors if self.is_sound else None
 
     def is_at(self, version: int) -> bool:
         """Return whether they are those of this version, as far as it can be read."""
@@ -106,11 +117,11 @@ class ListedLine(NamedTuple):
         """Return the document with what the conversation spent, if it was counted."""
         if self.document.format is UNSET:
             return self.document
-        return replace(self.document, spent=None if self.calls is None else spent_by(self.calls, prices))
+        return replace(self.document, spent=None if self.calls is None else self.spent(prices))
 
-    def cost(self, prices: Prices) -> float | None:
-        """Return what the conversation cost; None if that is not known."""
-        return spent_by(self.calls or (), prices).cost
+    def spent(self, prices: Prices) -> SpentDocument:
+        """Return what the calls of the conversation used and cost, as far as that is known."""
+        return spent_by(self.calls or (), prices)
 
 
 class Block(Struct):
@@ -241,7 +252,7 @@ def _hash(reply: str) -> int:
 def _document(row: ConversationRow, one: Sums, is_counted: bool) -> ServedConversationDocument:
     if not one.counted and not is_counted:
         return ServedConversationDocument.of_row(row, title=one.overview.title)
-    told = {**asdict(one.saved()), **one.overview._asdict(), "open_ms": one.open_ms}
+    told = {**asdict(one.saved()), **one.overview._asdict(), "errors": one.errors, "open_ms": one.open_ms}
     return ServedConversationDocument.of_row(row, **told)
 
 

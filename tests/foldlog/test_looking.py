@@ -286,10 +286,20 @@ def test_a_list_is_sorted_filtered_and_limited(foldlog, work):
         store.append("beta", Message(source="user", content="late"), expected_version=ANY_VERSION)
     assert listed("--sort activity --reverse --long --limit 2") == ["beta", "alpha-2"]
     with foldlog_open("foldlog.db") as histories:
-        for name, cost in {"alpha-1": 0.5, "beta": 0.0}.items():
-            histories[name].append(Message(source="agent", content="done", meta={"model": "m", "cost": cost}))
+        for name, cost, tokens in (("alpha-1", 0.5, 7), ("beta", 0.0, 9_999)):
+            told = {"model": "m", "cost": cost, "usage": {"prompt_tokens": tokens, "completion_tokens": 1}}
+            histories[name].append(Message(source="agent", content="done", meta=told))
+        failed = [Observation(tool="run", call_id=call, content="no such file", is_error=True) for call in "kl"]
+        histories["alpha-2"].append(failed)
     assert listed("--sort cost") == ["beta", "alpha-1", "alpha-2"]
     assert listed("--sort cost --reverse --limit 2") == ["alpha-1", "beta"]
+    assert listed("--sort tokens") == ["alpha-1", "beta", "alpha-2"]
+    assert listed("--sort errors --reverse --limit 1") == ["alpha-2"]
+    heading, first, *_ = foldlog("list", "--sort", "tokens", "--reverse").out.splitlines()
+    assert "tokens spent" in heading
+    assert " 10,000 " in first
+    (row,) = foldlog("list", "--long", "--match", "alpha-2", "--json").document["conversations"]
+    assert (row["errors"], row["spent"]["prompt_tokens"]) == (2, None)
     for typed in ("--match zzz", "--since 2099-01-01", "--match zzz --sort last"):
         assert foldlog("list", *typed.split()).out == "None of 3 conversations matches.\n"
     assert foldlog("list", "--limit", 0).out == "None of 3 conversations is listed: --limit is 0.\n"
@@ -388,7 +398,7 @@ def test_the_title_attribute_is_the_title_of_a_list(foldlog, work):
 def test_a_list_without_a_terminal_cuts_a_long_title(foldlog, work):
     (line,) = [line for line in foldlog("list", "--long").out.splitlines() if line.startswith("alpha-1")]
     assert line.endswith("x…")
-    assert len(line) < 250
+    assert len(line) < 300
     assert "x" * 200 in foldlog("list", "--long", "--json", "--match", "alpha-1").document["conversations"][0]["title"]
 
 

@@ -87,7 +87,7 @@ class Place:
             "home": self.home(),
             "stats": collect_stats(self.store, None, views=Views(self.store)).document(),
             "last": {line.document.conversation: line.document.last_event_at for line in self.lines()},
-            "costs": {line.document.conversation: line.cost(Prices()) for line in self.lines()},
+            "costs": {line.document.conversation: line.spent(Prices()).cost for line in self.lines()},
             "copy": self.copied(),
             "page": {name: self.page(self.pages, name) for name in self.living()},
         }

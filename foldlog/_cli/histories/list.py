@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from foldlog._documents import ConversationDocument, FollowersDocument, SpentDocument
     from foldlog._reports.overview import Overview
+    from foldlog._reports.prices import Prices
+    from foldlog._reports.sums import ListedLine
 
 _TOLD_MAX = 160
 """Characters of a format and a title. ``--json`` has the whole title."""
@@ -47,9 +49,14 @@ _SORTS: dict[str, Callable[[ConversationRow], Any]] = {
     "events": lambda row: row.version,
     "last": lambda row: row.updated_at,
 }
-_DESCRIBED = ("activity", "cost")
+_FIGURES: dict[str, Callable[[ListedLine, Prices], Any]] = {
+    "activity": lambda line, prices: line.document.last_event_at,
+    "errors": lambda line, prices: line.document.errors,
+    "tokens": lambda line, prices: line.spent(prices).tokens,
+    "cost": lambda line, prices: line.spent(prices).cost,
+}
 """Orders for which conversations are read."""
-_COLUMNS = (*_SORTS, *_DESCRIBED)
+_COLUMNS = (*_SORTS, *_FIGURES)
 _NAIVE = "*"
 """The mark of a time without a zone."""
 
@@ -57,6 +64,7 @@ _NAIVE = "*"
 class _Line(NamedTuple):
     row: ConversationRow
     more: Overview | None = None
+    errors: int | None = None
     spent: SpentDocument | None = None
     depth: int = 0
     """The number of its ancestors that the list shows above it."""
@@ -74,7 +82,7 @@ def run(
         typer.Option("--since", metavar="TIME", help="Only those with events recorded since: 2026-03-01, 2h."),
     ] = None,
     sort: Annotated[
-        str, typer.Option("--sort", metavar="COLUMN", help=f"One of {', '.join(_COLUMNS)}.", show_default="id")
+        str, typer.Option("--sort", metavar="COLUMN", help=f"{', '.join(_COLUMNS)}.", show_default="id")
     ] = "id",
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The largest or newest first.")] = False,
     limit: Annotated[
@@ -85,8 +93,7 @@ def run(
         typer.Option(
             "--long/--short",
             "-l/-s",
-            help="With or without events sent, tokens, condensations and cost: these columns take reading what has "
-            "changed since the last list.",
+            help="With or without errors, tokens, condensations and cost: they take reading what is new.",
             show_default="long where the list is short",
         ),
     ] = None,
@@ -110,10 +117,9 @@ def run(
     """List the conversations of a store, or those that have all of these attributes: id, number of events, time of the
     last event, format and title.
 
-    sent+sum. is the number of events and of summaries that the model is sent now.
-    The first list reads each conversation once; later ones read those with new events. The cost is what the calls
-    of models tell, or the price of their tokens. Calls that conversations share (forks, replies of one id) are in the
-    cost of each; stats counts them once.
+    sent+sum. and ≈ tokens are the events and summaries that the model is sent now; errors, results that their source
+    marks so. Tokens spent and cost are what calls of models tell, or the price of their tokens; calls that
+    conversations share (forks, replies of one id) are in each: stats counts them once.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
@@ -121,7 +127,7 @@ def run(
         return _list_followers(db)
     if sort not in _COLUMNS:
         raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(_COLUMNS)}")
-    if sort in _DESCRIBED and long is False:
+    if sort in _FIGURES and long is False:
         raise Refused(f"--sort {sort} needs the columns of --long; leave out --short")
     for each in filter(is_like_a_store, attributes or ()):
         raise Refused(f"an option names the store: '{command('list', '--db', each)}'")
@@ -131,7 +137,7 @@ def run(
     own: list[str] = []
     unknown = 0
     with open_existing(db) as store:
-        figures = _figures(store, sort, prices) if sort in _DESCRIBED else {}
+        figures = _figures(store, sort, prices) if sort in _FIGURES else {}
         rows: Iterator[ConversationRow] = listed(store)
         if figures:
             is_filtered = bool(attributes or match or after or to_be_resumed)
@@ -155,7 +161,7 @@ def run(
         long = True if long is None and prices is not None else long
         if long is None and not as_json:
             rows, long = _is_short(rows, limit)
-        in_full = bool(long or sort in _DESCRIBED)
+        in_full = bool(long or sort in _FIGURES)
         describe = partial(_described, store, locked, unpriced, prices) if in_full or not as_json else _not_described
         if sort in _SORTS and (sort != "id" or reverse):
             rows = iter(sorted(rows, key=_SORTS[sort], reverse=reverse))
@@ -175,9 +181,7 @@ def run(
     if as_json:
         return None
     if unknown:
-        terminal.note(
-            f"{count(unknown, 'conversation')} of which the {sort} is not known: the last ones in either order"
-        )
+        terminal.note(f"{count(unknown, 'conversation')} cannot be sorted by {sort}: the last ones in either order")
     if own:
         terminal.note(f"{count(len(own), 'conversation')} that runtimes keep for themselves: --all shows them")
     if locked:
@@ -231,19 +235,19 @@ def _described(
 
     table = Prices(prices)
     for row, one in KeptSums(store).of(rows, whole=sizes):
-        more, spent = one.overview, None
+        more, errors, spent = one.overview, None, None
         if more.problem is not None and more.needs_key:
             locked[row.id] = more.problem
         elif more.problem is not None:
             terminal.unread(terminal.about(row.id, more.problem))
         if sizes and one.is_sound and row.erased_at is None:
-            spent = spent_by(one.calls, table)
+            errors, spent = one.errors, spent_by(one.calls, table)
             if spent.cost is None:
                 priceable = (
                     each.model for each in one.calls if {"prompt_tokens", "completion_tokens"} <= each.usage.keys()
                 )
                 unpriced[row.id] = {*priceable} - {UNNAMED}
-        yield _Line(row, more, spent)
+        yield _Line(row, more, errors, spent)
 
 
 def _not_described(rows: Iterable[ConversationRow], *, sizes: bool) -> Iterator[_Line]:
@@ -261,10 +265,8 @@ def _figures(store: Store, sort: str, prices: Path | None) -> Mapping[str, Any]:
             blocks = sums.blocks()
         except StoreUnusable:  # a conversation that cannot be listed is named, and the others are
             blocks = sums.blocks([row for row in listed(store) if row.erased_at is None])
-    lines = (line for block in blocks for line in block.lines)
-    if sort == "activity":
-        return {line.document.conversation: line.document.last_event_at for line in lines}
-    return {line.document.conversation: line.cost(table) for line in lines}
+    figure = _FIGURES[sort]
+    return {line.document.conversation: figure(line, table) for block in blocks for line in block.lines}
 
 
 def _by_figure(store: Store, figures: Mapping[str, Any], *, reverse: bool, is_short: bool) -> Iterator[ConversationRow]:
@@ -282,7 +284,7 @@ def _by_figure(store: Store, figures: Mapping[str, Any], *, reverse: bool, is_sh
 def _document(line: _Line) -> ConversationDocument:
     from foldlog._documents import ConversationDocument
 
-    told = {} if line.more is None else {**line.more._asdict(), "spent": line.spent}
+    told = {} if line.more is None else {**line.more._asdict(), "errors": line.errors, "spent": line.spent}
     return ConversationDocument.of_row(line.row, **told)
 
 
@@ -326,17 +328,16 @@ def _as_tree(lines: Sequence[_Line]) -> list[_Line]:
 _NAME = (Column("conversation", least=12), Column("events", "right", may_go=True))
 _ACTIVITY = Column("last activity (UTC)", marks={_NAIVE: f"{_NAIVE} its source names no zone"}, may_go=True)
 _SHORT = (*_NAME, Column("first recorded (UTC)", may_go=True), _ACTIVITY)
-_LONG = (
-    *_NAME,
-    *(Column(heading, "right", may_go=True) for heading in ("sent+sum.", "≈ tokens", "condensed")),
-    COST,
-    _ACTIVITY,
+_ERRORS, _SENT, _TOKENS, _CONDENSED, _SPENT = (
+    Column(heading, "right", may_go=True)
+    for heading in ("errors", "sent+sum.", "≈ tokens", "condensed", "tokens spent")
 )
+_LONG = (*_NAME, _ACTIVITY, _ERRORS, _SENT, _TOKENS, _CONDENSED, _SPENT, COST)
 
 
 def _columns(sort: str, *, in_full: bool) -> list[Column]:
     """Return the columns; that by which the list is sorted does not go."""
-    kept = {"events": _NAME[1], "activity": _ACTIVITY}.get(sort)
+    kept = {"events": _NAME[1], "activity": _ACTIVITY, "errors": _ERRORS, "tokens": _SPENT}.get(sort)
     return [each._replace(may_go=False) if each is kept else each for each in (_LONG if in_full else _SHORT)]
 
 
@@ -350,9 +351,11 @@ def _long_cells(line: _Line) -> list[str]:
         sent = ""
     else:
         sent = f"{more.sent_events:,}" + (f" + {more.sent_summaries:,}" if more.sent_summaries else "")
-    figures = (None, None) if more is None else (more.tokens, more.condensations)
-    cells = ("" if each is None else f"{each:,}" for each in figures)
-    return [*_name_cells(line), sent, *cells, "" if line.spent is None else _cost(line.spent), *_last_cells(line)]
+    of_view = (None, None) if more is None else (more.tokens, more.condensations)
+    spent, cost = (None, "") if line.spent is None else (line.spent.tokens, _cost(line.spent))
+    errors, *figures = ("" if each is None else f"{each:,}" for each in (line.errors, *of_view, spent))
+    activity, below = _last_cells(line)
+    return [*_name_cells(line), activity, errors, sent, *figures, cost, below]
 
 
 def _cost(spent: SpentDocument) -> str:

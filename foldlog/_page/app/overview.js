@@ -12,6 +12,7 @@ const COLUMNS = [
   ["tokens", "Tokens", (one) => one.tokens ?? null, "Tokens that the model is sent now. ≈ are estimated."],
   ["condensations", "Condensations", (one) => one.condensations ?? null, "Condensations"],
   ["tokens_saved", "Saved", (one) => one.tokens_saved ?? null, "Tokens that condensations saved. ≈ are estimated."],
+  ["errors", "Errors", (one) => one.errors ?? null, "Results of calls that their source marks as errors"],
   ["cost", "Cost", (one) => one.spent?.cost ?? null, "What all calls of models cost: ≈ at the prices of a table, + where some are not known"],
   ["updated_at", "Last event", (one) => timeOf(one), "Time of the last event. Conversations without times come last."],
 ];
@@ -302,6 +303,7 @@ export class Overview {
       cell("tokens", figure(one.tokens, (tokens) => `${this.about}${short(tokens)}`), "tokens"),
       cell("condensations", figure(one.condensations, grouped), one.condensations === 1 ? "condensation" : "condensations"),
       el("span", { class: "cell c-tokens_saved" }, ...(condensed ? [this.saved(one), el("span", { class: "told unit" }, " saved"), told(", ")] : known ? "" : ["…"])),
+      cell("errors", figure(one.errors, grouped), one.errors === 1 ? "error" : "errors"),
       el("span", { class: "cell c-cost" }, el("span", { class: "told unit" }, "cost "), known && one.spent !== undefined ? costWords(one.spent) : "…", told(", ")),
       el("span", { class: "cell c-updated_at" }, told("last event "), ...(time ? [el("span", {}, time.slice(0, 10)), el("span", { class: "hour" }, time.slice(10))] : [el("span", { class: "soft" }, known ? "no times" : "…")]))));
   }
