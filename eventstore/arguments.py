@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from reprlib import repr as short
-from typing import Final
+from typing import Any, Final
 
 from foldlog.eventstore.errors import InvalidArgument
 
@@ -34,6 +35,13 @@ def check_text(name: str, value: object) -> str:
     """Return the text. Raises ``TypeError`` for a value that is not one."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is a text, not {short(value)}")
+    return value
+
+
+def check_map(name: str, value: object) -> Mapping[str, Any]:
+    """Return the values by name. Raises ``InvalidArgument`` for anything else."""
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(f"{name} is a dict of values by name, not {short(value)}")
     return value
 
 

@@ -28,6 +28,7 @@ from foldlog.eventstore import (
     open_store,
     recent_conversations,
 )
+from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.projections import Views
 
@@ -145,7 +146,7 @@ class Histories:
         """
         history = self[conversation]
         generation = Generation(replaces_erased=replace_erased)
-        given = {ATTRIBUTES: dict(attributes or {})}
+        given = {ATTRIBUTES: dict(check_map("attributes", attributes or {}))}
         self._documents.append(conversation, (), given, expected_version=0, generation=generation)
         history._generation.key = generation.key
         return history

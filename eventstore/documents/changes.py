@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
-from foldlog.eventstore.arguments import check_text
+from foldlog.eventstore.arguments import check_map, check_text
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.conversation import ANY_VERSION, AnyVersion, State, check_version
 from foldlog.eventstore.documents.differences import difference, json_text
@@ -90,7 +90,8 @@ class Documents:
         generation = generation or Generation()
         given = [events] if isinstance(events, Event) else list(events)
         values = {
-            _checked_name(name): value if value is DELETED else _own(name, value) for name, value in changed.items()
+            _checked_name(name): value if value is DELETED else _own(name, value)
+            for name, value in check_map("documents", changed).items()
         }
         while True:
             change, guard, found = self._change(conversation, values, generation, idempotency_key)

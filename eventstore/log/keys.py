@@ -18,7 +18,7 @@ from operator import add
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from foldlog.eventstore.errors import KeyUnavailable, install_command
+from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable, install_command
 from foldlog.eventstore.log.row import NotAsWritten
 from foldlog.eventstore.recorders.types import utf8
 
@@ -43,13 +43,13 @@ class KeyRing:
     """Wrapping keys: ``secrets`` are texts or ``SecretStr``, the encrypting key first. Its ``repr`` shows no key.
 
     Raises ``KeyUnavailable`` where a key or a key file is missing, a text is not a key, or the package ``cryptography``
-    is missing.
+    is missing, ``InvalidArgument`` for a value of another type.
     """
 
-    def __init__(self, secrets: str | Sequence[SecretStr | str], *, where: str = "the key given") -> None:
-        if isinstance(secrets, str):
+    def __init__(self, secrets: SecretStr | str | Sequence[SecretStr | str], *, where: str = "the key given") -> None:
+        if isinstance(secrets, str | bytes) or not isinstance(secrets, Iterable):
             secrets = [secrets]
-        keys = [_key(each if isinstance(each, str) else each.get_secret_value(), where) for each in secrets]
+        keys = [_key(each, where) for each in secrets]
         if not keys:
             raise KeyUnavailable(f"{where} holds no key; {_HOW_TO_MAKE_ONE}")
         named = {_name(key): key for key in keys}
@@ -187,7 +187,10 @@ def cipher(key: bytes) -> AESGCM:
     return AESGCM(key)
 
 
-def _key(text: str, where: str) -> bytes:
+def _key(secret: SecretStr | str, where: str) -> bytes:
+    text = secret if isinstance(secret, str) else getattr(secret, "get_secret_value", lambda: None)()
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{where} is a text or a SecretStr, not of type {type(secret)!r}; {_HOW_TO_MAKE_ONE}")
     for decode in (bytes.fromhex, lambda t: base64.b64decode(t, validate=True)):
         try:
             key = decode(text.strip())

@@ -8,12 +8,13 @@ these records; each has the number of a version.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Protocol
 
 import msgspec
 
+from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES, Event, KeyChanged
@@ -260,7 +261,15 @@ def decode_attributes(body: bytes) -> dict[str, Any]:
 
 def pairs_of(attributes: Mapping[str, Any]) -> list[bytes]:
     """Return a text for each attribute; of a list, one for each element. Raises ``InvalidArgument``."""
-    return [_encode([name, value]) for name, value in _each(attributes)]
+    pairs = []
+    for name, value in check_map("attributes", attributes).items():
+        if not isinstance(name, str):
+            raise InvalidArgument(f"an attribute has the name {name!r}; a name is a text")
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if not isinstance(one, str | int):
+                raise InvalidArgument(f"attribute {name!r} is {one!r}; give a text, a whole number or a list of texts")
+            pairs.append(_encode([name, one]))
+    return pairs
 
 
 def digests_of(pairs: Sequence[bytes], keys: KeyRing | None, key_id: str | None) -> list[bytes]:
@@ -276,16 +285,6 @@ def digests_of(pairs: Sequence[bytes], keys: KeyRing | None, key_id: str | None)
     if keys is None or key_id not in keys.names:
         raise key_missing("attributes are encrypted", key_id, keys)
     return [keys.digest(key_id, pair, _DIGEST_BYTES) for pair in pairs]
-
-
-def _each(attributes: Mapping[str, Any]) -> Iterator[tuple[str, str | int | bool]]:
-    for name, value in attributes.items():
-        if not isinstance(name, str):
-            raise InvalidArgument(f"an attribute has the name {name!r}; a name is a text")
-        for one in value if isinstance(value, list | tuple) else [value]:
-            if not isinstance(one, str | int):
-                raise InvalidArgument(f"attribute {name!r} is {one!r}; give a text, a whole number or a list of texts")
-            yield name, one
 
 
 def _encode(value: Any) -> bytes:

@@ -22,6 +22,7 @@ from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     CorruptEvent,
+    InvalidArgument,
     KeyRing,
     KeyUnavailable,
     Message,
@@ -205,6 +206,13 @@ def test_what_is_no_key_is_a_clear_error_that_does_not_show_it(environment: dict
     shown = f"{raised.value} {raised.value.__context__!r}"
     assert "swordfish" not in shown
     assert "ab" * 31 not in shown
+
+
+@pytest.mark.parametrize("secrets", [[b"\7" * 32], b"\7" * 32, None, [[OLD]], [None]])
+def test_a_key_of_another_type_is_a_clear_error_that_does_not_show_it(secrets: Any):
+    with pytest.raises(InvalidArgument, match=r"is a text or a SecretStr, not of type .* such as 'openssl") as raised:
+        KeyRing(secrets)
+    assert "x07" not in str(raised.value)
 
 
 def test_a_key_is_never_shown_or_logged(path: Path, caplog: pytest.LogCaptureFixture):

@@ -189,3 +189,14 @@ def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
             (*_, last) = map(json.dumps, history.export(name, view=True))
             assert "All five things are done" in last, name
         assert list(histories["nobody"].export(view=True)) == []
+
+
+@pytest.mark.parametrize("given", [["a"], "user"])
+def test_values_without_names_are_refused_with_what_is_expected(histories, given):
+    history = histories["c"]
+    with pytest.raises(foldlog.InvalidArgument, match=r"^documents is a dict of values by name, not ."):
+        history.append(messages("hi"), documents=given)
+    for call in (lambda: histories.list(given), lambda: histories.create("c", given)):
+        with pytest.raises(foldlog.InvalidArgument, match=r"^attributes is a dict of values by name, not ."):
+            call()
+    assert history.version() == 0
