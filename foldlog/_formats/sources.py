@@ -271,7 +271,7 @@ class Source:
                 events = decoder.events(located.value)
                 keep(located.value, events, self.format, parsed=True)
                 for event in () if self._format.times else events:
-                    if event.origin is not None:  # they happened before the import: its time is none of theirs
+                    if event.origin is not None:  # it happened before the import, at no known time
                         force_setattr(event.origin, "time", event.origin.time or "")
             except NotAnEvent as error:
                 self.is_whole = False
