@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_c
 
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.reports import Report as Report
-from foldlog.condensers.reports import with_reports
+from foldlog.condensers.reports import is_standing, with_reports
 from foldlog.eventstore import CondensationAction
 from foldlog.projections import View
 
@@ -284,11 +284,15 @@ class ReportingCondenser(Condenser):
 
 
 def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
-    """Return the step of a condenser. Raises ``TypeError`` if it returned neither a View nor a condensation."""
+    """Return the step of a condenser. A View with other events has a report with a rule: one that cannot be applied
+    again where the condenser reports none. Raises ``TypeError`` if it returned neither a View nor a condensation.
+    """
     step: Any = condenser.step(view, agent_llm)
     came = step.result if isinstance(step, Step) else step
     if isinstance(step, Step) and isinstance(came, View | Condensation):
-        return step
+        if isinstance(came, Condensation) or came.events == view.events or any(map(is_standing, step.reports)):
+            return step
+        return Step(came, (*step.reports, {"condenser": condenser.type or type(condenser).__name__, "rule": None}))
     write = "return the View to go on with, or a Condensation"
     if inspect.iscoroutine(came):
         came.close()

@@ -25,24 +25,30 @@ class Sent:
     """``view``, and ``sent``: the View as a model is sent it. ``rules`` names the recorded rules in words; it is empty
     where there are none.
 
-    A rule that cannot be applied, such as that of a condenser of your own, changes nothing; ``rules`` says so.
+    A rule that cannot be applied, such as that of a condenser of your own, changes nothing; ``rules`` says so, and what
+    a model is sent is not ``known``.
     """
 
     view: View
     sent: View
     rules: str = ""
+    known: bool = True
 
     @cached_property
     def _events(self) -> dict[int, Event]:
         return {event.id: event for event in self.sent.events}
 
     def less(self, event_id: int) -> str:
-        """Return what the rules do to an event of the View: ``hidden``, ``masked``, ``shortened``, or an empty text."""
+        """Return what the rules do to an event of the View: ``hidden``, ``masked``, ``shortened``, ``unknown``, or an
+        empty text.
+        """
         from foldlog.condensers.strategies.showing import MASKED
         from foldlog.condensers.unseen import LENGTH
 
         if not self.rules:
             return ""
+        if not self.known:
+            return "unknown"
         if (event := self._events.get(event_id)) is None:
             return "hidden"
         by = event.meta.get(MASKED)
@@ -59,7 +65,7 @@ def sent(store: Store, conversation: str, view: View) -> Sent:
     try:
         return Sent(view, _applied(rules, view), words)
     except (InvalidCondenser, msgspec.ValidationError) as error:
-        return Sent(view, view, f"{words}, which cannot be applied: {error}")
+        return Sent(view, view, f"{words}, which cannot be applied: {error}", known=False)
 
 
 class _Shortening(msgspec.Struct):
@@ -112,6 +118,7 @@ def why_sent(store: Store, views: Views, conversation: str, event_id: int, at: i
     words = {
         "hidden": "but no model is sent it: it is hidden by",
         "masked": "and a model is sent a line in the place of its content: it is masked by",
+        "unknown": "but what a model was sent of it is not known: this is decided by",
         "shortened": "and a model is sent its beginning and its end: it is shortened by",
     }
     less = found.less(event_id)

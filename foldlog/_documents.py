@@ -803,16 +803,16 @@ class LogDocument(Document, frozen=True, kw_only=True):
 
 class ViewDocument(Document, frozen=True, kw_only=True):
     """``foldlog view``: the ids of the View, and its events, each with the ``role`` of its message, and its ``state``:
-    "sent" to the model whole, "masked", "shortened", "hidden", "pending" or "unsent". ``sent_events`` and
-    ``sent_summaries`` are those of a list.
+    "sent" to the model whole, "masked", "shortened", "hidden", "unknown", "pending" or "unsent". ``sent_events``
+    and ``sent_summaries`` are those of a list; null where what is sent is not known.
     """
 
     conversation: str
     version: int
     ids: tuple[int, ...]
     unhandled_condensation_request: bool
-    sent_events: int
-    sent_summaries: int
+    sent_events: int | None
+    sent_summaries: int | None
     summaries: tuple[SummaryDocument, ...]
     events: tuple[dict[str, Any], ...]
 

@@ -123,7 +123,9 @@ class History:
         """Return the View as a model is sent it, now or at a version: without the events that ``recent`` hides, with
         the masks of ``observation_masking`` and the like, and with texts that ``max_tokens`` shortened.
 
-        The steps record these rules in the log. Raises what ``at`` raises. Cost: the View, and the last 100 events.
+        The steps record these rules in the log. What a condenser of your own hides cannot be applied again: the result
+        has it, and ``why`` says that what a model was sent is not known. Raises what ``at`` raises. Cost: the View, and
+        the last 100 events.
         """
         from foldlog.condensers.sent import sent
 

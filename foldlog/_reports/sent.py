@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def states_of(found: Sent) -> Sequence[str]:
-    """Return the state of each event of a View: sent, hidden, masked, shortened, pending or unsent. ``unsent``: a
-    condensation forgot another part of its call.
+    """Return the state of each event of a View: sent, hidden, masked, shortened, unknown, pending or unsent.
+    ``unsent``: a condensation forgot another part of its call.
     """
     view = found.view
     fit = {position for position in view.fit_positions if not is_unseen(view[position])}

@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
-from foldlog.condensers.base import Condensation
+from foldlog.condensers.base import Condensation, Condenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.models.client import LLM
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY
 from foldlog.condensers.sent import sent
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
+from foldlog.condensers.strategies.showing import NoOpCondenser
 from foldlog.eventstore import Annotation
 from tests.condensers.made import SYSTEM, call, message
 from tests.how_many import examples
@@ -97,6 +99,40 @@ def test_why_says_what_masks_and_what_shortens_an_event():
         view = history.prepare()
         assert view[2].content == history.sent()[2].content != history.view()[2].content
         assert "shortened by digest" in history.why(2).reason
+
+
+class EveryOther(Condenser):
+    """Shows every other event, and reports nothing."""
+
+    def condense(self, view, agent_llm=None):
+        return view.with_events(view.events[::2])
+
+
+@pytest.mark.parametrize(
+    "condenser", [EveryOther(), PipelineCondenser([NoOpCondenser(), EveryOther()])], ids=["alone", "a part"]
+)
+def test_what_a_condenser_of_ones_own_sent_is_not_known(condenser):
+    with foldlog.open("memory:", condenser=condenser) as histories:
+        history = histories["c"]
+        for number in range(20):
+            turn(history, number)
+            assert len(history.prepare()) < len(history.view())
+        why = history.why(1)
+        assert why.sent
+        assert "not known: this is decided by EveryOther (recorded in event" in why.reason
+        assert len([event for event in history.events() if isinstance(event, Annotation)]) == 2
+        CondenseHandler(histories.store, histories.views, NoOpCondenser()).handle("c")
+        assert "not known" not in history.why(1).reason
+
+
+def test_a_condenser_of_ones_own_that_shows_everything_is_not_recorded(histories):
+    class Whole(EveryOther):
+        def condense(self, view, agent_llm=None):
+            return view.with_events(view.events)
+
+    turn(histories["c"], 0)
+    assert CondenseHandler(histories.store, histories.views, Whole()).handle("c") == histories["c"].view()
+    assert histories["c"].version() == 3
 
 
 FOREIGN = {"llm_config": {"model": "m", "base_url": "http://127.0.0.1:9", "api_key_env": "HOME"}, "max_size": 10}

@@ -431,3 +431,24 @@ def test_the_command_counts_and_marks_what_the_condenser_hid(foldlog):
     assert document["sent_events"] == len(prepared) == 6
     assert [event["id"] for event in document["events"] if event["role"]] == [event.id for event in prepared]
     assert {event["state"] for event in document["events"] if not event["role"]} == {"hidden"}
+
+
+def test_the_command_says_that_what_a_condenser_of_ones_own_sent_is_not_known(foldlog):
+    import foldlog as library
+    from foldlog.condensers import Condenser
+
+    class Newest(Condenser):
+        type = "newest"
+
+        def condense(self, view, agent_llm=None):
+            return view.with_events(view.events[-1:])
+
+    with library.open("foldlog.db", condenser=Newest()) as histories:
+        histories["c"].append([library.Message(source="user", content="ask")] * 3)
+        histories["c"].prepare()
+    out = foldlog("view", "c").out
+    assert "what the model is sent is not known; by newest (recorded in event 3), which cannot be applied" in out
+    assert "is sent 3" not in out
+    document = foldlog("view", "c", "--json").document
+    assert (document["sent_events"], document["sent_summaries"]) == (None, None)
+    assert {event["state"] for event in document["events"]} == {"unknown"}

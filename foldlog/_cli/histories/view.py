@@ -68,8 +68,8 @@ def _document(conversation: str, found: Sent, start: int) -> ViewDocument:
         version=view.version,
         ids=tuple(event.id for event in view),
         unhandled_condensation_request=view.unhandled_condensation_request,
-        sent_events=events,
-        sent_summaries=summaries,
+        sent_events=events if found.known else None,
+        sent_summaries=summaries if found.known else None,
         summaries=tuple(
             SummaryDocument(event=event.id, position=position, text=event.content)
             for position, event in enumerate(view)
@@ -85,7 +85,8 @@ def _document(conversation: str, found: Sent, start: int) -> ViewDocument:
 def _show(name: str, found: Sent, start: int) -> None:
     """Print the View from ``start`` on for people: one line for each event, summaries whole."""
     view, states, amount = found.view, states_of(found), events_and_summaries(*sent_of(found))
-    title = f"{name} at version {view.version:,}: the model is sent {amount or 'no events'}"
+    said = f"the model is sent {amount or 'no events'}" if found.known else "what the model is sent is not known"
+    title = f"{name} at version {view.version:,}: {said}"
     for state in ("masked", "shortened", "hidden", "pending", "unsent"):
         of = "more" if state in {"hidden", "pending", "unsent"} else "of them"
         title += f"; {states.count(state):,} {of} {state}" if state in states else ""
