@@ -158,6 +158,22 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
     assert foldlog("verify").status == 0
 
 
+def test_the_command_names_the_attributes_and_documents_that_go_with_an_event(foldlog: Any, tmp_path: Path):
+    with api.open(tmp_path / "foldlog.db") as histories:
+        history = histories["c"]
+        history.append({"role": "user", "content": "hi"}, documents={"a": 1, "b": 1})
+        history.append((), documents={"b": 2})
+        history.set_attributes(user="ann")
+        history.set_attributes(phone="555")
+    for event_id, lost in ((1, "'a'"), (3, None), (4, "all attributes")):
+        ran = foldlog("redact", "c", event_id, "--reason", "asked to", "--yes")
+        assert ran.status == 0
+        said = f"it held the values of {lost}: set them again"
+        assert (said in ran.out) if lost else ("set them again" not in ran.out)
+    with api.open(tmp_path / "foldlog.db") as histories:
+        assert histories["c"].attributes() == {}
+
+
 def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append("c", [Message(source="user", content=f"marigold {n}") for n in range(3)], expected_version=0)

@@ -34,15 +34,18 @@ from foldlog._matching import Holds, events_with, files_with, gone_of_each, keep
 from foldlog._seen_files import source_files
 from foldlog._words.gist import count, gist
 from foldlog.eventstore import (
+    ATTRIBUTES,
     CannotRedact,
     CondensationAction,
     ConversationRow,
+    DocumentChanges,
     Event,
     EventStoreError,
     InvalidArgument,
     Store,
     check_reason,
     has_content,
+    newest_documents,
     summary_of,
 )
 from foldlog.eventstore.maintenance.redact import RedactionReceipt, quotes_in
@@ -417,14 +420,20 @@ def _document(receipt: RedactionReceipt) -> RedactedDocument:
 
 
 def _show(store: Store, receipts: Sequence[RedactionReceipt], taken: dict[tuple[str, int], RedactionReceipt]) -> None:
-    """Show who redacted each event, and when: one that was redacted before keeps its receipt. Then name each summary
-    that may quote an event, and each fork, once.
+    """Show who redacted each event, when, and which documents lost their values: one that was redacted before keeps its
+    receipt. Then name each summary that may quote an event, and each fork, once.
     """
     for (conversation, event_id), receipt in taken.items():
         (event,) = store.events(conversation, event_id, event_id + 1)
         its = event.redacted or receipt
         hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
         said = f"event {event_id} redacted at {its.at.isoformat()} by {its.by}{hashed}"
+        if isinstance(event, DocumentChanges):
+            newest = store.query(conversation, partial(newest_documents, version=None))
+            lost = [
+                "all attributes" if name == ATTRIBUTES else repr(name) for name in newest if newest[name] == event_id
+            ]
+            said += f"; it held the values of {', '.join(lost)}: set them again" if lost else ""
         terminal.say(f"{terminal.typed_id(conversation)}: {terminal.printable(said, one_line=True)}")
     it, them = ("it", "it") if len(receipts) == 1 else ("redacted events", "them")
     quotes = (quote for receipt in receipts for quote in receipt.quotes if not quote.redacted)
