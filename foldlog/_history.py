@@ -318,7 +318,8 @@ class History:
         return attributes
 
     def set_attributes(self, /, **changed: Any) -> dict[str, Any]:
-        """Change attributes by name; None removes one. The others stay. Return all of them.
+        """Change attributes by name; None removes one. The others stay. Return all of them. The newest event holds all
+        of them: redacting it removes all.
 
         Other writers may append at the same time. Raises what ``append`` raises. Durability: on disk when it returns.
         """
@@ -378,7 +379,8 @@ class History:
     ) -> AbstractContextManager[Lease]:
         """Return a block in which no other worker drives this history: ``with history.working() as lease``.
 
-        The block waits for the lease up to ``wait_s`` seconds; with 0 it refuses at once. The lease is renewed while
+        The block waits for the lease up to ``wait_s`` seconds; with 0 it refuses at once. Waiting has no order: a
+        worker that takes the lease again at once keeps others out, so pause between turns. The lease is renewed while
         the block runs. Where that stops for ``ttl_s`` seconds, because the process died or stood still, another worker
         takes it over. From then on everything that this ``History`` appends in the block is refused with
         ``LeaseTaken``. Programs without a lease may still append, such as messages of the user. ``worker`` is the name
@@ -536,6 +538,7 @@ class History:
     def retract(self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION) -> Recorded:
         """Take back all events since ``version``: the View is again that of ``version``. The log keeps the events.
 
+        Documents and attributes stay as they are; a fork at ``version`` has those of then.
         ``history.retract(recorded.id)`` reverses a retraction. A requested condensation stays requested. Raises
         ``InvalidEvent`` if there are no events since ``version``, and what ``append`` raises. Durability: on disk when
         it returns. Cost: copying the View in memory; where none is, or ``version`` is before a condensation, reading
@@ -584,7 +587,8 @@ class History:
         quote the event; ``with_summaries`` redacts these too. ``by`` says who does it, by default the user of the
         operating system. In a SQLite file the bytes stay until ``maintenance.vacuum`` (``bytes_pending``). On
         PostgreSQL the call vacuums the tables, unless ``complete`` is False. Calling it again finishes an interrupted
-        redaction.
+        redaction. Of an event that set attributes, all attributes go, of one that set a document its newest value: set
+        them again.
 
         Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the
         history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL,
