@@ -12,6 +12,7 @@ import pytest
 import foldlog
 from foldlog import CondensationAction, Message, Retraction, StoreUnavailable, StoreUnusable, _observed
 from foldlog._follower import Follower
+from foldlog.condensers.base import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from tests.condensers.scripted import Scripted, failed
 
@@ -211,6 +212,20 @@ def test_the_keys_of_a_models_table_that_have_no_effect_are_named(tmp_path, capl
     keys_ignored(tmp_path)
     (record,) = caplog.records
     assert "the model 'm' has keys without effect here: caching_prompt, log_completions_folder (" in record.getMessage()
+
+
+def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_path, caplog):
+    class Mistaken(Scripted):
+        def complete(self, messages, **how):
+            return Reply(text=SECRET)
+
+    with foldlog.open(tmp_path / "s.db", condenser=LLMSummarizingCondenser(Mistaken(), max_size=10)) as histories:
+        histories["c1"].append(said(11))
+        histories["c1"].prepare()
+        *_, newest = histories["c1"].events()
+    (record,) = caplog.records
+    assert "its report in the conversation has the error's text" in record.getMessage()
+    assert "missing 1 required keyword-only argument: 'model'" in str(newest)
 
 
 def test_a_condensation_is_told_in_figures(tmp_path, caplog):
