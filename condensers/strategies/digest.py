@@ -191,9 +191,9 @@ class Digest:
         for times, asked_times in _ROUNDS:
             for section, share in _SHARES.items():
                 most = int(share * room * (asked_times if section is Section.ASKED else times))
-                before = len(texts[section])
-                texts[section] = self._section(section, max(before, min(before + left, most)))
-                left -= len(texts[section]) - before
+                before = texts[section]
+                texts[section] = max(before, self._section(section, min(len(before) + left, most)), key=len)
+                left -= len(texts[section]) - len(before)
         return title + "".join(texts[section] for section in (*Section, _EARLIER))
 
     def _section(self, section: Section | str, room: int) -> str:
@@ -313,7 +313,7 @@ def _quoted(texts: Sequence[str], room: int) -> str:
     older one, of the others the beginning and the end.
     """
     heading, quotes = f"\n\n## {_EARLIER}", list[str]()
-    room -= len(heading)
+    room -= len(heading) - len(_BETWEEN)  # before the first there is none
     for older in reversed(range(len(texts))):
         most = max(room // (older + 1), 0 if quotes else room - older * _EARLIER_LEAST)
         quotes.append(_quote(texts[older], most - len(_BETWEEN)))
@@ -325,5 +325,6 @@ def _quote(text: str, room: int) -> str:
     def cut(limit: int) -> str:
         return "".join(f"\n> {line}" for line in truncated(text, limit).splitlines() if line.strip())
 
+    whole = cut(len(text))  # may be shorter than the text with a note on what little is left out
     limits = range(1, min(len(text), room) + 1)
-    return cut(bisect_right(limits, room, key=lambda limit: len(cut(limit))))
+    return whole if len(whole) <= room else cut(bisect_right(limits, room, key=lambda limit: len(cut(limit))))

@@ -245,6 +245,20 @@ def test_a_summary_that_is_no_digest_is_quoted_and_stays_quoted():
     assert Digest.of([as_summary(text)]).text(LENGTH) == text
 
 
+@pytest.mark.parametrize("told", ["in brief", "a fact " * 13])
+def test_an_earlier_summary_that_just_fits_stays_whole(told: str):
+    alone = Digest.of([as_summary(told)]).text(LENGTH)
+    assert Digest.of([as_summary(told)]).text(len(alone)) == alone
+
+
+@pytest.mark.parametrize("told", [["in brief"], ["the newest", "a fact " * 13, "the oldest"]])
+def test_earlier_summaries_that_fit_in_their_share_stay_whole(told: list[str]):
+    summaries = [CondensationSummary(id=-2 - n, content=text) for n, text in enumerate(told)]
+    alone = Digest.of(summaries).text(LENGTH)
+    text = Digest.of([*summaries, *(message(f"w{n} " * 150, "agent") for n in range(30))]).text(800)
+    assert text.endswith(alone[alone.index("## Earlier summary") :])
+
+
 def test_no_earlier_summary_is_dropped_however_many_there_are():
     """A log may show several at once: here the newest stands first, as in logs of another runtime."""
     told = [f"PART {n} begins\n\n" + f"- a step of part {n}\n" * 60 + f"PART {n} ends" for n in range(7)]
