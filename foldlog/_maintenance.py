@@ -57,24 +57,23 @@ class Maintenance:
         *,
         start: str = "",
     ) -> Iterator[Verdict]:
-        """Check that every event is unchanged. Yield a verdict for each history. See ``maintenance.verify.verify``."""
+        """Yield a verdict for each history, whether every event is unchanged; nothing happens until you iterate. See
+        ``maintenance.verify.verify``.
+        """
         return verify.verify(self._store, conversation, published, start=start)
 
     def rekey(self, *conversations: str, decrypt: bool = False) -> Iterator[Rekeyed]:
-        """Re-encrypt and re-compress stored events with the settings of this store. See ``maintenance.rekey.rekey``.
+        """Yield each history as its stored events are encrypted and compressed again with the settings of this store;
+        nothing happens until you iterate. See ``maintenance.rekey.rekey``.
 
         With keys, the search index is removed first: it would keep the texts as plain text. The last result names
         what else does (``plain``).
         """
-        if self._store.database.settings.keys is not None:
+        has_keys = self._store.database.settings.keys is not None
+        if has_keys:
             remove_index(self._store)
-        return self._rekeyed(rekey.rekey(self._store, *conversations, decrypt=decrypt), decrypt=decrypt)
-
-    def _rekeyed(self, done: Iterator[Rekeyed], *, decrypt: bool) -> Iterator[Rekeyed]:
-        """Yield the outcomes; the last one names what stays plain outside of the store."""
-        is_encrypted = self._store.database.settings.keys is not None and not decrypt
-        for each in done:
-            is_last = is_encrypted and each.bytes_pending is not None
+        for each in rekey.rekey(self._store, *conversations, decrypt=decrypt):
+            is_last = has_keys and not decrypt and each.bytes_pending is not None
             yield each._replace(plain=tuple(derived_from(self._store))) if is_last else each
 
     def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
@@ -105,8 +104,9 @@ class Maintenance:
         detach_forks: bool = False,
         findings: Callable[[str], object] | None = None,
     ) -> Iterator[ConversationRow]:
-        """Erase the conversations whose last event is older than ``age``; with ``attributes`` only those that have
-        them. Yield the tombstone of each; with ``dry_run`` the row of each, and nothing is erased.
+        """Yield the tombstone of each conversation whose last event is older than ``age``, with ``attributes`` only of
+        those that have them, as it is erased; nothing is erased until you iterate. With ``dry_run`` yield the row of
+        each, and erase nothing.
 
         A conversation stays that has a younger fork (``detach_forks`` gives the fork a copy of the shared events) or a
         new event: ``findings`` is told of it; without it, the error is raised after the others are erased. In a SQLite
@@ -118,28 +118,37 @@ class Maintenance:
             raise InvalidArgument(f"age is a timedelta that is not negative, such as timedelta(days=90), not {age!r}")
         before = from_microseconds(self._store.database.now()) - age
         rows = conversations_with(self._store, attributes, before)
-        stays: EventStoreError | None = None
         if dry_run:
             work = would_erase(self._store, rows, detach_forks=detach_forks)
         else:
             work = erased(self._store, rows, reason=reason, detach_forks=detach_forks, unchanged=True)
-        for row, error in work:
-            if error is None:
-                yield row
-            elif findings is not None:
-                findings(str(error))
-            else:
-                stays = error
-        if stays is not None:
-            raise stays
+        return _gone(work, findings)
 
     def copy_from(self, source: Store, *conversations: str, jobs: int = 4) -> Iterator[Moved]:
-        """Copy every history of another store into this one, or those named. See ``maintenance.copy.copy_store``."""
+        """Yield every history of another store, or those named, as it is copied into this one; nothing happens until
+        you iterate. See ``maintenance.copy.copy_store``.
+        """
         return copy.copy_store(source, self._store, *conversations, jobs=jobs)
 
     def differences_from(self, source: Store, *conversations: str) -> Iterator[UnequalConversation]:
         """Yield the histories of another store, or those named, that do not have the same head here."""
         return copy.compare_stores(source, self._store, *conversations)
+
+
+def _gone(
+    work: Iterable[tuple[ConversationRow, EventStoreError | None]], findings: Callable[[str], object] | None
+) -> Iterator[ConversationRow]:
+    """Yield the rows without an error. Tell ``findings`` of the others, or raise the error of the last in the end."""
+    stays: EventStoreError | None = None
+    for row, error in work:
+        if error is None:
+            yield row
+        elif findings is not None:
+            findings(str(error))
+        else:
+            stays = error
+    if stays is not None:
+        raise stays
 
 
 def conversations_with(

@@ -93,7 +93,18 @@ def test_a_conversation_that_is_used_again_meanwhile_stays(opened):
 def test_an_age_is_a_span(opened):
     for age in (90, -DAYS, "90d"):
         with pytest.raises(InvalidArgument, match="timedelta"):
-            list(opened.maintenance.retain(age, reason="policy"))
+            opened.maintenance.retain(age, reason="policy")
+
+
+def test_a_rekey_that_nobody_iterates_does_nothing(tmp_path):
+    with api.open(tmp_path / "c.db") as histories:
+        histories["c"].append({"role": "user", "content": "hi"})
+        histories.search("hi")
+    with api.open(tmp_path / "c.db", keys=KeyRing("11" * 32)) as histories:
+        done, index = histories.maintenance.rekey(), tmp_path / "c.db.search"
+        assert index.exists()
+        assert [one.conversation for one in done]
+        assert not index.exists()
 
 
 # -- the command: erase ------------------------------------------------------------------------------------------------
