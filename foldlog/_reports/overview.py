@@ -14,6 +14,7 @@ from foldlog.condensers.sent import Sent
 from foldlog.eventstore import (
     ATTRIBUTES,
     CondensationAction,
+    ConversationErased,
     ConversationRow,
     DocumentChanges,
     Event,
@@ -80,6 +81,7 @@ def overview_of(
     sizes: bool = True,
 ) -> Overview:
     """Return the overview of a conversation. An event that cannot be read does not raise: see ``problem``.
+    Raises ``ConversationErased``.
 
     ``count`` gives the tokens of an event; without it they are estimated.
 
@@ -100,6 +102,8 @@ def overview_of(
             tokens=tokens,
             condensations=store.query(row.id, lambda reading: _condensations(reading, row.version)),
         )
+    except ConversationErased:
+        raise
     except EventStoreError as error:
         return found._replace(problem=str(error), needs_key=isinstance(error, KeyUnavailable))
 

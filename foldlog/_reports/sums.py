@@ -33,6 +33,7 @@ from foldlog.condensers import event_tokens
 from foldlog.eventstore import (
     CondensationAction,
     CondensationRequest,
+    ConversationErased,
     ConversationRow,
     Event,
     EventStoreError,
@@ -157,7 +158,8 @@ class KeptSums:
         self, rows: Iterable[ConversationRow], *, whole: bool = True, read: bool = True
     ) -> Iterator[tuple[ConversationRow, Sums]]:
         """Yield each conversation with its sums, in this order; unless ``whole``, those that are not kept have an
-        overview without the figures of its View alone, and unless ``read``, nothing.
+        overview without the figures of its View alone, and unless ``read``, nothing. One that was erased since it was
+        listed is yielded as an erased one.
 
         Cost: a record of each; of those that have changed since, what ``sums_of`` costs, once.
         """
@@ -166,7 +168,11 @@ class KeptSums:
             while page := list(islice(ahead, _PAGE)):
                 there = self._kept.load(page, Sums, of_any_version=True)
                 for row in page:
-                    yield row, self._one(row, there.get(row.id), whole=whole, read=read)
+                    try:
+                        one = self._one(row, there.get(row.id), whole=whole, read=read)
+                    except ConversationErased:
+                        row, one = self._store.conversation(row.id), Sums()
+                    yield row, one
 
     def _one(self, row: ConversationRow, before: Sums | None, *, whole: bool, read: bool) -> Sums:
         then, unsound = self._unsound.get(row.id, (None, None))
@@ -219,12 +225,14 @@ class KeptSums:
         for line in lines:
             if seen.isdisjoint(line.replies):
                 calls += line.own
+                seen.update(line.replies)
             else:
                 row = self._store.conversation(line.document.conversation)
-                own = own_spending(self._store, row, chosen) or self._counting(row).spending
-                calls += own.calls
-                calls += (told for reply, told in own.replies.items() if _hash(reply) not in seen)
-            seen.update(line.replies)
+                with suppress(ConversationErased):
+                    own = own_spending(self._store, row, chosen) or self._counting(row).spending
+                    calls += own.calls
+                    calls += (told for reply, told in own.replies.items() if _hash(reply) not in seen)
+                    seen.update(line.replies)
         return calls
 
     def _counting(self, row: ConversationRow) -> Counting:
@@ -234,12 +242,18 @@ class KeptSums:
     def _block(self, rows: Sequence[ConversationRow], chosen: Container[str] | None = None) -> tuple[Block, bool]:
         block, is_sound = Block(Sums(), []), True
         for row, one in self.of(rows, read=self._read):
+            own, replies = one.calls, one.replies
+            try:
+                of_fork = own_spending(self._store, row, chosen) if one.counted else None
+            except ConversationErased:
+                continue
+            if row.erased_at is not None:
+                continue
+            if of_fork is not None:
+                own, replies = of_fork.summed(), [*map(_hash, of_fork.replies)]
             is_counted = one.is_at(row.version)
             is_sound = is_sound and is_counted and one.is_sound
             block.total.add(one)
-            own, replies = one.calls, one.replies
-            if one.counted and (of_fork := own_spending(self._store, row, chosen)) is not None:
-                own, replies = of_fork.summed(), [*map(_hash, of_fork.replies)]
             calls = one.calls if one.is_sound else None
             block.lines.append(ListedLine(_document(row, one, is_counted), calls, is_counted, own, replies))
         return block, is_sound

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import UNSET
@@ -310,6 +311,61 @@ def test_sums_of_all_that_are_made_during_an_erasure_or_a_redaction_do_not_come_
         titles = {line.document.title for block in KeptSums(histories.store).blocks() for line in block.lines}
     assert titles >= {"the words of a", "the words of c"}
     assert "the words of b" not in titles
+
+
+def _erased_after(
+    monkeypatch: pytest.MonkeyPatch, url: str, name: str, owner: type = Store, method: str = "iter_conversations"
+) -> None:
+    """Let another process erase a conversation at the end of the next calls of a method."""
+    really = getattr(owner, method)
+
+    def then_erased(*given: Any, **options: Any) -> Any:
+        found = really(*given, **options)
+        found = found if isinstance(found, dict) else list(found)
+        with open_store(url) as other, suppress(ConversationErased):
+            erase(other, name, reason="asked for")
+        return found if isinstance(found, dict) else iter(found)
+
+    monkeypatch.setattr(owner, method, then_erased)
+
+
+@pytest.mark.parametrize(
+    "erased, owner, method",
+    [("b", Store, "iter_conversations"), ("fork", Store, "iter_conversations"), ("fork", KeptBeside, "load")],
+)
+def test_sums_of_all_are_without_a_conversation_that_is_erased_while_they_are_made(
+    erased: str, owner: type, method: str, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    with foldlog.open(url) as histories:
+        histories.store.fork("a", 1, "fork")
+        histories["fork"].append(said("more"))
+        listed(histories.store)
+        _erased_after(monkeypatch, url, erased, owner, method)
+        lines = [line for block in KeptSums(histories.store).blocks() for line in block.lines]
+    assert {line.document.conversation for line in lines} == {"a", "b", "c", "fork"} - {erased}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_list_shows_a_conversation_that_is_erased_while_it_is_made_as_erased(
+    whole: bool, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    _erased_after(monkeypatch, url, "b")
+    with foldlog.open(url) as histories:
+        rows = [row for row, _ in KeptSums(histories.store).of(histories.store.iter_conversations(), whole=whole)]
+    assert [(row.id, row.erased_at is None) for row in rows] == [("a", True), ("b", False), ("c", True)]
+
+
+def test_calls_are_without_those_of_a_conversation_that_was_erased_and_repeated_a_reply(url: str):
+    usage = {"input_tokens": 10, "output_tokens": 1}
+    message = {"role": "assistant", "model": "m", "content": "hm", "usage": usage, "id": "r1"}
+    with foldlog.open(url) as histories:
+        for name in ("a log", "b log"):
+            line = {"type": "assistant", "uuid": name, "sessionId": name, "message": message}
+            histories.store.ingest(name, decode([line], "claude-code"))
+        kept = KeptSums(histories.store)
+        blocks = kept.blocks()
+        erase(histories.store, "b log", reason="asked for")
+        assert [calls.calls for calls in kept.calls(blocks)] == [1]
 
 
 class Changed:
