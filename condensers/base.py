@@ -290,7 +290,8 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
     step: Any = condenser.step(view, agent_llm)
     came = step.result if isinstance(step, Step) else step
     if isinstance(step, Step) and isinstance(came, View | Condensation):
-        if isinstance(came, Condensation) or came.events == view.events or any(map(is_standing, step.reports)):
+        is_told = came is view or any(map(is_standing, step.reports))  # a View that is returned is not read here
+        if is_told or isinstance(came, Condensation) or came.events == view.events:
             return step
         return Step(came, (*step.reports, {"condenser": condenser.type or type(condenser).__name__, "rule": None}))
     write = "return the View to go on with, or a Condensation"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
-from foldlog.condensers.base import Condensation, Condenser
+from foldlog.condensers.base import Condensation, Condenser, ReportingCondenser, Step, stepped
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.models.client import LLM
@@ -18,6 +18,7 @@ from foldlog.condensers.sent import sent
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import NoOpCondenser
 from foldlog.eventstore import Annotation
+from foldlog.projections.stored.unread import UnreadView
 from tests.condensers.made import SYSTEM, call, message
 from tests.how_many import examples
 
@@ -166,3 +167,17 @@ def test_a_log_chooses_no_code_and_no_model(histories, monkeypatch, rule):
         f"{rule['condenser']} (recorded in event 18), which"
     )
     assert asked == []
+
+
+def test_a_step_that_returns_its_view_does_not_read_it():
+    """A long View is read on first use."""
+
+    class Same(ReportingCondenser):
+        def step(self, view, agent_llm=None):
+            return Step(view)
+
+    def refused(*given):
+        raise AssertionError("it was read")
+
+    view = UnreadView(3, "v1", refused, refused)
+    assert stepped(Same(), view, None).result is view
