@@ -73,14 +73,13 @@ class SummarizingCondenser(RollingCondenser):
     token_margin_ratio: float = setting(0.1, "the part of the agent's model's input that stays free", ge=0, lt=1)
     tail: TailRule = setting(  # noqa: RUF009  it returns a field
         "half",
-        "how much of the tail stays where the prompt has too many tokens: half brings it to half of the limit, fits to "
-        "the limit",
+        "how many tokens the prompt may have after it had too many: half is half of the limit, fits is the limit",
     )
     minimum_progress: float = setting(0.1, "the smallest part of a View that a condensation may forget", gt=0, lt=1)
     hard_context_reset_max_retries: int = setting(5, "how many times the hard reset is tried", ge=1)
     hard_context_reset_context_scaling: float = setting(
         0.8,
-        "each further try of the hard reset shows this part of the event's text that the try before it showed",
+        "the part of an event's text that each further try of the hard reset shows, of what the try before it showed",
         gt=0,
         lt=1,
     )
