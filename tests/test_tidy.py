@@ -170,6 +170,20 @@ def test_the_architecture_names_every_folder_and_inner_file_and_no_path_that_is_
     assert unnamed | in_packages | {name for name in inner - named if not name.endswith("__init__.py")} == set()
 
 
+def test_the_architecture_has_a_screen_for_each_way_and_a_word_for_each_inner_file():
+    page = _text_of(ROOT / "docs" / "ARCHITECTURE.md")
+    ways = [page.split(f"## {name}\n")[1].split("\n## ")[0] for name in ("An append", "A View", "A step")]
+    assert max(len(way.splitlines()) for way in ways) < 40
+    words = set(re.findall(r"^\| \*\*([\w ]+)\*\* \|", "\n".join(ways), re.MULTILINE))
+    assert len(words) == 14
+    later = {"document", "lease", "ledger", "redaction", "fork"}
+    plain = {"configuration", "database", "encryption", "error", "import", "message", "model"}
+    words_of = dict(re.findall(r"^\| `([\w./]+\.py)` \| ([^|`]*?) \| [^|]+ \|$", page, re.MULTILINE))
+    assert set(words_of.values()) - words - later - plain == set()
+    inner = {str(path.relative_to(ROOT)) for path in PYTHON if path.relative_to(ROOT).parts[0] in PACKAGES[:3]}
+    assert {name for name in inner - set(words_of) if not name.endswith("__init__.py")} == set()
+
+
 def test_each_package_says_what_is_in_its_files():
     unnamed, gone = {}, {}
     for path in PYTHON:
