@@ -16,7 +16,7 @@ from itertools import chain, count, islice, tee, zip_longest
 from operator import itemgetter
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,6 +24,7 @@ from foldlog._formats.record import INCOMPLETE
 from foldlog._formats.rewritten import Growth, is_same, standing_records
 from foldlog._observed import tell
 from foldlog._seen_files import SeenFiles
+from foldlog._usage import IMPORTED
 from foldlog._words.gist import count as counted
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -155,24 +156,45 @@ def _found_and_imported(
 
 
 def _marked(store: Store, source: Source, imported: Imported, *, marks: bool) -> Imported:
-    """Say in an attribute of the conversation which records of its source are missing, and no longer once all are
-    there. Without ``marks``, only the latter.
+    """Keep in documents what is known of a source beside its events."""
+    documents = Documents(store)
+    changed = _usage(documents, source, imported) | _incomplete(documents, source, imported, marks=marks)
+    added = len(documents.append(imported.conversation, (), changed)) if changed else 0
+    return imported._replace(added=imported.added + added, version=imported.version + added)
+
+
+def _usage(documents: Documents, source: Source, imported: Imported) -> dict[str, Any]:
+    """Return the document with what calls of models used, as the source tells it; of what it told earlier, the calls
+    that it no longer has. Of two figures for the same calls the higher one is newer.
+    """
+    if not imported.version or not source.usage:
+        return {}
+    known = documents.get(imported.conversation, IMPORTED)
+    each = sorted([*(known if type(known) is list else ()), *source.usage], key=_size)
+    return {IMPORTED: [*{(one.get("reply"), one.get("use"), one.get("model")): one for one in each}.values()]}
+
+
+def _size(told: dict[str, Any]) -> tuple[float, int]:
+    return told.get("cost", 0.0), sum(told.get("usage", {}).values())
+
+
+def _incomplete(documents: Documents, source: Source, imported: Imported, *, marks: bool) -> dict[str, Any]:
+    """Return the attributes that say which records of the source are missing, and no longer once all are there. Without
+    ``marks``, only the latter.
     """
     before = [finding.before for finding in source.findings if finding.before is not None]
     if not imported.version or (before and not marks) or (not before and imported.added == imported.version):
-        return imported
+        return {}
     mark = None
     if before:
         where = f"after event {before[0] - 1}" if before[0] else "before event 0"
         mark = f"{counted(len(before), 'record')} {_UNREAD}{'the first ' if len(before) > 1 else ''}{where}"
-    documents = Documents(store)
     attributes = documents.get(imported.conversation, ATTRIBUTES, {})
     known = attributes.get(INCOMPLETE)
     if known == mark or (mark is None and _UNREAD not in str(known)):  # such an attribute of the user stays
-        return imported
+        return {}
     attributes = {name: value for name, value in {**attributes, INCOMPLETE: mark}.items() if value is not None}
-    documents.append(imported.conversation, (), {ATTRIBUTES: attributes})
-    return imported._replace(added=imported.added + 1, version=imported.version + 1)
+    return {ATTRIBUTES: attributes}
 
 
 def import_path(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+IMPORTED: Final = "imported usage"
+"""The document of a conversation with the usage that its source tells beside the records: see ``Format.beside``."""
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "prompt_tokens": ("prompt_tokens", "input_tokens"),

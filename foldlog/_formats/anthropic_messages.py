@@ -31,7 +31,7 @@ from foldlog._formats.claude_code.reading import usage_in
 from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.files.readers import Array
 from foldlog._formats.format import Contained, FileReader, Format, Options
-from foldlog._formats.openai_chat import OpenAIChatEncoder
+from foldlog._formats.openai_chat import OpenAIChatEncoder, beside
 from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_url, image_at
@@ -251,6 +251,7 @@ FORMAT = Format(
     accepts=_accepts,
     decoder=lambda records, options: AnthropicDecoder(options),
     encoder=_Encoder,
+    beside=beside,
     files=_Tasks(),
     rewritten=True,
     kept_in=(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from foldlog.eventstore import Action, CondensationSummary, Event, EventStoreErr
 if TYPE_CHECKING:
     from foldlog.projections import View
 
+Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
 LOOK_AT = 50
 """The number of first records in which the format and the name of a history are searched."""
 
@@ -200,6 +201,9 @@ class Format:
     ``decoder``       the decoder of a history; it may look through the records first, once
     ``encoder``       the writer of events that were not imported
     ``conversation``  the name that the first records give their conversation, or None
+    ``beside``        what the object that holds a history says beside its records, the first 50 and the last of which
+                      are given: the records that come after these, and the usage of calls of models, each with its
+                      ``reply``, the id of that reply, or else accumulated over the whole run
     ``looks_ahead``   whether ``decoder`` reads the records
     ``files``         the reader of its files, where these hold no JSON values in a row
     ``note``          what to know about every history of this format, said when one is imported
@@ -226,6 +230,7 @@ class Format:
     decoder: Callable[[Iterable[Any], Options], RecordDecoder]
     encoder: Callable[[], RecordEncoder]
     conversation: Callable[[Iterable[Any]], str | None] = lambda records: None
+    beside: Callable[[Mapping[str, Any], Sequence[Any]], Beside] = lambda fields, records: ((), ())
     looks_ahead: bool = False
     files: FileReader | None = None
     begins: Callable[[Any], bool] = lambda record: False

@@ -15,13 +15,13 @@ Other agents keep such messages too, with more in them: a dialect below ``OpenAI
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foldlog._formats.calls import OpenCalls
-from foldlog._formats.format import Format, Options, RecordEncoder
+from foldlog._formats.format import Beside, Format, Options, RecordEncoder
 from foldlog._formats.lookalikes import lookalike_of_record
-from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty
+from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import NOT_WRITTEN, role_of
 from foldlog.eventstore import (
@@ -72,6 +72,33 @@ class OpenAI:
 
     def remember(self, message: dict[str, Any]) -> None:
         """Remember what later messages need."""
+
+
+def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
+    """Return the answer and the usage in the ``response`` of a log of one call, and the usage in SWE-agent's ``info``.
+
+    Of several choices the first is the answer. It is left out where the messages end with it.
+    """
+    response, cost, told = fields.get("response"), fields.get("cost"), list[dict[str, Any]]()
+    response = {"role": "assistant", "content": response} if type(response) is str else dict_or_empty(response)
+    choices = dicts_in(response.get("choices"))
+    answer = choices[0].get("message") if choices else response
+    if usage := usage_told(response.get("usage"), model=response.get("model"), reply=response.get("id"), cost=cost):
+        at = time_at(fields.get("timestamp"))
+        told.append(usage | ({} if at is None else {"at": at.isoformat()}))
+    stats = dict_or_empty(dict_or_empty(fields.get("info")).get("model_stats"))
+    if usage := usage_told(stats, _OF_RUN, cost=stats.get("instance_cost")):
+        calls = stats.get("api_calls")
+        told.append(usage | ({"calls": calls} if type(calls) is int else {}))
+    is_new = accepts(answer) and not (records and accepts(records[-1]) and _gist(records[-1]) == _gist(answer))
+    return (answer,) if is_new else (), told
+
+
+_OF_RUN = {"prompt_tokens": "tokens_sent", "completion_tokens": "tokens_received"}
+
+
+def _gist(message: Any) -> list[Any]:
+    return [message.get(key) or None for key in ("role", "content", "tool_calls")]
 
 
 # -- messages to events -----------------------------------------------------------------------------------------------
@@ -234,6 +261,7 @@ FORMAT = Format(
     accepts=accepts,
     decoder=lambda records, options: OpenAIChatDecoder(OpenAI(), options),
     encoder=OpenAIChatEncoder,
+    beside=beside,
     live=True,
     source_id=member("id"),
     marks_errors=False,

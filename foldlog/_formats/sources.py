@@ -171,11 +171,13 @@ class Source:
     ``findings``  what could not be read, as of the last time that ``events`` was iterated: the first 1,000
     ``findings_count``  how many there were
     ``note``      what to know about every history of this format
+    ``usage``     what calls of models used, as the container of the records tells it: see ``Format.beside``
     """
 
     def __init__(self, history: Found, prefix: str = "") -> None:
         self.name, self.former_names = history.name
         self.format, self.path, self.note = history.format.name, history.path, history.format.note
+        self.usage = history.usage
         self.findings: list[ImportFinding] = []
         self.findings_count = 0
         self.is_whole = True

@@ -1,7 +1,7 @@
 """SWE-agent's history: chat messages that also hold the agent's name, its thought and its action.
 
 A ``.traj`` file holds ``history``, which is what the model was shown, and beside it ``trajectory``, the same steps once
-more with the state of the shell, and ``info``. The records are those of ``history``.
+more with the state of the shell, and ``info`` with the usage of the whole run. The records are those of ``history``.
 
 A message becomes the events that ``openai_chat`` makes of it. In addition:
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.format import Format, Past
-from foldlog._formats.openai_chat import OpenAI, OpenAIChatDecoder, OpenAIChatEncoder, accepts
+from foldlog._formats.openai_chat import OpenAI, OpenAIChatDecoder, OpenAIChatEncoder, accepts, beside
 from foldlog.eventstore import Source
 
 NAME = "swe-agent"
@@ -25,10 +25,7 @@ _KEPT = ("role", "agent", "is_demo")
 _TYPES = {"system": "system_prompt", "user": "observation", "assistant": "action", "tool": "observation"}
 
 
-_NOTE = (
-    "a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it for the model; "
-    "tokens and cost, which 'info' has of the whole run, are not imported"
-)
+_NOTE = "a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it for the model"
 
 
 class _Dialect(OpenAI):
@@ -89,6 +86,7 @@ FORMAT = Format(
     accepts=accepts,
     decoder=lambda records, options: OpenAIChatDecoder(_Dialect(options.past), options),
     encoder=lambda: OpenAIChatEncoder(_Dialect()),
+    beside=beside,
     note=_NOTE,
     live=True,
     times=False,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from foldlog._reports.savings import is_declined
 from foldlog._reports.sent import sent_of
 from foldlog._reports.sizes import view_tokens
+from foldlog._usage import IMPORTED
 from foldlog._words.times import time_text
 from foldlog.condensers.sent import Sent
 from foldlog.eventstore import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 NATIVE = "foldlog"
 """The format of a conversation that no source was imported into."""
 
+_ABOUT_IT = {ATTRIBUTES, IMPORTED}
 _WITHIN = 30
 """The number of events at both ends of a conversation in which its title and its last time are searched."""
 _TITLE_MAX, _READ_MAX = 300, 20_000
@@ -150,8 +152,8 @@ def _ends(store: Store, row: ConversationRow) -> Iterator[Logged]:
 
 
 def is_about_it(event: Event) -> bool:
-    """Return whether an event is about the history: the receipt of a redaction, or a change of attributes."""
-    return isinstance(event, Redaction) or (isinstance(event, DocumentChanges) and {*event.changed} == {ATTRIBUTES})
+    """Return whether an event is about the history: the receipt of a redaction, a change of attributes, or usage."""
+    return isinstance(event, Redaction) or (isinstance(event, DocumentChanges) and {*event.changed} <= _ABOUT_IT)
 
 
 def _asked(event: Message) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from itertools import chain
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from msgspec.structs import astuple, replace
 from foldlog._documents import ModelDocument, SpentDocument
 from foldlog._reports.prices import Prices
 from foldlog._reports.unreadable import sound
-from foldlog._reports.usage import ModelCall, calls_of_event, calls_of_imported, counts_on
+from foldlog._reports.usage import UNNAMED, ModelCall, calls_beside, calls_of_event, calls_of_imported, counts_on
 from foldlog._words.times import happened_at
 from foldlog.eventstore import ConversationRow, Event, Logged, Store
 
@@ -73,9 +73,31 @@ class Spending(Struct):
         else:
             self.replies[call.reply] = told
 
-    def summed(self) -> list[Calls]:
-        """Return all calls together."""
-        return summed(chain(self.calls, self.replies.values()))
+    def summed(self, beside: Any = None) -> list[Calls]:
+        """Return all calls together, with those that a source tells of ``beside`` its records: of a whole run what the
+        other calls lack of it.
+        """
+        whole = Spending()
+        for call in calls_beside(beside):
+            (whole if call.reply is None else self)._take(call)
+        calls = summed(chain(self.calls, self.replies.values()))
+        for run in summed(whole.calls):
+            calls = _completed(calls, run)
+        return calls
+
+
+def _completed(calls: Sequence[Calls], run: Calls) -> list[Calls]:
+    """Return calls, and what they lack of those of a run on its model: tokens, and a cost if they do not tell it."""
+    known = [one for one in calls if run.model in (one.model, UNNAMED)]
+    tokens = {name: count - sum(one.usage.get(name, 0) for one in known) for name, count in run.usage.items()}
+    lacks = {name: count for name, count in tokens.items() if count > 0}
+    paid = round((run.cost or 0.0) - sum(one.cost or 0.0 for one in known), _DIGITS)
+    if paid > 0:  # it is the price of the calls that tell none
+        calls = [one._replace(cost=0.0) if one in known and one.cost is None else one for one in calls]
+    elif not lacks:
+        return [*calls]
+    number = max(0, run.calls - sum(one.calls for one in known))
+    return [*calls, run._replace(usage=lacks, cost=paid if paid > 0 else None, calls=number)]
 
 
 def summed(each: Iterable[Calls]) -> list[Calls]:

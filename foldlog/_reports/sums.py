@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import asdict, replace
@@ -28,6 +28,7 @@ from foldlog._reports.savings import is_declined, saving_of, total_of
 from foldlog._reports.sizes import CountedTokens, CountsTokens
 from foldlog._reports.spending import Calls, Spending, own_spending, priced, spent_by, sum_up
 from foldlog._reports.unreadable import sound
+from foldlog._usage import IMPORTED
 from foldlog._words.reasons import because
 from foldlog.condensers import event_tokens
 from foldlog.eventstore import (
@@ -39,6 +40,7 @@ from foldlog.eventstore import (
     EventStoreError,
     Logged,
     Store,
+    newest_value,
 )
 from foldlog.projections import LifetimesFold, Views
 
@@ -329,8 +331,10 @@ def counted_on(
     problem: str | None = None
     structural: list[Event] = []
     made: list[CondensationAction] = []
+    beside: Any = None
     try:
         structural = store.query(row.id, lambda reading: list(reading.structural_events(0, row.version)))
+        beside = store.query(row.id, lambda reading: newest_value(reading, IMPORTED, row.version))
         made = [each for each in structural if isinstance(each, CondensationAction) and not is_declined(each)]
         if not found.spending.counts_on or any(each.id + 1 not in found.sizes for each in made):
             found = Counting(found.version, overview=found.overview, open_ms=found.open_ms)
@@ -369,7 +373,7 @@ def counted_on(
             saved = CondensationsDocument(tokens_saved=saving_of(each, sizes).tokens)
             sum_up(counts.condensations, {strategy_of(each): saved})
     found.reasons = _reasons(structural, found.sizes)
-    found.calls, found.replies = found.spending.summed(), [*map(_hash, found.spending.replies)]
+    found.calls, found.replies = found.spending.summed(beside), [*map(_hash, found.spending.replies)]
     found.counted, counts.conversations = row.version, 1
     return found, sizes if alone else ()
 

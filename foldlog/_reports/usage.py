@@ -48,10 +48,19 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
         yield _call(at, told.get("model"), told)
 
 
-def _call(at: datetime, model: object, told: Mapping[str, Any], calls: int = 1) -> ModelCall:
+def _call(at: datetime | None, model: object, told: Mapping[str, Any], calls: int = 1) -> ModelCall:
     usage = told.get("usage")
     counted = usage_of(usage if isinstance(usage, dict) else told)
     return ModelCall(at, _name({"model": model}), counted, _cost(told.get("cost")), calls)
+
+
+def calls_beside(told: Any) -> Iterator[ModelCall]:
+    """Yield the calls that a source tells of beside its records: with a ``reply`` one call, else all of the run."""
+    for each in told if type(told) is list else ():
+        if isinstance(each, dict):
+            calls, reply = each.get("calls"), each.get("reply")
+            call = _call(time_in(each.get("at")), each.get("model"), each, calls if type(calls) is int else 1)
+            yield call._replace(reply=reply if type(reply) is str else None)
 
 
 def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:

@@ -1,4 +1,4 @@
-"""Find the history in an object that also holds other things: metrics, a task, a patch."""
+"""Find the history in an object that also holds other things: an answer, metrics, a task, a patch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
 """The keys under which an object may hold the records of a history."""
 
 _NAME_MAX = 1_000
+_BESIDE = frozenset(("conversation", "response", "info", "metrics", "cost", "timestamp"))
+"""Fields that are read whatever their length and type: see ``Format.beside``."""
 
 
 class Container(NamedTuple):
-    """An object: its keys, its short fields, the arrays that may be a history, and the problem where it breaks off."""
+    """An object: its keys, some fields, the arrays that may be a history, and the problem where it breaks off."""
 
     fields: dict[str, Any]
     arrays: dict[str, list[Located]]
@@ -51,11 +53,14 @@ def history_in(path: Path, located: Located, number: str, names: Names, recogniz
         return ImportFinding(place, "no history in it")
     key, format = found_at
     name = names.of(value, number=number, conversation=format.conversation(arrays[key]))
-    return Found(name, format, path, held_in(path, located.line, arrays[key]))
+    answer, usage = format.beside(value, arrays[key])
+    return Found(name, format, path, held_in(path, located.line, [*arrays[key], *answer]), usage=usage)
 
 
 def container_at(path: Path, offset: int, line: int, *, hold: bool) -> Container:
-    """Return the object that begins at ``offset``: of its arrays all elements if ``hold``, else the first few."""
+    """Return the object that begins at ``offset``: of its arrays all elements if ``hold``, else the first few and the
+    last.
+    """
     fields: dict[str, Any] = {}
     arrays: dict[str, list[Located]] = {}
     keys: list[str] = []
@@ -77,15 +82,16 @@ def container_at(path: Path, offset: int, line: int, *, hold: bool) -> Container
 
 
 def _array(scanner: Scanner, into: list[Located], *, hold: bool) -> bool:
-    """Read an array, and keep its elements or the first few. Return False if it breaks off."""
+    """Read an array, and keep its elements or the first few and the last. Return False if it breaks off."""
     array = elements(scanner)
     while True:
         try:
             element = next(array)
         except StopIteration as end:
             return bool(end.value)
-        if hold or len(into) < LOOK_AT:
-            into.append(element)
+        if not hold:
+            del into[LOOK_AT:]
+        into.append(element)
 
 
 def _field(scanner: Scanner, key: str, fields: dict[str, Any]) -> None:
@@ -95,7 +101,7 @@ def _field(scanner: Scanner, key: str, fields: dict[str, Any]) -> None:
         raise
     except UnreadableJson:
         return  # too long to be a name
-    if type(value) is int or (type(value) is str and len(value) <= _NAME_MAX) or key == "conversation":
+    if type(value) is int or (type(value) is str and len(value) <= _NAME_MAX) or key in _BESIDE:
         fields[key] = value
 
 
@@ -116,13 +122,15 @@ def history_of(
     if found is None:
         return None
     key, format = found
-    after = () if container.problem is None else (container.problem,)
+    answer, usage = format.beside(container.fields, arrays[key])
+    after = [Located(line, 0, record) for record in answer] if container.problem is None else [container.problem]
     return Found(
         names.of(container.fields, number=number, conversation=format.conversation(arrays[key])),
         format,
         path,
         Array(path, offset=offset, line=line, key=key, after=after),
         held=[*container.arrays[key], *after] if held else None,
+        usage=usage,
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from foldlog._formats.files.naming import Name
 from foldlog._formats.format import Format
@@ -21,8 +22,8 @@ class Found(NamedTuple):
     """One history at a path: its name, its format, and the place of its records.
 
     ``held`` are the records, if they were read already. ``leaf`` is the id of the record in which the active branch
-    ends, if the container names it. ``grown``: a store has the conversation ``name`` at this version, and these are the
-    events that the file has beyond.
+    ends, if the container names it. ``usage`` is what it tells of calls of models: see ``Format.beside``. ``grown``: a
+    store has the conversation ``name`` at this version, and these are the events that the file has beyond.
     """
 
     name: Name
@@ -31,6 +32,7 @@ class Found(NamedTuple):
     reader: RecordReader
     held: list[Located] | None = None
     leaf: str | None = None
+    usage: Sequence[dict[str, Any]] = ()
     grown: tuple[int, list[Event]] | None = None
 
 

@@ -6,7 +6,7 @@
                 histories in the files and folders below it
 
 A container holds more than its records (metrics, a task, a patch). That is not imported, except for the name of the
-history and its active branch.
+history, its active branch, and what its format knows ``beside`` the records: an answer, what calls of models used.
 """
 
 from __future__ import annotations
@@ -161,7 +161,8 @@ def _of_event_files(root: Path, folder: Path, names: list[str], format: Format) 
     files = [folder / each for each in names]
     reader = Placed(sum(file.stat().st_size for file in files if file.is_file()), partial(map, record_in, files))
     name = Names(root, home, folder=True).of(state, conversation=format.conversation(each.value for each in reader))
-    return Found(name, format, folder, reader, leaf=leaf if type(leaf) is str else None)
+    _, usage = format.beside(state, ())
+    return Found(name, format, folder, reader, leaf=leaf if type(leaf) is str else None, usage=usage)
 
 
 def _sidecar(path: Path) -> dict[str, Any]:

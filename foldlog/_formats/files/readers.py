@@ -57,7 +57,7 @@ class JsonLines:
 class Array:
     """The elements of an array in a JSON document, or under ``key`` of the object that begins at ``offset``.
 
-    ``after`` are problems of the document after the array.
+    ``after`` are records and problems of the document after the array.
     """
 
     def __init__(

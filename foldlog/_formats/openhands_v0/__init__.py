@@ -26,13 +26,14 @@ observation answers the action before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from foldlog._formats.format import Format, Options
+from foldlog._formats.format import Beside, Format, Options
 from foldlog._formats.openhands_v0.delegates import outside_history
 from foldlog._formats.openhands_v0.reading import OpenHandsV0Decoder
 from foldlog._formats.openhands_v0.writing import NAME, OpenHandsV0Encoder
+from foldlog._formats.record import dict_or_empty, usage_told
 
 __all__ = ["FORMAT"]
 
@@ -75,12 +76,21 @@ def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV0Decoder:
     return OpenHandsV0Decoder(options, outside_history(records) if looks else ())
 
 
+def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
+    """Return what the metrics of a run tell of its calls, or ``metadata.json`` of those so far."""
+    metrics = dict_or_empty(fields.get("metrics", fields))
+    tokens, cost = metrics.get("accumulated_token_usage", metrics), metrics.get("accumulated_cost")
+    told = usage_told(tokens, cost=cost)  # events name models otherwise
+    return (), [told] if told else []
+
+
 FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=_accepts,
     decoder=_decoder,
     encoder=OpenHandsV0Encoder,
+    beside=_beside,
     looks_ahead=True,
     live=True,
 )

@@ -22,13 +22,14 @@ end where the leaf is not the last step. Where records come one by one, all of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from foldlog._formats.format import Format, Options
+from foldlog._formats.format import Beside, Format, Options
 from foldlog._formats.openhands_v1.branches import Branches
 from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder
 from foldlog._formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
+from foldlog._formats.record import dict_or_empty, dicts_in, usage_told
 
 __all__ = ["FORMAT"]
 
@@ -54,12 +55,25 @@ def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV1Decoder:
     return OpenHandsV1Decoder(options, Branches(options.leaf, last))
 
 
+def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
+    """Return what ``base_state.json`` tells of the calls so far, for each use of a model apart."""
+    stats = dict_or_empty(state.get("stats"))
+    told: list[dict[str, Any]] = []
+    for use, metrics in dict_or_empty(stats.get("usage_to_metrics", stats.get("service_to_metrics"))).items():
+        each = dict_or_empty(metrics)
+        tokens, calls = each.get("accumulated_token_usage"), len(dicts_in(each.get("token_usages")))
+        if usage := usage_told(tokens, model=each.get("model_name"), cost=each.get("accumulated_cost")):
+            told.append(usage | {"use": use} | ({"calls": calls} if calls else {}))
+    return (), told
+
+
 FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=_accepts,
     decoder=_decoder,
     encoder=OpenHandsV1Encoder,
+    beside=_beside,
     live=True,
     source_id=lambda record: record.get("id") if type(record) is dict else None,
 )

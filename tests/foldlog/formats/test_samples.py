@@ -27,7 +27,8 @@ def records_in(value):
     """The records in a parsed file of the samples, history by history."""
     for key in ("events", "history", "trajectory", "messages", "traj"):
         if isinstance(value, dict) and isinstance(value.get(key), list):
-            return [value[key]]
+            response = value.get("response", {"choices": []})
+            return [[*value[key], *(choice["message"] for choice in response["choices"])]]
     if isinstance(value, list) and value and isinstance(value[0], dict) and "traj" in value[0]:
         return [history["traj"] for history in value]
     return [value]

@@ -97,7 +97,6 @@ def test_an_import_says_once_that_history_processors_are_not_applied(foldlog, wr
     assert ran.status == 0
     assert ran.err == (
         "foldlog: note: a View of SWE-agent shows the whole history, "
-        "before SWE-agent's history processors shortened it for the model; "
-        "tokens and cost, which 'info' has of the whole run, are not imported\n"
+        "before SWE-agent's history processors shortened it for the model\n"
     )
     assert foldlog("import", "a.traj").err == ""
