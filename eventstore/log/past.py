@@ -74,14 +74,17 @@ def links_of_own(found: Conversation, key: DataKey | None) -> tuple[Link, ...]:
 
 def head_after(conversation: str, salt: bytes, links: Sequence[Link], head: bytes | None, row: Row) -> bytes:
     """Return the head of a plain row of a conversation; ``head`` is that of the row before it."""
-    place = bisect_right([link.stop for link in links], row.id) if links else 0
-    name, its_salt = (links[place].id, links[place].salt) if place < len(links) else (conversation, salt)
-    start = links[place - 1].stop if place else 0
-    if row.id == 0 or head is None:
-        head = seed(name, its_salt)
+    start = 0
+    for name, its_salt, stop in links:
+        if row.id < stop:
+            conversation, salt = name, its_salt
+            break
+        start = stop
+    if head is None or row.id == 0:
+        head = seed(conversation, salt)
     elif row.id == start:
-        head = border(name, its_salt, start, head)
-    return link_of(head, its_salt, row)
+        head = border(conversation, salt, start, head)
+    return link_of(head, salt, row)
 
 
 def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Segment, ...]:

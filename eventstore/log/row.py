@@ -102,12 +102,14 @@ def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
     """Return the head after a plain row. Raises ``TypeError``, ``ValueError``, ``AttributeError`` for wrong columns.
     Cost: one pass over the body.
     """
-    return link(head, salt, row[:6], commitment_of(row.proof, row.body))
+    return link(head, salt, row[:6], commitment_of(row[8], row[7]))
 
 
 def commitment(event_salt: bytes, body: bytes) -> bytes:
     """Return the commitment that a head is computed from in the place of the body."""
-    return sha256(event_salt + body).digest()
+    hashed = sha256(event_salt)
+    hashed.update(body)
+    return hashed.digest()
 
 
 def commitment_of(proof: bytes, body: bytes) -> bytes:

@@ -218,7 +218,7 @@ def _of_rows(check: Check) -> Iterator[VerifyFinding]:
 
 # -- the rows of one conversation --------------------------------------------------------------------------------------
 
-_PAGE = 1_000
+_PAGE = 250
 _MISSING = ("it is missing", "they are missing")
 _STRAY = "it does not follow the event before it: one of the two was changed, or is not in its place"
 
@@ -289,7 +289,8 @@ class Check:
             parent, first = found.parent, found.begins
             rows = database.recorder.query(lambda reader: reader.rows(parent, first - 1, first, 1))
             self._head = rows[0].head if rows and self.salt else None
-            self._counts = _counts_with(rows[0]) if rows else None
+            counts = [(row.shown_before + row.shown, row.structural_before + row.structural) for row in rows]
+            self._counts = counts[0] if counts else None
         self._is_proved = False
         """Whether some row follows the one before it by this salt."""
         self._redacted: dict[int, str] = {}
@@ -304,12 +305,12 @@ class Check:
             decoded = self.codec.decoded(page)
             if not self._is_proved and self.salt:
                 self._prove(decoded)
-            for stored, row in zip(page, decoded, strict=True):
-                is_sound = self._take(stored, row)
-                if is_sound and row.id < self._stop:
+            for row in decoded:
+                if not self._take(row):
+                    if row.structural:
+                        self.lost_structural.add(row.id)
+                elif row.id < self._stop:
                     yield row
-                elif not is_sound and stored.structural:
-                    self.lost_structural.add(stored.id)
         self._miss(self._stop)
         self.findings = [each for each in self.findings if each.first is None or each.first < self._stop]
         self._match_receipts()
@@ -345,45 +346,43 @@ class Check:
                 head = None
                 continue
             if row.id == after and head is not None:
-                is_tested, self._is_proved = True, self._follows(row, head)
-                if self._is_proved:
+                if head_after(self._found.id, self.salt, self._links, head, row) == row.head:
+                    self._is_proved = True
                     return
+                is_tested = True
             after, head = row.id + 1, row.head
         if is_tested:
             self.findings.append(of_all("its salt was changed, or all of its events were: nothing proves its heads"))
             self.salt, self._head = b"", None
 
-    def _follows(self, row: Row, head: bytes) -> bool:
-        """Return whether a row follows this head before it."""
-        return head_after(self._found.id, self.salt, self._links, head, row) == row.head
-
-    def _take(self, stored: Row, row: Row) -> bool:
-        """Check the next row, as it is stored and plain. Return whether it is sound."""
-        if stored.id < self._next:
-            self._find(stored.id, "it is stored twice", sound=True)
+    def _take(self, row: Row) -> bool:
+        """Check the next row, plain. Return whether it is sound."""
+        event_id, kind, _, shown, structural, _, encoding, body, proof, before, turns, _ = row
+        if event_id < self._next:
+            self._find(event_id, "it is stored twice", sound=True)
             return False
-        if stored.id != self._next:
-            self._miss(stored.id)
-        if self.published and self.published.get(stored.id + 1) == stored.head:
-            del self.published[stored.id + 1]
-        if row.encoding == DAMAGED:
-            self._find(row.id, row.body.decode())
-            self._go_on(row.id + 1)
+        if event_id != self._next:
+            self._miss(event_id)
+        if encoding == DAMAGED:
+            self._find(event_id, body.decode())
+            self._go_on(event_id + 1)
             return False
-        is_sound = True
-        if self._head is not None and not self._follows(row, self._head):
-            self._find(row.id, _STRAY)
+        is_sound, head = True, proof[:HEAD_BYTES]
+        if self.published and self.published.get(event_id + 1) == head:
+            del self.published[event_id + 1]
+        if self._head is not None and head_after(self._found.id, self.salt, self._links, self._head, row) != head:
+            self._find(event_id, _STRAY)
             is_sound = False
-        elif self._counts is not None and self._counts != (row.shown_before, row.structural_before):
-            problem = f"it counts {row.shown_before} shown and {row.structural_before} structural events before it"
-            self._find(row.id, problem, sound=True)
-        elif row.kind == "redaction" or is_redacted(row.proof):
+        elif self._counts is not None and self._counts != (before, turns):
+            problem = f"it counts {before} shown and {turns} structural events before it"
+            self._find(event_id, problem, sound=True)
+        elif kind == "redaction" or is_redacted(proof):
             problem_of_redaction = self._note_redaction(row)
             if problem_of_redaction is not None:
-                self._find(row.id, problem_of_redaction)
+                self._find(event_id, problem_of_redaction)
                 is_sound = False
-        self._next, self._counts = row.id + 1, _counts_with(row)
-        self._head = row.head if self.salt else None
+        self._next, self._counts = event_id + 1, (before + shown, turns + structural)
+        self._head = head if self.salt else None
         return is_sound
 
     def _miss(self, until: int) -> None:
@@ -448,10 +447,6 @@ class Check:
         for each in sorted(self._receipts.keys() - self._redacted.keys()):
             if self._start <= each < self._stop and not any(first <= each <= last for first, last in found):
                 self._find(each, "a later event is the receipt of its redaction, but its content is still stored")
-
-
-def _counts_with(row: Row) -> tuple[int, int]:
-    return row.shown_before + row.shown, row.structural_before + row.structural
 
 
 # -- conversations ----------------------------------------------------------------------------------------------------
