@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.format import EachAlone, Format, Options, first_named
-from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, usage_told
+from foldlog._formats.record import PROMPT_REPLACED, dicts_in, joined_text, member, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, data_in, data_url, image_at, parts_in, role_of, time_of, url_in
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, SystemMessage
@@ -110,7 +110,7 @@ class CopilotDecoder(FollowingDecoder):
         """Add a prompt, which takes the place of the one before it; a developer's comes beside it."""
         is_new = read.shown and data.get("role") != "developer" and content != self._prompt
         if is_new and self._prompt_id is not None:
-            read.add(CondensationAction, forgotten_event_ids=(self._prompt_id,), metadata={"reason": "request"})
+            read.add(CondensationAction, forgotten_event_ids=(self._prompt_id,), metadata={**PROMPT_REPLACED})
         prompt = read.add(SystemMessage, content=content, shown=read.shown and content != self._prompt)
         if is_new:
             self._prompt, self._prompt_id = content, prompt.id

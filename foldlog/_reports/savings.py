@@ -52,8 +52,8 @@ def saving_of(event: CondensationAction, sizes: Sequence[int] | Mapping[int, int
     the versions before and after it: see ``Lifetimes.sizes``.
     """
     cost = recorded_cost(event)
-    if is_declined(event):
-        return Saving(0, cost, declined=True)
+    if is_declined(event) or event.metadata.get("outcome") == "replaced":  # a newer prompt follows it
+        return Saving(0, cost, declined=is_declined(event))
     if event.id in sizes if isinstance(sizes, Mapping) else event.id + 1 < len(sizes):
         return Saving(sizes[event.id] - sizes[event.id + 1], cost)
     return Saving(None, cost)

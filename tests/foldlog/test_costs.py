@@ -114,6 +114,25 @@ def test_a_cost_that_is_no_number_is_not_known_and_sums_say_how_many_are():
     assert total_of([Saving(None, None)]) == SavingsDocument(condensations=1)
 
 
+@pytest.mark.parametrize("format", ["openhands-v1", "copilot-cli"])
+def test_a_system_prompt_that_a_newer_one_replaces_saves_nothing(foldlog, write, format):
+    prompt = {"source": "agent", "kind": "SystemPromptEvent", "tools": []}
+    records = [
+        {**prompt, "id": "a", "system_prompt": {"type": "text", "text": "old " * 500}},
+        {**prompt, "id": "b", "system_prompt": {"type": "text", "text": "new"}, "kind": "SystemPromptUpdateEvent"},
+    ]
+    if format == "copilot-cli":
+        told = [{"role": "system", "content": said} for said in ("old " * 500, "new")]
+        begun = {"type": "session.start", "data": {"sessionId": "c1"}, "id": "s", "timestamp": None, "parentId": None}
+        records = [begun, *({**begun, "type": "system.message", "id": str(n), "data": d} for n, d in enumerate(told))]
+    write("c1.jsonl", records)
+    assert foldlog("import", "c1.jsonl", "--format", format).status == 0
+    with open_existing("foldlog.db") as store:
+        (block,) = KeptSums(store).blocks()
+    saved = block.total.saved()
+    assert (saved.condensations, saved.tokens_saved) == (1, 0)
+
+
 def seen(histories):
     return [one.overview for _, one in KeptSums(histories.store).of(histories.store.iter_conversations(), whole=False)]
 

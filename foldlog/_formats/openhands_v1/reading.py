@@ -13,7 +13,15 @@ from foldlog._formats.openhands_v1.branches import Branches, Place, ShownEvent
 from foldlog._formats.openhands_v1.contents import content_of, observed
 from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY
 from foldlog._formats.recent import Recent
-from foldlog._formats.record import NotAnEvent, described, dict_or_empty, read_time, text_or_empty, text_or_none
+from foldlog._formats.record import (
+    PROMPT_REPLACED,
+    NotAnEvent,
+    described,
+    dict_or_empty,
+    read_time,
+    text_or_empty,
+    text_or_none,
+)
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import (
     Action,
@@ -149,7 +157,7 @@ class OpenHandsV1Decoder(RecordDecoder):
             id=self.next_id,
             origin=Origin(format=NAME),
             forgotten_event_ids=(prompt,),
-            metadata={"reason": "the system prompt was updated"},
+            metadata={**PROMPT_REPLACED},
         )
         self._shown.follow(event, ShownEvent())
         self.next_id += 1
