@@ -28,7 +28,7 @@ from foldlog.eventstore.recorders.changes import OF_ALL, NewRecords
 Make = Callable[[Sequence[ConversationRow]], tuple[Any, bool]]
 """Makes a JSON value of some conversations, and says whether it may be kept: where not all can be read, it may not."""
 
-_SIZE: Final = 2_000
+_SIZE: Final = 500
 """Conversations in a new block. A block of twice as many is divided."""
 _CODEC: Final = RowCodec("")
 _MANY: Final = 2**62
@@ -99,10 +99,8 @@ class KeptOfAll:
     def _stale(self, reader: Reader, until: int) -> set[int]:
         """Return the numbers of the blocks in which a conversation has changed, or was erased."""
         keys = {key for key, _ in reader.touched(self._position, until, 1)} if self._blocks else set()
-        if len(keys) > _SIZE:
-            return {*range(len(self._blocks))}
         lasts, stale, left = [block.last for block in self._blocks[:-1]], set[int](), [*keys]
-        while left:
+        while left and len(stale) < len(self._blocks):
             if (found := reader.conversation(left.pop())) is not None:
                 stale.add(bisect_left(lasts, found.id))
                 # A redaction of shared events is entered in the ledger of the parent alone.

@@ -65,7 +65,7 @@ def collect_stats(
     sums, total = KeptSums(store, views, on_events=on_events), Counts()
     blocks = sums.blocks(None if conversations is None else [_row(store, each) for each in conversations])
     for block in blocks:
-        for locked in (line.document.conversation for line in block.lines if line.document.needs_key is True):
+        for locked in (line.conversation for line in block.lines if line.needs_key):
             list(store.events(locked, 0, 1))  # raises: without its key nothing is counted
         total.add(block.total.counts)
     return Stats(**asdict(total), models=priced(summed(sums.calls(blocks)), table))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -9,7 +10,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, field, to_builtins
 from msgspec.structs import asdict, replace
 
 from foldlog._documents import (
@@ -20,13 +21,13 @@ from foldlog._documents import (
     SpentDocument,
 )
 from foldlog._reports.counts import Counts, strategy_of
-from foldlog._reports.kept import KeptBeside
+from foldlog._reports.kept import KeptBeside, value_of
 from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.overview import Overview, overview_of
 from foldlog._reports.prices import Prices
 from foldlog._reports.savings import is_declined, saving_of, total_of
 from foldlog._reports.sizes import CountedTokens, CountsTokens
-from foldlog._reports.spending import Calls, Spending, own_spending, priced, spent_by, sum_up
+from foldlog._reports.spending import Calls, Spending, own_spending, priced, spent_by, sum_up, summed
 from foldlog._reports.unreadable import sound
 from foldlog._usage import IMPORTED
 from foldlog._words.reasons import because
@@ -47,6 +48,8 @@ from foldlog.projections import LifetimesFold, Views
 SUMS = "sums", 6
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
+_BLOCKS = 100
+"""Is added to that version for the sums of all: the version of what only they hold."""
 _PAGE = 1_000
 _TELL_EVERY = 500
 
@@ -105,30 +108,66 @@ class Counting(Sums):
     spending: Spending = field(default_factory=Spending)
 
 
-class ListedLine(NamedTuple):
-    """A conversation in the list of all, and its calls, None where they cannot be read. ``own`` are those that it does
-    not share with its parent, and ``replies`` a hash of each reply in these.
+class ListedLine(Struct, array_like=True, gc=False):
+    """A conversation in the list of all: what lists are sorted by and figures add up, and the rest as a text, which is
+    read of those that are shown. ``replies`` has a hash of each reply in its own calls.
     """
 
-    document: ServedConversationDocument
-    calls: list[Calls] | None
+    conversation: str
+    last_recorded_at: str
+    last_event_at: str | None
+    version: int
+    tokens: int
+    errors: int | None
+    open_ms: float
     is_counted: bool
-    own: list[Calls]
-    replies: list[int]
+    needs_key: bool
+    replies: tuple[int, ...]
+    rest: str
+
+    @property
+    def document(self) -> ServedConversationDocument:
+        """The document of the conversation, without what it spent."""
+        return self._rest.document
+
+    @property
+    def calls(self) -> list[Calls] | None:
+        """All of its calls; None where they cannot be read."""
+        return self._rest.calls
+
+    @property
+    def own(self) -> list[Calls]:
+        """Its calls that it does not share with its parent."""
+        _, calls, own = self._rest
+        return calls or [] if own is None else own
+
+    @property
+    def _rest(self) -> _Rest:
+        rest: _Rest = value_of(self.rest.encode(), _Rest)
+        return rest
 
     def priced(self, prices: Prices) -> ServedConversationDocument:
         """Return the document with what the conversation spent, if it was counted."""
-        if self.document.format is UNSET:
-            return self.document
-        return replace(self.document, spent=None if self.calls is None else self.spent(prices))
+        document, calls, _ = self._rest
+        if document.format is UNSET:
+            return document
+        return replace(document, spent=None if calls is None else spent_by(calls, prices))
 
     def spent(self, prices: Prices) -> SpentDocument:
         """Return what the calls of the conversation used and cost, as far as that is known."""
         return spent_by(self.calls or (), prices)
 
 
+class _Rest(NamedTuple):
+    """What only lines that are shown need; ``own`` is None where it is all calls."""
+
+    document: ServedConversationDocument
+    calls: list[Calls] | None
+    own: list[Calls] | None
+
+
 class Block(Struct):
-    """The sums of several conversations, without their calls, and a line for each."""
+    """The sums of several conversations, with their calls, each once, and a line for each."""
 
     total: Sums
     lines: list[ListedLine]
@@ -154,7 +193,7 @@ class KeptSums:
         self._count = event_tokens if model is None else CountedTokens(model)
         self._kept = KeptBeside(store, name, code)
         self._unsound: dict[str, tuple[ConversationRow, Sums]] = {}
-        self._of_all = KeptOfAll(store, name, code, self._block, Block)
+        self._of_all = KeptOfAll(store, name, code + _BLOCKS, self._block, Block)
 
     def of(
         self, rows: Iterable[ConversationRow], *, whole: bool = True, read: bool = True
@@ -218,24 +257,36 @@ class KeptSums:
 
     def calls(self, blocks: Iterable[Block]) -> list[Calls]:
         """Return all calls, each once, also if conversations repeat a reply. Cost: the replies; a record of each
-        conversation that repeats one.
+        conversation in a block that repeats one.
         """
-        lines = [line for block in blocks for line in block.lines]
-        chosen = {line.document.conversation for line in lines}
         calls: list[Calls] = []
         seen: set[int] = set()
+        for block in blocks:
+            replies = {reply for line in block.lines for reply in line.replies}
+            if seen.isdisjoint(replies):
+                calls += block.total.calls
+                seen |= replies
+            else:
+                calls += self._each_once(block.lines, seen)
+        return calls
+
+    def _each_once(
+        self, lines: Iterable[ListedLine], seen: set[int], chosen: Container[str] | None = None
+    ) -> list[Calls]:
+        """Return the calls of these lines without replies that were ``seen``, and add theirs to these."""
+        calls: list[Calls] = []
         for line in lines:
             if seen.isdisjoint(line.replies):
                 calls += line.own
                 seen.update(line.replies)
             else:
-                row = self._store.conversation(line.document.conversation)
+                row = self._store.conversation(line.conversation)
                 with suppress(ConversationErased):
                     own = own_spending(self._store, row, chosen) or self._counting(row).spending
                     calls += own.calls
                     calls += (told for reply, told in own.replies.items() if _hash(reply) not in seen)
                     seen.update(line.replies)
-        return calls
+        return summed(calls)
 
     def _counting(self, row: ConversationRow) -> Counting:
         kept = self._kept.load([row], Counting, of_any_version=True).get(row.id)
@@ -244,20 +295,17 @@ class KeptSums:
     def _block(self, rows: Sequence[ConversationRow], chosen: Container[str] | None = None) -> tuple[Block, bool]:
         block, is_sound = Block(Sums(), []), True
         for row, one in self.of(rows, read=self._read):
-            own, replies = one.calls, one.replies
             try:
                 of_fork = own_spending(self._store, row, chosen) if one.counted else None
             except ConversationErased:
                 continue
             if row.erased_at is not None:
                 continue
-            if of_fork is not None:
-                own, replies = of_fork.summed(), [*map(_hash, of_fork.replies)]
             is_counted = one.is_at(row.version)
             is_sound = is_sound and is_counted and one.is_sound
             block.total.add(one)
-            calls = one.calls if one.is_sound else None
-            block.lines.append(ListedLine(_document(row, one, is_counted), calls, is_counted, own, replies))
+            block.lines.append(_line(row, one, of_fork, is_counted=is_counted))
+        block.total.calls = self._each_once(block.lines, set(), chosen)
         return block, is_sound
 
 
@@ -265,11 +313,28 @@ def _hash(reply: str) -> int:
     return int.from_bytes(blake2b(reply.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
-def _document(row: ConversationRow, one: Sums, is_counted: bool) -> ServedConversationDocument:
-    if not one.counted and not is_counted:
-        return ServedConversationDocument.of_row(row, title=one.overview.title)
-    told = {**asdict(one.saved()), **one.overview._asdict(), "errors": one.errors, "open_ms": one.open_ms}
-    return ServedConversationDocument.of_row(row, **told)
+def _line(row: ConversationRow, one: Sums, of_fork: Spending | None, *, is_counted: bool) -> ListedLine:
+    if one.counted or is_counted:
+        told = {**asdict(one.saved()), **one.overview._asdict(), "errors": one.errors, "open_ms": one.open_ms}
+    else:
+        told = {"title": one.overview.title}
+    document = ServedConversationDocument.of_row(row, **told)
+    own = None if of_fork is None else of_fork.summed()
+    if own is None and not one.is_sound:
+        own = one.calls
+    return ListedLine(
+        row.id,
+        document.last_recorded_at,
+        told.get("last_event_at"),
+        row.version,
+        told.get("tokens") or 0,
+        told.get("errors"),
+        told.get("open_ms") or 0.0,
+        is_counted,
+        one.overview.needs_key,
+        tuple(one.replies if of_fork is None else map(_hash, of_fork.replies)),
+        json.dumps(to_builtins(_Rest(document, one.calls if one.is_sound else None, own), str_keys=True)),
+    )
 
 
 def models_of(store: Store, conversation: str, prices: Prices) -> tuple[ModelDocument, ...]:

@@ -9,9 +9,8 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
+from heapq import nlargest
 from itertools import islice
-
-from msgspec import UNSET
 
 from foldlog._documents import (
     FleetDocument,
@@ -67,21 +66,20 @@ class ServedConversations:
         their last event.
         """
         lines, total = self._newest()
-        documents = [line.document for line in lines]
         reasons = sorted(total.reasons.items(), key=lambda each: -(each[1].tokens_saved or 0))
-        slow = (one for one in documents if one.open_ms is not UNSET and one.open_ms >= _SLOW_MS)
+        slowest = nlargest(_SLOWEST, lines, key=lambda line: line.open_ms)
         return FleetDocument.of(
             total.saved(),
             conversations=len(lines),
             counted=sum(line.is_counted for line in lines),
-            events=sum(one.version for one in documents),
+            events=sum(line.version for line in lines),
             bytes=None if self._store.path is None else os.path.getsize(self._store.path),
-            view_tokens=sum(one.tokens or 0 for one in documents),
+            view_tokens=sum(line.tokens for line in lines),
             tokens_are="estimated" if self._model is None else "counted",
             counted_as=self._model,
             reasons=tuple(ReasonDocument.of(saved, reason=reason) for reason, saved in reasons if saved.condensations),
             slow_ms=_SLOW_MS,
-            slowest=tuple(map(SlowDocument.of, sorted(slow, key=lambda one: -(one.open_ms or 0))[:_SLOWEST])),
+            slowest=tuple(SlowDocument.of(line.document) for line in slowest if line.open_ms >= _SLOW_MS),
             spent=spent_by(self._calls, self._prices),
             import_command=import_command,
         )
@@ -92,8 +90,8 @@ class ServedConversations:
             if version != self._seen or self._new:
                 again, self._new = self._new, set()
                 blocks = self._sums.blocks(again=again)
-                lines = (line for block in blocks for line in block.lines if not is_own(line.document.conversation))
-                self._lines = sorted(lines, key=lambda line: line.document.last_recorded_at, reverse=True)
+                lines = (line for block in blocks for line in block.lines if not is_own(line.conversation))
+                self._lines = sorted(lines, key=lambda line: line.last_recorded_at, reverse=True)
                 self._total, self._calls = Sums(), summed(self._sums.calls(blocks))
                 for block in blocks:
                     self._total.add(block.total)
@@ -107,7 +105,7 @@ class ServedConversations:
             self._wanted.wait()
             self._wanted.clear()
             with self._lock:
-                waiting = [line.document.conversation for line in self._lines if not line.is_counted]
+                waiting = [line.conversation for line in self._lines if not line.is_counted]
             for conversation in waiting:
                 if self._wanted.is_set():  # by a change, or the end: the newest first, again
                     break

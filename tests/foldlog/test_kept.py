@@ -223,6 +223,24 @@ def test_questions_over_all_read_the_blocks_that_have_changed(tmp_path: Path, mo
         assert asked()[1] == asked()[1] != []  # plain sums of an encrypted conversation are not kept
 
 
+def test_many_changes_in_one_block_leave_the_others(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(of_all, "_SIZE", 2)
+    with foldlog.open("memory:") as histories:
+        made = list[str]()
+
+        def names(rows: Sequence[ConversationRow]) -> tuple[list[str], bool]:
+            made.extend(row.id for row in rows)
+            return [row.id for row in rows], True
+
+        kept = KeptOfAll(histories.store, "names", 1, names)
+        for found in ("abcd", "abcdefgh"):
+            for name in found:
+                if name not in histories:
+                    histories[name].append(said("x"))
+            assert [name for block in kept.load() for name in block] == [*found]
+        assert made == [*"abcd", *"cdefgh"]
+
+
 def test_blocks_that_vanish_and_divide_at_once_leave_each_value_in_its_place(tmp_path, monkeypatch):
     monkeypatch.setattr(of_all, "_SIZE", 2)
     with foldlog.open(f"sqlite:///{tmp_path}/history.db") as histories:

@@ -50,8 +50,8 @@ _SORTS: dict[str, Callable[[ConversationRow], Any]] = {
     "last": lambda row: row.updated_at,
 }
 _FIGURES: dict[str, Callable[[ListedLine, Prices], Any]] = {
-    "activity": lambda line, prices: line.document.last_event_at,
-    "errors": lambda line, prices: line.document.errors,
+    "activity": lambda line, prices: line.last_event_at,
+    "errors": lambda line, prices: line.errors,
     "tokens": lambda line, prices: line.spent(prices).tokens,
     "cost": lambda line, prices: line.spent(prices).cost,
 }
@@ -266,7 +266,7 @@ def _figures(store: Store, sort: str, prices: Path | None) -> Mapping[str, Any]:
         except StoreUnusable:  # a conversation that cannot be listed is named, and the others are
             blocks = sums.blocks([row for row in listed(store) if row.erased_at is None])
     figure = _FIGURES[sort]
-    return {line.document.conversation: figure(line, table) for block in blocks for line in block.lines}
+    return {line.conversation: figure(line, table) for block in blocks for line in block.lines}
 
 
 def _by_figure(store: Store, figures: Mapping[str, Any], *, reverse: bool, is_short: bool) -> Iterator[ConversationRow]:
