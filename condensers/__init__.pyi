@@ -5,7 +5,6 @@ from foldlog.condensers.base import Condensation as Condensation
 from foldlog.condensers.base import Condenser as Condenser
 from foldlog.condensers.base import Reason as Reason
 from foldlog.condensers.base import Reply as Reply
-from foldlog.condensers.base import ReportingCondenser as ReportingCondenser
 from foldlog.condensers.base import Requirement as Requirement
 from foldlog.condensers.base import Step as Step
 from foldlog.condensers.base import Summarizer as Summarizer

@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import inspect
 import operator
-from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -185,12 +184,11 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
 _BOUNDS = {"ge": (operator.ge, "at least"), "gt": (operator.gt, "more than"), "lt": (operator.lt, "less than")}
 
 
-class Condenser(ABC):
+class Condenser:
     """Reads a View and decides which View the agent goes on with.
 
-    A strategy defines ``condense``; one that has reports derives from ``ReportingCondenser`` and defines ``step``.
-    Neither changes the View. A condenser holds no state of a conversation: one object may serve many conversations in
-    many threads.
+    A strategy defines ``condense``, or, if it has reports beside its decision, ``step``. Neither changes the View. A
+    condenser holds no state of a conversation: one object may serve many conversations in many threads.
     """
 
     type: ClassVar[str] = ""
@@ -213,7 +211,7 @@ class Condenser(ABC):
                 if bound in each.metadata and not holds(value, each.metadata[bound]):
                     raise InvalidCondenser(f"{each.name} ({value}) must be {words} {each.metadata[bound]}")
 
-    def check_sizes(self) -> None:  # noqa: B027  few strategies have sizes
+    def check_sizes(self) -> None:
         """Raise ``InvalidCondenser`` where settings contradict each other. By default none do."""
 
     @property
@@ -251,29 +249,11 @@ class Condenser(ABC):
         """
         return None
 
-    @abstractmethod
     def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
         """Return the View to go on with, or a condensation to append before asking again.
 
-        Raises ``NoCondensationAvailable`` where a condensation is required (a request, too many tokens) and impossible.
-        """
-
-    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        """Do what ``condense`` does, and return the reports too. If it raises an error, the error has the reports."""
-        return Step(self.condense(view, agent_llm))
-
-
-class ReportingCondenser(Condenser):
-    """A condenser that reports what it did beside its decision. It defines ``step``."""
-
-    @abstractmethod
-    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        """Return the result for ``view`` with its reports. See ``Condenser.step``."""
-
-    def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
-        """Return the View to go on with, or a condensation to append before asking again. See ``Condenser.condense``.
-
-        Raises ``TypeError`` if ``view`` is not a View, such as a list of events.
+        Raises ``NoCondensationAvailable`` where a condensation is required (a request, too many tokens) and impossible,
+        and ``TypeError`` if ``view`` is not a View, such as a list of events.
         """
         if not isinstance(view, View):
             raise TypeError(
@@ -281,6 +261,12 @@ class ReportingCondenser(Condenser):
                 f"write condenser.condense(View.from_events(events))"
             )
         return self.step(view, agent_llm).result
+
+    def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        """Do what ``condense`` does, and return the reports too. If it raises an error, the error has the reports."""
+        if inspect.unwrap(builtins.type(self).condense) is Condenser.condense:
+            raise TypeError(f"{builtins.type(self).__name__} must define 'condense' or 'step'")
+        return Step(self.condense(view, agent_llm))
 
 
 def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:

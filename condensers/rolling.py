@@ -7,21 +7,12 @@ hard (a request, tokens)    a condensation; else the hard reset; else NoCondensa
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Set
 from contextvars import ContextVar
 from typing import Any, ClassVar
 
-from foldlog.condensers.base import (
-    AgentModel,
-    Condensation,
-    Reason,
-    Report,
-    ReportingCondenser,
-    Requirement,
-    Step,
-    reported,
-)
+from foldlog.condensers.base import AgentModel, Condensation, Condenser, Reason, Report, Requirement, Step, reported
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.selection import forget, kept_whole, real, unkept
@@ -31,7 +22,7 @@ models_are_spared = ContextVar("models are spared", default=False)
 """Whether a model is asked only for a condensation that is required, because it failed lately."""
 
 
-class RollingCondenser(ReportingCondenser):
+class RollingCondenser(Condenser, ABC):
     """A condenser that makes condensations. A strategy defines ``reasons`` to say when, and ``get_condensation``."""
 
     asks_a_model: ClassVar[bool] = False

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
 
-from foldlog.condensers.base import AgentModel, ReportingCondenser, Step, setting
+from foldlog.condensers.base import AgentModel, Condenser, Step, setting
 from foldlog.condensers.models.estimate import event_tokens
 from foldlog.condensers.strategies.showing import masked
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation
@@ -18,7 +18,7 @@ _OF_A_MARK = 40
 
 
 @dataclass(frozen=True, eq=False)
-class ClearToolUsesCondenser(ReportingCondenser):
+class ClearToolUsesCondenser(Condenser):
     """Clears old tool results, many at once, from a prompt that has grown too large: a line with their ids stays.
 
     Tokens are estimated. What is cleared follows from the View alone: the View is read from its beginning, and at each
@@ -84,7 +84,7 @@ _CLEARED = ({"type": "cleared"},)
 
 
 @dataclass(frozen=True, eq=False)
-class ClearThinkingCondenser(ReportingCondenser):
+class ClearThinkingCondenser(Condenser):
     """Clears the model's thinking, but for that of the newest turns. A turn is all that the agent says and does between
     two messages of the user: servers want the thinking of a turn that goes on.
     """

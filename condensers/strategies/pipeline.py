@@ -7,24 +7,14 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from foldlog.condensers.base import (
-    AgentModel,
-    Condensation,
-    Condenser,
-    Overrun,
-    Report,
-    ReportingCondenser,
-    Step,
-    reported,
-    stepped,
-)
+from foldlog.condensers.base import AgentModel, Condensation, Condenser, Overrun, Report, Step, reported, stepped
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.models.deadline import STEP_S, within_s
 from foldlog.condensers.reports import is_standing
 from foldlog.projections import View
 
 
-class PipelineCondenser(ReportingCondenser):
+class PipelineCondenser(Condenser):
     """Runs condensers in order, each on the View of the one before it, up to the first that condenses.
 
     If a part should condense and has nothing to forget, the next parts go on; if none of them condenses, the pipeline

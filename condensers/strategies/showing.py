@@ -12,13 +12,13 @@ from typing import Any, TypeGuard
 
 from msgspec.structs import replace
 
-from foldlog.condensers.base import AgentModel, ReportingCondenser, Step, setting
+from foldlog.condensers.base import AgentModel, Condenser, Step, setting
 from foldlog.condensers.selection import ends, unkept
 from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import View
 
 
-class NoOpCondenser(ReportingCondenser):
+class NoOpCondenser(Condenser):
     """Shows everything, forgets nothing."""
 
     type = "noop"
@@ -28,7 +28,7 @@ class NoOpCondenser(ReportingCondenser):
 
 
 @dataclass(frozen=True, eq=False)
-class RecentEventsCondenser(ReportingCondenser):
+class RecentEventsCondenser(Condenser):
     """Shows the first events and the most recent ones. Each step chooses again.
 
     No event is forgotten: the next step gets the whole View again. A head larger than ``max_events`` is shown whole,
@@ -68,7 +68,7 @@ def is_masked(event: Event) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class ObservationMaskingCondenser(ReportingCondenser):
+class ObservationMaskingCondenser(Condenser):
     """Masks the content of all but the newest observations.
 
     With a window of 0 it masks all.
@@ -85,7 +85,7 @@ class ObservationMaskingCondenser(ReportingCondenser):
 
 
 @dataclass(frozen=True, eq=False)
-class BrowserOutputCondenser(ReportingCondenser):
+class BrowserOutputCondenser(Condenser):
     """Masks the content of all but the newest outputs of a browser. Keeps the address."""
 
     type = "browser_output_masking"

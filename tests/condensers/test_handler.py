@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from foldlog.condensers.base import Condensation, Condenser, ReportingCondenser, Step
+from foldlog.condensers.base import Condensation, Condenser, Step
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY, reports_of
@@ -239,7 +239,7 @@ def test_rules_are_over_when_no_step_after_a_failure_has_them(store, views):
 def test_a_view_with_something_hidden_is_not_mixed_with_a_condensation_that_came_since(store, views):
     begin(store, messages(11))
 
-    class Hiding(ReportingCondenser):
+    class Hiding(Condenser):
         def step(self, view, agent_llm=None):
             store.append("c1", condensed(0, summary="S", offset=0), expected_version=ANY_VERSION)
             return Step(view.with_events(view[5:]), ({"told": "something"},))

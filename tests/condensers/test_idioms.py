@@ -339,6 +339,17 @@ async def _a_view():
     return viewed()
 
 
+@pytest.mark.parametrize("kind", [base.Condenser, Condenser])
+def test_a_condenser_without_a_decision_is_told_what_to_define(kind):
+    class Undecided(kind):
+        async def acondense(self, view, agent_llm=None):
+            return view
+
+    for decide in (Undecided().condense, Undecided().step):
+        with pytest.raises(TypeError, match="Undecided must define 'condense' or 'step'"):
+            decide(viewed())
+
+
 def test_another_result_is_refused_with_the_condenser_and_what_to_return():
     view = "return the View to go on with, or a Condensation"
     for what, told in (

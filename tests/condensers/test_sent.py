@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
-from foldlog.condensers.base import Condensation, Condenser, ReportingCondenser, Step, stepped
+from foldlog.condensers.base import Condensation, Condenser, Step, stepped
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.models.client import LLM
@@ -172,7 +172,7 @@ def test_a_log_chooses_no_code_and_no_model(histories, monkeypatch, rule):
 def test_a_step_that_returns_its_view_does_not_read_it():
     """A long View is read on first use."""
 
-    class Same(ReportingCondenser):
+    class Same(Condenser):
         def step(self, view, agent_llm=None):
             return Step(view)
 

@@ -14,7 +14,7 @@ import foldlog
 from foldlog._documents import CallDocument as Turn
 from foldlog._reports.prices import Price
 from foldlog._reports.replays import replay
-from foldlog.condensers.base import Condensation, Condenser, ReportingCondenser
+from foldlog.condensers.base import Condensation, Condenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
@@ -205,7 +205,7 @@ class Counted:
         return self.counter.token_sums(view)
 
 
-class Watching(ReportingCondenser):
+class Watching(Condenser):
     """Hands on to another condenser, and counts what that lets through on the spot."""
 
     type = "watching"
