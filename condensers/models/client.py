@@ -37,7 +37,7 @@ from foldlog.condensers.reports import Usage
 from foldlog.eventstore import install_command
 
 if TYPE_CHECKING:
-    from foldlog.projections import Dialect, View
+    from foldlog.projections import Dialect
 
 _NOT_CALLED = {"metrics": {"attempts": 0}}
 """The report of a call that was not made has this."""
@@ -69,7 +69,7 @@ def dialect_of_model(model: str) -> Dialect:
     return "litellm" if any(maker in model for maker in ("claude", "gemini")) else "openai"
 
 
-class LLM:
+class LLM(TokenCounter):
     """A model that condensers ask (``Summarizer``) and that budgets count for (``AgentModel``). Thread-safe.
 
     Raises ``InvalidCondenser`` where litellm is not installed, or ``api_key_env`` names a variable that is not set.
@@ -78,11 +78,11 @@ class LLM:
     def __init__(self, config: LLMConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
         if find_spec("litellm") is None:  # raise it before any work that needs litellm
             raise InvalidCondenser(f"model: {config.model!r} needs litellm; install it with: {install_command('llm')}")
+        super().__init__(self._counted)
         self.config, self.model, self.timeout_s = config, config.model, config.timeout_s
         self._key = config.key()
         self._sleep = sleep
         self._fallbacks = tuple(LLM(fallback, sleep=sleep) for fallback in config.fallbacks)
-        self._counter = TokenCounter(self._count)
 
     def __repr__(self) -> str:
         return f"LLM({self.config!r})"
@@ -238,18 +238,6 @@ class LLM:
         """The name of what counts the tokens: a model, or, where litellm does not know it, a tokenizer for all."""
         return self.config.tokenizer or (self.model if self.is_known else "litellm's general tokenizer")
 
-    def token_sums(self, view: View) -> Sequence[int]:
-        """Return cumulative token counts of the prompt that ``view`` makes (see ``AgentModel``)."""
-        return self._counter.token_sums(view)
-
-    def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
-        """Return the tokens of a prompt, as litellm counts them. Cost: the messages that this object has not counted
-        before.
-
-        Raises ``TokensUnknown`` if it cannot count.
-        """
-        return self._counter.count(messages, tools)
-
     @cached_property
     def _counted_as(self) -> str:
         """The name by which litellm finds the tokenizer. Raises ``TokensUnknown`` if it would be downloaded."""
@@ -261,7 +249,8 @@ class LLM:
             )
         return name
 
-    def _count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
+    def _counted(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
+        """Return the tokens of a prompt as litellm counts them. Raises ``TokensUnknown`` if it cannot count."""
         name = self._counted_as
         try:
             count = _litellm().token_counter(
@@ -271,7 +260,7 @@ class LLM:
                 use_default_image_token_count=_shows_remote_images(messages),
             )
         except UnicodeEncodeError:
-            return self._count(sendable(messages), sendable(tools))
+            return self._counted(sendable(messages), sendable(tools))
         except STUMBLES as error:
             raise TokensUnknown(f"litellm cannot count these messages for model {name!r}: {error}") from error
         if count <= 0:  # litellm.disable_token_counter: a count that failed must not be taken for 0

@@ -141,11 +141,8 @@ class Estimate(TokenCounter):
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
 
-    def __init__(self) -> None:
-        super().__init__(_count)
 
-
-ESTIMATE = Estimate()
+ESTIMATE = Estimate(_count)
 """The one estimate of all condensers: it keeps the counts of messages that it has seen."""
 
 

@@ -155,13 +155,6 @@ def sendable(value: Any) -> Any:
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def counts_of(usage: Mapping[str, Any]) -> dict[str, int]:
-    """Return the tokens in a server's usage, see ``usage_of``, and their total."""
-    counts = usage_of(usage)
-    total = counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)
-    return {**counts, "total_tokens": total} if counts else {}
-
-
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
     """Return the reply in a response of litellm's, its texts as ``conceal`` leaves them. One without a choice or with
     content of another shape has no text, and its cost.
@@ -171,8 +164,9 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
     if isinstance(content, list):
         content = "".join(part["text"] for part in content if isinstance(part, dict) and part.get("type") == "text")
     refusal = (message.get("provider_specific_fields") or {}).get("refusal")
-    counts = counts_of(response.usage.model_dump())
+    counts = usage_of(response.usage.model_dump())
     told = any(counts.values())  # if a server sends no counts, litellm counts and prices an empty reply
+    total = counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)
     return Reply(
         text=conceal(content) if isinstance(content, str) else None,
         model=conceal(response.model or model),
@@ -182,7 +176,7 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
         ),
         response_id=response.id and conceal(response.id),
         finish_reason="content_filter" if refusal else response.choices[0].finish_reason if response.choices else None,
-        usage=counts if told else {},
+        usage={**counts, "total_tokens": total} if told else {},
         cost=response._hidden_params.get("response_cost") if told else None,
         latency_s=latency_s,
     )

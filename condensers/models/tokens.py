@@ -46,15 +46,15 @@ class TokenCounter:
         self._counts: dict[Hashable, int] = {}
         self._last: dict[tuple[int, Dialect], _Measured] = {}
 
-    def count(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
+    def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
         """Return the tokens of the prompt, equal to counting it whole. Cost: the messages not counted before.
 
         Raises ``TokensUnknown`` if it cannot count; it never returns 0 instead.
         """
         has_system = any(message.get("role") == "system" for message in messages)
-        return self.frame(tools, beside_system=has_system) + sum(map(self.of, messages))
+        return self._frame(tools, beside_system=has_system) + sum(map(self._of, messages))
 
-    def of(self, *messages: Mapping[str, Any]) -> int:
+    def _of(self, *messages: Mapping[str, Any]) -> int:
         """Return the tokens that messages add to any prompt. They are counted by one call."""
         return self._once(tuple(map(_key, messages)), lambda: self._count(messages, ()) - self._constant())
 
@@ -63,7 +63,7 @@ class TokenCounter:
         empty = [{"role": "user", "content": ""}]
         return self._once("constant", lambda: 2 * self._count(empty, ()) - self._count(2 * empty, ()))
 
-    def frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
+    def _frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
         """Return the tokens of a prompt besides its messages: a constant, and the tools, which take fewer tokens if
         there is a system prompt.
         """
@@ -71,7 +71,7 @@ class TokenCounter:
             return self._constant()
         probe = {"role": "system" if beside_system else "user", "content": ""}
         key = (probe["role"], marshal.dumps(list(tools), _PLAIN))
-        return self._once(key, lambda: self._count([probe], tools) - self.of(probe))
+        return self._once(key, lambda: self._count([probe], tools) - self._of(probe))
 
     def _once(self, key: Hashable, count: Callable[[], int]) -> int:
         """Return the tokens that are kept under a key, or else count and keep them."""
@@ -106,7 +106,7 @@ class TokenCounter:
             sent = (events[position] for position in fit)
             sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
             tools = offered_tools(view)
-        sums: tuple[int, ...] = (self.frame(tools, beside_system=sent_system),)
+        sums: tuple[int, ...] = (self._frame(tools, beside_system=sent_system),)
         start, calls = 0, None
         if before is not None and before.sums[0] == sums[0]:
             start = _shared_beginning(before, view)
@@ -119,7 +119,7 @@ class TokenCounter:
         for messages, position in _together(
             rendered(events, fit[bisect_left(fit, start) :], dialect, opening=not start)
         ):
-            added[position - start] += self.of(*messages)
+            added[position - start] += self._of(*messages)
         sums = (*sums[:-1], *accumulate(added, initial=sums[-1]))
         measured = _Measured(events, fit, sums, _calls(events, 0) if calls is None else calls)
         self._keep(self._last, key, measured, _CONVERSATIONS_KEPT)

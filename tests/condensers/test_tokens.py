@@ -196,16 +196,16 @@ def said(*contents: str) -> list[dict]:
 def test_a_step_counts_only_the_messages_that_are_new():
     counting = Counting()
     counter = TokenCounter(counting)
-    assert counter.count(said("one", "two"), TOOLS) == 5 + 5 + 5 + 11
+    assert counter.count_tokens(said("one", "two"), TOOLS) == 5 + 5 + 5 + 11
     counting.asked.clear()
-    assert counter.count(said("one", "two", "three"), TOOLS) == 5 + 5 + 5 + 7 + 11
+    assert counter.count_tokens(said("one", "two", "three"), TOOLS) == 5 + 5 + 5 + 7 + 11
     assert counting.asked == ["three"]
 
 
 def test_messages_that_only_look_alike_are_told_apart():
     counter = TokenCounter(lambda prompt, tools: sum(len(json.dumps(message)) for message in prompt))
     prompts = [[{"a": ["b", 1]}], [{"a": {"b": 1}}], [{"a": [["b", 1]]}], [{"a": ["b", True]}], [{"a": ["b", 1.0]}]]
-    assert [counter.of(prompt[0]) for prompt in prompts] == [len(json.dumps(prompt[0])) for prompt in prompts]
+    assert [counter.count_tokens(prompt) for prompt in prompts] == [len(json.dumps(prompt[0])) for prompt in prompts]
 
 
 def test_what_cannot_be_counted_is_unknown_and_never_nothing(litellm, monkeypatch):
@@ -297,7 +297,7 @@ def test_sums_that_go_on_from_another_view_are_those_made_from_nothing(events, d
         hidden = data.draw(st.integers(0, len(view)))
         for shown in (view, view.with_events(view[:hidden] + view[hidden + 1 :])):
             assert count.token_sums(shown) == TokenCounter(counted).token_sums(shown)
-            assert count.token_sums(shown)[-1] == count.count(shown.to_messages(), offered_tools(shown))
+            assert count.token_sums(shown)[-1] == count.count_tokens(shown.to_messages(), offered_tools(shown))
 
 
 def test_a_step_renders_only_what_is_new_and_behind_a_mask_what_was_masked_since(monkeypatch):
@@ -328,7 +328,7 @@ def test_a_call_id_that_is_used_again_is_counted_as_it_is_sent():
         events.append(Action(id=n, tool="run", call_id="c", response_id=f"r{n}"))
         events.append(Observation(id=n + 1, call_id="c", cause=n, content="done"))
         view = View.from_events(events)
-        assert count.token_sums(view)[-1] == count.count(view.to_messages())
+        assert count.token_sums(view)[-1] == count.count_tokens(view.to_messages())
 
 
 def test_an_action_of_the_user_is_counted_in_the_message_that_it_becomes_a_part_of():
@@ -339,7 +339,7 @@ def test_an_action_of_the_user_is_counted_in_the_message_that_it_becomes_a_part_
         [Action(source="user", tool="run", call_id="c", thought="I ran it"), Observation(call_id="c", content="done")]
     )
     assert len(view.to_messages()) == 2
-    assert count.token_sums(view)[-1] == count.count(view.to_messages())
+    assert count.token_sums(view)[-1] == count.count_tokens(view.to_messages())
 
 
 @pytest.mark.parametrize("said", [" ", "done"])
@@ -349,7 +349,7 @@ def test_messages_of_the_user_are_merged_around_a_blank_one_of_the_agent(said):
     for new in (Message(source="agent", content=said), Message(source="user", content="more")):
         count.token_sums(view)
         view = view.then([new])
-    assert count.token_sums(view)[-1] == count.count(view.to_messages())
+    assert count.token_sums(view)[-1] == count.count_tokens(view.to_messages())
 
 
 def test_a_step_makes_one_call_of_the_counter():

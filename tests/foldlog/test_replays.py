@@ -224,7 +224,7 @@ class Watching(Condenser):
         return step
 
     def _count(self, shown):
-        self.tokens.append(self.counter.count(shown.to_messages(), offered_tools(shown)))
+        self.tokens.append(self.counter.count_tokens(shown.to_messages(), offered_tools(shown)))
 
 
 @pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: config["type"])
