@@ -13,11 +13,25 @@ from typing import Annotated
 
 import msgspec
 
+from foldlog.condensers import unseen
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.reports import Report, newest_rules
+from foldlog.condensers.strategies import clearing, showing
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.eventstore import Event, Store
 from foldlog.projections import View, Views, Why
+
+_MASKS = (
+    showing.RecentEventsCondenser,
+    showing.ObservationMaskingCondenser,
+    showing.BrowserOutputCondenser,
+    clearing.ClearToolUsesCondenser,
+    clearing.ClearThinkingCondenser,
+)
+"""The condensers whose recorded rules are applied. A log may come from anywhere: it chooses among those that only show
+less, and no other code, no model and no key of an API.
+"""
 
 
 @dataclass(frozen=True)
@@ -42,17 +56,14 @@ class Sent:
         """Return what the rules do to an event of the View: ``hidden``, ``masked``, ``shortened``, ``unknown``, or an
         empty text.
         """
-        from foldlog.condensers.strategies.showing import MASKED
-        from foldlog.condensers.unseen import LENGTH
-
         if not self.rules:
             return ""
         if not self.known:
             return "unknown"
         if (event := self._events.get(event_id)) is None:
             return "hidden"
-        by = event.meta.get(MASKED)
-        return "shortened" if by == LENGTH else "masked" if by else ""
+        by = event.meta.get(showing.MASKED)
+        return "shortened" if by == unseen.LENGTH else "masked" if by else ""
 
 
 def sent(store: Store, conversation: str, view: View) -> Sent:
@@ -74,39 +85,20 @@ class _Shortening(msgspec.Struct):
 
 
 def _applied(rules: Iterable[Report], view: View) -> View:
-    from foldlog.condensers import unseen
-    from foldlog.condensers.strategies.pipeline import PipelineCondenser
-
-    masks = []
+    masks = list[Condenser]()
     for report in rules:
+        rule, of = report["rule"], report.get("condenser")
         if report.get("outcome") == "shortened":  # the View, without the masks before it
-            shortening = msgspec.convert(report["rule"], _Shortening)
+            shortening = msgspec.convert(rule, _Shortening)
             return unseen.shortened(view, shortening.events, shortening.characters)
-        masks.append(_mask(report))
+        kind = next((each for each in _MASKS if each.type == of), None)
+        if kind is None:
+            raise InvalidCondenser("it is not a rule of foldlog that shows less")
+        masks.append(msgspec.convert(rule, kind, strict=False))
+        if unknown := rule.keys() - vars(masks[-1]).keys():
+            raise InvalidCondenser(f"{of} has no {', '.join(sorted(unknown))}")
     result = unseen.step(PipelineCondenser(masks), view, None).result
     return result if isinstance(result, View) else view
-
-
-def _mask(report: Report) -> Condenser:
-    """Return the condenser of a recorded rule. A log may come from anywhere: it chooses among those that only show
-    less, and no other code, no model and no key of an API.
-    """
-    from foldlog.condensers.strategies import clearing, showing
-
-    types = (
-        showing.RecentEventsCondenser,
-        showing.ObservationMaskingCondenser,
-        showing.BrowserOutputCondenser,
-        clearing.ClearToolUsesCondenser,
-        clearing.ClearThinkingCondenser,
-    )
-    made = next((each for each in types if each.type == report.get("condenser")), None)
-    if made is None:
-        raise InvalidCondenser("it is not a rule of foldlog that shows less")
-    try:
-        return made(**report["rule"])
-    except TypeError as error:
-        raise InvalidCondenser(str(error)) from error
 
 
 def why_sent(store: Store, views: Views, conversation: str, event_id: int, at: int | None = None) -> Why:

@@ -8,7 +8,7 @@ are shortened on the way out: the log has them whole, and a report in the log sa
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
@@ -26,6 +26,8 @@ _LENGTH_LEAST = 400
 
 LENGTH = "length"
 """The value of ``MASKED`` in the ``meta`` of an event with shortened texts."""
+
+_WITH_TEXT = (Observation, Message)
 
 
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
@@ -68,12 +70,14 @@ def _shortened(view: View, kept_from: int, over: Overrun, error: NoCondensationA
 
     Raises ``error`` where no text is long, and ``NoCondensationAvailable`` where the shortest would not fit.
     """
-    unseen = _texts(view, kept_from)
+    unseen = {
+        event.id: event.content for event in view.events if event.id >= kept_from and isinstance(event, _WITH_TEXT)
+    }
 
     def tokens(length: int) -> int:
-        return over.counter.token_sums(view.with_masks(_cut_to(unseen, length)))[-1]
+        return over.counter.token_sums(shortened(view, unseen, length))[-1]
 
-    longest = max((len(plain_text(event.content)) for event in unseen.values()), default=0)
+    longest = max((len(plain_text(content)) for content in unseen.values()), default=0)
     if longest <= _LENGTH_LEAST:
         raise error
     lengths = range(_LENGTH_LEAST, longest)
@@ -86,43 +90,28 @@ def _shortened(view: View, kept_from: int, over: Overrun, error: NoCondensationA
             error.reports,
         ) from error
     length = lengths[fitting - 1]
-    masks = _cut_to(unseen, length)
+    shown = shortened(view, unseen, length)
     report = {
-        "rule": {"characters": length, "events": [event.id for event in masks.values()]},
+        "rule": {"characters": length, "events": [event.id for event in shown.events if MASKED in event.meta]},
         "outcome": "shortened",
         "reason": "tokens",
         "tokens_max": over.limit,
         "tokens_before": over.sums[-1],
         "tokens_after": tokens(length),
     }
-    return view.with_masks(masks), report
+    return shown, report
 
 
 def shortened(view: View, ids: Container[int], length: int) -> View:
     """Return ``view`` with the texts of these events, if they are unseen, cut to this many characters each."""
     kept_from = _first_unseen(view)
-    if kept_from is None:
-        return view
-    texts = {place: event for place, event in _texts(view, kept_from).items() if event.id in ids}
-    return view.with_masks(_cut_to(texts, length))
-
-
-def _texts(view: View, kept_from: int) -> dict[int, Observation | Message]:
-    """Return the results and messages from an id on, by their indices."""
-    return {
-        place: event
-        for place, event in enumerate(view.events)
-        if event.id >= kept_from and isinstance(event, Observation | Message)
-    }
-
-
-def _cut_to(texts: Mapping[int, Observation | Message], length: int) -> dict[int, Event]:
-    cut = ((place, event, _cut(event, length)) for place, event in texts.items())
-    return {
-        place: with_fields(event, content=content, meta={**event.meta, MASKED: LENGTH})
-        for place, event, content in cut
-        if content != event.content
-    }
+    masks: dict[int, Event] = {}
+    for place, event in enumerate(view.events):
+        if kept_from is not None and event.id >= kept_from and event.id in ids and isinstance(event, _WITH_TEXT):
+            content = _cut(event, length)
+            if content != event.content:
+                masks[place] = with_fields(event, content=content, meta={**event.meta, MASKED: LENGTH})
+    return view.with_masks(masks)
 
 
 def _cut(event: Observation | Message, length: int) -> Content:

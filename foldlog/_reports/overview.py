@@ -11,7 +11,6 @@ from foldlog._reports.sent import sent_of
 from foldlog._reports.sizes import view_tokens
 from foldlog._usage import IMPORTED
 from foldlog._words.times import time_text
-from foldlog.condensers.sent import Sent
 from foldlog.eventstore import (
     ATTRIBUTES,
     CondensationAction,
@@ -90,6 +89,8 @@ def overview_of(
     Cost: some events at either end of the conversation, and with ``sizes`` the events of its View and its structural
     ones.
     """
+    from foldlog.condensers.sent import Sent  # a list whose sizes are kept needs no condenser
+
     found = Overview()
     try:
         found = _near_the_ends(store, row)

@@ -148,6 +148,7 @@ FOREIGN = {"llm_config": {"model": "m", "base_url": "http://127.0.0.1:9", "api_k
         {"condenser": "recent", "rule": "few"},
         {"condenser": "recent", "rule": {"max_events": -1}},
         {"condenser": "recent", "rule": {"max_events": 1, "model": "m"}},
+        {"condenser": "clear_tool_uses", "rule": {"trigger": 1, "exclude_tools": 5}},
         {"condenser": None, "rule": None},
         {"condenser": "digest", "outcome": "shortened", "rule": {}},
         {"condenser": "digest", "outcome": "shortened", "rule": {"events": [0], "characters": "few"}},
