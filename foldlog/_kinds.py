@@ -31,6 +31,7 @@ WIDER = {"user": "message", "agent": "message", "environment": "message", "error
 
 _STORED = {"document_changes": "documents", "condensation_request": "request", "condensation_summary": "summary"}
 """Stored names of kinds that have a shorter word."""
+_LABELS = dict(zip(KINDS, KINDS, strict=True)) | _STORED
 
 
 def label(event: Event) -> str:
@@ -39,9 +40,7 @@ def label(event: Event) -> str:
         return str(event.source)
     if isinstance(event, events.Observation) and event.is_error:
         return "error"
-    stored = str(type(event).__struct_config__.tag)
-    kind = _STORED.get(stored, stored)
-    return kind if kind in KINDS else "unknown"
+    return _LABELS.get(str(type(event).__struct_config__.tag), "unknown")
 
 
 def kind_words(given: Iterable[str]) -> frozenset[str]:

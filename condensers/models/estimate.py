@@ -21,8 +21,8 @@ from foldlog.eventstore import Action, Annotation, Event, Message, Observation, 
 from foldlog.projections import View, arguments_of, rendered, says_something
 
 _PIECE = re.compile(  # with the space before it, if there is one: then it is found sooner, and the number is the same
-    r" ?[!-/:-@\[-`{-~]"
-    r"| [A-Za-z][a-z]{0,6}(?![A-Z0-9])|(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"
+    r" [A-Za-z][a-z]{0,6}(?![A-Z0-9])| ?[!-/:-@\[-`{-~]"
+    r"|(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"
     r"|[A-Z]?[a-z]{1,2}|[A-Z]{1,2}(?![a-z])|[A-Z]|[0-9]{1,2}"
     r"|\n{1,8}[ \t]*|[\t\r]| {2,16}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )
@@ -35,7 +35,7 @@ _WHOLE = 2_048
 
 def estimated(text: str) -> int:
     """Return a high estimate of a text's tokens. Cost: about 0.15 s for a million characters."""
-    pieces = len(_PIECE.findall(text))
+    _, pieces = _PIECE.subn("", text)
     if not text.isascii():
         others = len(text.encode("utf-8", "replace")) - len(text.encode("ascii", "ignore"))
         astral = len(text.encode("utf-16-le", "replace")) // 2 - len(text)

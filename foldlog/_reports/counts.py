@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from foldlog._documents import CondensationsDocument, ToolDocument
 from foldlog._kinds import label
@@ -44,22 +45,26 @@ class Counts(Struct):
         self.findings += other.findings
         for name in ("events", "tools", "condensations", "days"):
             sum_up(getattr(self, name), getattr(other, name))
-        self._happened(other.first_at, other.last_at)
+        self._happened(other.first_at)
+        self._happened(other.last_at)
 
-    def _happened(self, *moments: datetime | None) -> None:
-        known = [at for at in (self.first_at, self.last_at, *moments) if at is not None]
-        self.first_at, self.last_at = min(known, default=None), max(known, default=None)
+    def _happened(self, at: datetime | None) -> None:
+        if at is not None:
+            self.first_at = at if self.first_at is None else min(self.first_at, at)
+            self.last_at = at if self.last_at is None else max(self.last_at, at)
 
     def count(self, recorded_at: datetime, event: Event) -> None:
         """Count the next event of a conversation."""
-        at = happened_at(event, recorded_at)
-        sum_up(self.events, {label(event): 1})
-        sum_up(self.days, {NO_DAY if at is None else at.date().isoformat(): 1})
+        at, kind = happened_at(event, recorded_at), label(event)
+        day = NO_DAY if at is None else at.date().isoformat()
+        self.events[kind] = self.events.get(kind, 0) + 1
+        self.days[day] = self.days.get(day, 0) + 1
         if not is_about_it(event):
             self._happened(at)
         match event:
             case Action(tool=tool):
-                sum_up(self.tools, {tool or NO_NAME: ToolDocument(calls=1)})
+                one = self.tools.get(tool or NO_NAME, ToolDocument())
+                self.tools[tool or NO_NAME] = replace(one, calls=one.calls + 1)
             case Observation(tool=tool, is_error=True):
                 sum_up(self.tools, {tool or NO_NAME: ToolDocument(errors=1)})
             case CondensationAction():

@@ -82,14 +82,14 @@ def _at(event: Event) -> datetime | None:
 
 def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts."""
-    replies: dict[str | int, ModelCall] = {}
+    replies: dict[str | int, tuple[datetime | None, Mapping[str, Any]]] = {}
     for event in events:
-        usage, cost = _inner(event.meta, "usage"), _cost(event.meta.get("cost"))
-        if usage or cost is not None:
-            reply = str(event.meta["reply"]) if "reply" in event.meta else None
-            call = ModelCall(_at(event), _name(event.meta), usage_of(usage), cost, reply=reply)
-            replies[event.id if reply is None else reply] = call
-    yield from replies.values()
+        told = event.meta
+        if told and (_inner(told, "usage") or _cost(told.get("cost")) is not None):
+            replies[str(told["reply"]) if "reply" in told else event.id] = _at(event), told
+    for reply, (at, last) in replies.items():
+        usage, cost = usage_of(_inner(last, "usage")), _cost(last.get("cost"))
+        yield ModelCall(at, _name(last), usage, cost, reply=reply if isinstance(reply, str) else None)
 
 
 def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
