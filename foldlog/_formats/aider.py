@@ -223,9 +223,8 @@ class _Decoder(FollowingDecoder):
     _model: str | None = None
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
-        return RecordEvents(
-            self, Origin(format=NAME, time=record["text"] if record["aider"] == "start" else None), None
-        )
+        time = record["text"] if record["aider"] == "start" else None
+        return RecordEvents(self, Origin(format=NAME, time=time), None)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         kind, text = record["aider"], record["text"]

@@ -302,11 +302,8 @@ class GeminiEncoder(PairsEncoder):
 
 def _image(url: str) -> _Part:
     kind, data = data_in(url)
-    return (
-        {"inlineData": {"mimeType": kind, "data": data}}
-        if kind
-        else {"fileData": {"mimeType": "image/png", "fileUri": url}}
-    )
+    held = {"inlineData": {"mimeType": kind, "data": data}}
+    return held if kind else {"fileData": {"mimeType": "image/png", "fileUri": url}}
 
 
 FORMAT = Format(

@@ -239,11 +239,8 @@ class _Inspect(OpenAI):
     """Messages as Inspect has them."""
 
     def written(self, message: dict[str, Any]) -> dict[str, Any]:
-        calls, name, thinking = (
-            message.pop("tool_calls", ()),
-            message.pop("name", ""),
-            message.pop("thinking_blocks", ()),
-        )
+        calls, name = message.pop("tool_calls", ()), message.pop("name", "")
+        thinking = message.pop("thinking_blocks", ())
         if message["role"] == "assistant":
             message["source"] = "generate"
             said = message["content"] or ""

@@ -61,7 +61,8 @@ class _Decoder(FollowingDecoder):
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         kind, data = _kind(record["type"]), record["data"]
-        read.meta = _usage_in(data)
+        model = dict_or_empty(data.get("response_metadata")).get("model_name")
+        read.meta = usage_told(data.get("usage_metadata"), model=model)
         if kind != "system" and kind not in _SPEAKERS and kind != "tool":
             read.add(Annotation, name=record["type"], data=data)
             return
@@ -83,11 +84,6 @@ class _Decoder(FollowingDecoder):
             role = data.get("role") if kind == "chat" else None
             source = _ROLES.get(role, _SPEAKERS[kind]) if type(role) is str else _SPEAKERS[kind]
             read.add(Message, content=content, source=source, thinking=thinking)
-
-
-def _usage_in(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the usage of a response as events have it, and its model."""
-    return usage_told(data.get("usage_metadata"), model=dict_or_empty(data.get("response_metadata")).get("model_name"))
 
 
 def _is_call(call: Any) -> bool:

@@ -143,14 +143,14 @@ class OpenAIChatDecoder(FollowingDecoder):
             self._read_results(read, record, content)
         elif role != "assistant" or not self._read_calls(read, record, content):
             source = self._dialect.speaker(record)
-            thinking = _thinking(record) if source == "agent" else ()
+            thinking = tuple(dicts_in(record.get("thinking_blocks"))) if source == "agent" else ()
             read.add(Message, content=content, source=source, thinking=thinking)
         self._dialect.remember(record)
 
     def _read_calls(self, read: RecordEvents, record: dict[str, Any], thought: Content) -> bool:
         """Add the calls of a message, if it has any: in the time before there were tools, the call of a function."""
         calls, function = record.get("tool_calls"), record.get("function_call")
-        read.thinking = list(_thinking(record))
+        read.thinking = dicts_in(record.get("thinking_blocks"))
         if type(calls) is list and calls and len(dicts_in(calls)) == len(calls):
             for call in calls:
                 called = dict_or_empty(call.get("function"))
@@ -177,11 +177,6 @@ def _content(value: Any) -> Content:
     if type(value) is list and all(type(part) is dict for part in value):
         return tuple(value)
     return text_or_empty(value)
-
-
-def _thinking(record: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    blocks = record.get("thinking_blocks")
-    return tuple(blocks) if type(blocks) is list and all(type(block) is dict for block in blocks) else ()
 
 
 # -- events to messages -----------------------------------------------------------------------------------------------

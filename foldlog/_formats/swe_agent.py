@@ -25,9 +25,6 @@ _KEPT = ("role", "agent", "is_demo")
 _TYPES = {"system": "system_prompt", "user": "observation", "assistant": "action", "tool": "observation"}
 
 
-_NOTE = "a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it for the model"
-
-
 class _Dialect(OpenAI):
     format = NAME
 
@@ -87,7 +84,7 @@ FORMAT = Format(
     decoder=lambda records, options: OpenAIChatDecoder(_Dialect(options.past), options),
     encoder=lambda: OpenAIChatEncoder(_Dialect()),
     beside=beside,
-    note=_NOTE,
+    note="a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it",
     live=True,
     times=False,
     marks_errors=False,

@@ -165,10 +165,6 @@ def _text_in(content: dict[str, Any]) -> str:
     return "\n".join(text for text in texts if type(text) is str)
 
 
-def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    return usage_told(record.get("usage_metadata"), _USAGE, model=record.get("model_version"))
-
-
 def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if part is None:
         return Annotation, {"name": "event"}
@@ -230,6 +226,6 @@ _KIND = PartsKind(
     read=_read,
     written=_written,
     time=lambda record, part, place: (time_at(record.get("timestamp")), None),
-    usage=_usage_in,
+    usage=lambda record: usage_told(record.get("usage_metadata"), _USAGE, model=record.get("model_version")),
 )
 FORMAT = in_parts(_KIND, _Decoder)

@@ -85,16 +85,8 @@ def _image(url: str) -> dict[str, Any]:
     media_type, data = data_in(url)
     if not data:  # Strands has only images whose bytes are in the message
         return {"text": f"[image {url}]"}
-    return {
-        "image": {
-            "format": media_type.removeprefix("image/"),
-            "source": {"bytes": {"__bytes_encoded__": True, "data": data}},
-        }
-    }
-
-
-def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    return usage_told(dict_or_empty(record["message"].get("metadata")).get("usage"), _USAGE)
+    source = {"bytes": {"__bytes_encoded__": True, "data": data}}
+    return {"image": {"format": media_type.removeprefix("image/"), "source": source}}
 
 
 FORMAT = in_parts(
@@ -110,6 +102,6 @@ FORMAT = in_parts(
         read=_read,
         written=_written,
         time=lambda record, part, place: read_time(record.get("created_at")),
-        usage=_usage_in,
+        usage=lambda record: usage_told(dict_or_empty(record["message"].get("metadata")).get("usage"), _USAGE),
     )
 )

@@ -55,12 +55,17 @@ def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV1Decoder:
     return OpenHandsV1Decoder(options, Branches(options.leaf, last))
 
 
+def metrics_in(state: Any) -> dict[str, dict[str, Any]]:
+    """Return what models used, by their use, as a state has it."""
+    stats = dict_or_empty(dict_or_empty(state).get("stats"))
+    uses = dict_or_empty(stats.get("usage_to_metrics", stats.get("service_to_metrics")))
+    return {use: each for use, each in uses.items() if type(each) is dict}
+
+
 def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
     """Return what ``base_state.json`` tells of the calls so far, for each use of a model apart."""
-    stats = dict_or_empty(state.get("stats"))
     told: list[dict[str, Any]] = []
-    for use, metrics in dict_or_empty(stats.get("usage_to_metrics", stats.get("service_to_metrics"))).items():
-        each = dict_or_empty(metrics)
+    for use, each in metrics_in(state).items():
         tokens, calls = each.get("accumulated_token_usage"), len(dicts_in(each.get("token_usages")))
         if usage := usage_told(tokens, model=each.get("model_name"), cost=each.get("accumulated_cost")):
             told.append(usage | {"use": use} | ({"calls": calls} if calls else {}))

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from foldlog._formats.json_text import parse
 from foldlog._formats.live import recorded
+from foldlog._formats.openhands_v1 import metrics_in
 from foldlog._formats.openhands_v1.writing import NAME
 from foldlog._formats.packing import events_of, json_of, place_of
-from foldlog._formats.record import usage_told
+from foldlog._formats.record import dicts_in, usage_told
 from foldlog._observed import tell
 from foldlog.eventstore import (
     Annotation,
@@ -121,7 +122,7 @@ class EventFiles:
         absent, the View stays. Each call of a model that the state has since the state before is a further event, which
         no View shows.
         """
-        head, metrics = state.get("leaf_event_id"), _metrics_in(state)
+        head, metrics = state.get("leaf_event_id"), metrics_in(state)
 
         def written() -> tuple[Recorded, ...]:
             moves: tuple[Retraction, ...] = ()
@@ -132,7 +133,7 @@ class EventFiles:
                 moves = self._moves(head)
             if self._counted is None:
                 before = self._history.document(name, version=self.version) if self.version else None
-                self._counted = _counted(_metrics_in(before))
+                self._counted = _counted(metrics_in(before))
             events: list[Event] = [*moves, *_used(metrics, self._counted)]
             return self._history.append(events, documents={name: state}, expected_version=self.version)
 
@@ -184,30 +185,18 @@ class EventFiles:
         self._heads[1].append(head)
 
 
-def _metrics_in(state: Any) -> dict[str, dict[str, Any]]:
-    """Return what models used, by their use, as a state has it."""
-    stats = state.get("stats") if type(state) is dict else None
-    metrics = stats.get("usage_to_metrics") if type(stats) is dict else None
-    uses = metrics.items() if type(metrics) is dict else ()
-    return {use: each for use, each in uses if type(each) is dict and type(each.get("token_usages")) is list}
-
-
 def _counted(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
-    return {use: len(each["token_usages"]) for use, each in metrics.items()}
+    return {use: len(dicts_in(each.get("token_usages"))) for use, each in metrics.items()}
 
 
 def _used(metrics: dict[str, dict[str, Any]], counted: dict[str, int]) -> Iterator[Annotation]:
     """Yield the usage of the calls that were not counted. Each has a price, if the state has as many prices."""
     for use, each in metrics.items():
-        calls, costs = each["token_usages"], each.get("costs")
-        prices: list[Any] = costs if type(costs) is list and len(costs) == len(calls) else [None] * len(calls)
+        calls, costs = dicts_in(each.get("token_usages")), dicts_in(each.get("costs"))
         for place in range(counted.get(use, 0), len(calls)):
-            if type(call := calls[place]) is not dict:
-                continue
-            cost = prices[place].get("cost") if type(prices[place]) is dict else None
-            yield Annotation(
-                name="usage", meta=usage_told(call, model=call.get("model") or each.get("model_name"), cost=cost)
-            )
+            cost = costs[place].get("cost") if len(costs) == len(calls) else None
+            model = calls[place].get("model") or each.get("model_name")
+            yield Annotation(name="usage", meta=usage_told(calls[place], model=model, cost=cost))
 
 
 def source_id_of(event: Event) -> str | None:

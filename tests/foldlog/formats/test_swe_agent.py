@@ -97,6 +97,6 @@ def test_an_import_says_once_that_history_processors_are_not_applied(foldlog, wr
     assert ran.status == 0
     assert ran.err == (
         "foldlog: note: a View of SWE-agent shows the whole history, "
-        "before SWE-agent's history processors shortened it for the model\n"
+        "before SWE-agent's history processors shortened it\n"
     )
     assert foldlog("import", "a.traj").err == ""
