@@ -2,7 +2,7 @@
 
 registry.py    which formats there are; each is a file or a folder beside it, with one ``Format`` object
 format.py      what such an object says
-conversion.py  records to events and back; record_events.py and record.py calls.py recent.py are what the formats share
+conversion.py  records to events and back; record_events.py and record.py calls.py are what the formats share
 blocks.py      texts and images of a content; told.py: what an event tells, for the encoders
 packing.py     a record packed beside its events; repeats.py: the records that repeat the content of an event
 live.py        the same, one record after the other

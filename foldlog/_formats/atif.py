@@ -147,9 +147,8 @@ class _Encoder(PairsEncoder):
 
     def said(self, event: Said) -> dict[str, Any]:
         if not isinstance(event, Message):
-            return self._step(
-                event, "system" if isinstance(event, SystemMessage) else "user", joined_text(event.content)
-            )
+            source = "system" if isinstance(event, SystemMessage) else "user"
+            return self._step(event, source, joined_text(event.content))
         source = "agent" if event.source == "agent" else "user"
         return self._step(event, source, joined_text(event.content)) | _reasoning(event.thinking)
 

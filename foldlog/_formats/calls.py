@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Container
-from typing import Any
+from collections import OrderedDict, deque
+from collections.abc import Container, Hashable
+from typing import Any, TypeVar
 
 from foldlog._formats.format import Past
-from foldlog._formats.recent import Recent
 from foldlog.eventstore import Action
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Recent(OrderedDict[K, V]):
+    """The last ``limit`` keys that were set, each with its latest value: a longer history needs no more memory.
+
+    Not a dict: to find its first key, a dict passes all deleted keys.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)  # a key that is set again is the latest
+        if len(self) > self._limit:
+            self.popitem(last=False)
+
 
 _CALLS_MAX = 10_000
 """A call waits for its result during this many later calls; after that the two are not paired."""

@@ -26,7 +26,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.format import EachAlone, Format, Options, first_named
-from foldlog._formats.record import PROMPT_REPLACED, dicts_in, joined_text, member, text_or_empty, usage_told
+from foldlog._formats.members import PROMPT_REPLACED
+from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, data_in, data_url, image_at, parts_in, role_of, time_of, url_in
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, SystemMessage

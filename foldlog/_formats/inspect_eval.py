@@ -34,7 +34,7 @@ from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import NotAnEvent, described, dicts_in, read_time, text_or_empty
+from foldlog._formats.record import dicts_in, read_time, text_or_empty
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import image_at
 from foldlog.eventstore import Action, Annotation, Origin, SystemMessage, install_command
@@ -159,12 +159,10 @@ class _Decoder(FollowingDecoder):
     """Of what is shown it knows whether a summary leaves it: the input, else all up to the first user's message."""
 
     format = NAME
+    expected = "a message of Inspect"
+    lacks = "role, which every message of Inspect has"
+    accepts = staticmethod(_accepts)
     _asked = False
-
-    def check(self, record: Any) -> None:
-        if not _accepts(record):
-            found = "this object has no role" if type(record) is dict else f"found {described(record)}"
-            raise NotAnEvent(f"expected a message of Inspect, {found}")
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         timestamp, _ = read_time(record.get("completed_at"))

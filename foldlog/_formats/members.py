@@ -10,6 +10,9 @@ from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
 
 T = TypeVar("T")
 
+PROMPT_REPLACED = {"outcome": "replaced", "reason": "the system prompt was updated"}
+"""The metadata of a condensation that forgets a system prompt because the next event has a newer one."""
+
 
 class MemberLink(Generic[T]):
     """The newest member, after those before it: the id of an event or of a summary, and what the format knows of it.

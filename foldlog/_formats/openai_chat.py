@@ -87,14 +87,12 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
         at = time_at(fields.get("timestamp"))
         told.append(usage | ({} if at is None else {"at": at.isoformat()}))
     stats = dict_or_empty(dict_or_empty(fields.get("info")).get("model_stats"))
-    if usage := usage_told(stats, _OF_RUN, cost=stats.get("instance_cost")):
+    tokens = {"prompt_tokens": stats.get("tokens_sent"), "completion_tokens": stats.get("tokens_received")}
+    if usage := usage_told(tokens, cost=stats.get("instance_cost")):
         calls = stats.get("api_calls")
         told.append(usage | ({"calls": calls} if type(calls) is int else {}))
     is_new = accepts(answer) and not (records and accepts(records[-1]) and _gist(records[-1]) == _gist(answer))
     return (answer,) if is_new else (), told
-
-
-_OF_RUN = {"prompt_tokens": "tokens_sent", "completion_tokens": "tokens_received"}
 
 
 def _gist(message: Any) -> list[Any]:

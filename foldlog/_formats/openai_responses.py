@@ -18,10 +18,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from foldlog._formats.codex.lines import content_of
 from foldlog._formats.format import EachAlone, Format
+from foldlog._formats.packing import json_of
 from foldlog._formats.record import joined_text, member, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, parts_as, role_of
@@ -108,8 +107,9 @@ class ResponsesDecoder(FollowingDecoder):
             read.call(kind.removesuffix("_call") if tool is None else tool, _arguments_in(kind, record), call_id)
         elif kind in _OUTPUTS:
             output = record.get("output")
-            content = content_of(output)
-            read.answer(call_id, content if content or type(output) is str else _as_text(output))
+            is_value = output is not None and type(output) is not str
+            content = content_of(output) or (json_of(output).decode() if is_value else "")
+            read.answer(call_id, content)
         else:
             data = {key: value for key, value in record.items() if key not in ("type", "id")}
             stays = kind == "reasoning"
@@ -123,14 +123,6 @@ def _arguments_in(kind: str, item: dict[str, Any]) -> Any:
     if kind == "function_call" or type(arguments) is str:
         return text_or_none(arguments)
     return {key: value for key, value in item.items() if key not in ("type", "id", "call_id", "name", "status")}
-
-
-def _as_text(output: Any) -> str:
-    """Return an output that is neither a text nor parts as JSON; empty where JSON cannot hold it."""
-    try:
-        return "" if output is None else msgspec.json.encode(output).decode()
-    except (ValueError, RecursionError):
-        return ""
 
 
 def _written(event: Any) -> list[Any]:

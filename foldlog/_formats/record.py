@@ -12,8 +12,6 @@ from msgspec.structs import force_setattr
 from foldlog._usage import usage_of
 from foldlog.eventstore import Content, Event, EventStoreError, Origin
 
-PROMPT_REPLACED = {"outcome": "replaced", "reason": "the system prompt was updated"}
-"""The metadata of a condensation that forgets a system prompt because the next event has a newer one."""
 INCOMPLETE = "incomplete"
 """The attribute that says which records of the source of an import could not be read."""
 

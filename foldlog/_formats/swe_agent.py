@@ -17,6 +17,7 @@ from typing import Any
 
 from foldlog._formats.format import Format, Past
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatDecoder, OpenAIChatEncoder, accepts, beside
+from foldlog._formats.record import joined_text
 from foldlog.eventstore import Source
 
 NAME = "swe-agent"
@@ -54,7 +55,7 @@ class _Dialect(OpenAI):
         message["agent"] = self._last.get("agent", "main")
         message["message_type"] = _TYPES[message["role"]]
         if message["role"] == "assistant":
-            message["thought"] = _said(message)
+            message["thought"] = joined_text(message["content"] or "")
         if message["role"] == "tool":
             message.pop("name", None)
             call_id = message.pop("tool_call_id", None)
@@ -63,14 +64,6 @@ class _Dialect(OpenAI):
 
     def remember(self, message: dict[str, Any]) -> None:
         self._last = {key: message[key] for key in _KEPT if key in message}
-
-
-def _said(message: dict[str, Any]) -> str:
-    """Return the text of a message, or the first of several."""
-    content = message.get("content")
-    if type(content) is list and content and type(content[0]) is dict:
-        content = content[0].get("text")
-    return content if type(content) is str else ""
 
 
 def _matches(record: Any) -> bool:

@@ -6,6 +6,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of, texts_of
+from foldlog._formats.calls import Recent
 from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, accepts, is_side, parent_of
 from foldlog._formats.claude_code.lines import (
     Kept,
@@ -20,7 +21,6 @@ from foldlog._formats.claude_code.lines import (
 )
 from foldlog._formats.claude_code.writing import ENVELOPE, NAME
 from foldlog._formats.format import Options, Past
-from foldlog._formats.recent import Recent
 from foldlog._formats.record import usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Source, SystemMessage

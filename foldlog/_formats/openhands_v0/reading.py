@@ -6,12 +6,12 @@ from collections.abc import Container
 from itertools import islice
 from typing import Any
 
+from foldlog._formats.calls import Recent
 from foldlog._formats.format import Options, RecordDecoder
 from foldlog._formats.openhands_v0.delegates import OpenDelegations, open_delegations
 from foldlog._formats.openhands_v0.memory import call_of, done_by_user, final_words, observed
 from foldlog._formats.openhands_v0.recalled import Recollection
 from foldlog._formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING
-from foldlog._formats.recent import Recent
 from foldlog._formats.record import NotAnEvent, described, dict_or_empty, read_time, text_or_empty, text_or_none
 from foldlog._formats.told import image_at
 from foldlog._usage import usage_of

@@ -7,21 +7,13 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from foldlog._formats.calls import Recent
 from foldlog._formats.format import Options, Past, RecordDecoder
-from foldlog._formats.members import Members
+from foldlog._formats.members import PROMPT_REPLACED, Members
 from foldlog._formats.openhands_v1.branches import Branches, Place, ShownEvent
 from foldlog._formats.openhands_v1.contents import content_of, observed
 from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY
-from foldlog._formats.recent import Recent
-from foldlog._formats.record import (
-    PROMPT_REPLACED,
-    NotAnEvent,
-    described,
-    dict_or_empty,
-    read_time,
-    text_or_empty,
-    text_or_none,
-)
+from foldlog._formats.record import NotAnEvent, described, dict_or_empty, read_time, text_or_empty, text_or_none
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import (
     Action,

@@ -42,7 +42,7 @@ from foldlog._formats.otlp_genai.spans import (
     span_of,
 )
 from foldlog._formats.packing import json_of
-from foldlog._formats.record import NotAnEvent, dicts_in, joined_text, text_or_empty, time_at, usage_told
+from foldlog._formats.record import dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_url, image_at
 from foldlog.eventstore import Annotation, Event, Message, Origin, Retraction, Source, SystemMessage
@@ -70,15 +70,13 @@ class _Decoder(FollowingDecoder):
     """Spans of one history to events."""
 
     format, keeps_shown = NAME, False
+    expected = "an object of OpenTelemetry with one span: {'resourceSpans': […]}"
+    accepts = staticmethod(lambda record: span_of(record) is not None)
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._said: list[tuple[bytes, int]] = []
         """What was said on the branch that is shown: the gist of each message, and the version after it."""
-
-    def check(self, record: Any) -> None:
-        if span_of(record) is None:
-            raise NotAnEvent("a record of OpenTelemetry is an object with one span: {'resourceSpans': […]}")
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         span = span_of(record) or {}
