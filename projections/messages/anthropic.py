@@ -83,9 +83,13 @@ def _block(part: Part) -> Part:
         return {**text_part(part["text"]), **mark}
     if part["type"] == "file":
         return _document(part, mark)
+    if part["type"] == "search_result" and isinstance(part.get("content"), list):
+        return part
+    if part["type"] == "anthropic" and isinstance(part.get("block"), dict):
+        return {**part["block"]}  # as it came
     url = image_url_of(part)
     if url is None:
-        return named(part if part["type"] != "image_url" else {"type": "image"})
+        return named(part)
     media_type, data = data_of(url)
     if not data:
         return {"type": "image", "source": {"type": "url", "url": url}, **mark}

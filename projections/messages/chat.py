@@ -130,8 +130,10 @@ def _plain_part(part: Part) -> Part:
     match part["type"]:
         case "text":
             return text_part(part["text"])
-        case "image_url":
-            return _plain_image(part)
+        case "image_url" if (url := image_url_of(part)) is not None:
+            detail = part["image_url"].get("detail")
+            known = {"detail": detail} if detail in ("auto", "low", "high") else {}
+            return {"type": "image_url", "image_url": {"url": url, **known}}
         case "input_audio" if isinstance(part.get("input_audio"), Mapping):
             return {"type": "input_audio", "input_audio": part["input_audio"]}
         case "file":
@@ -143,20 +145,11 @@ def _plain_part(part: Part) -> Part:
 def _part_of_litellm(part: Part) -> Part:
     """Return a part as litellm takes it: in a file, an address stands in the place of an id."""
     if part["type"] != "file":
-        return part
+        return named(part) if part["type"] in ("anthropic", "server_tool") else part
     file: File = part["file"]
     held = {"file_data": file.data_url} if file.data else {"file_id": file.url or file.id}
     mark = {"cache_control": part["cache_control"]} if "cache_control" in part else {}
     return {"type": "file", "file": held | ({"filename": file.name} if file.name else {}), **mark}
-
-
-def _plain_image(part: Part) -> Part:
-    url = image_url_of(part)
-    if url is None:
-        return named({"type": "image"})
-    detail = part["image_url"].get("detail")
-    image = {"url": url, "detail": detail} if detail in ("auto", "low", "high") else {"url": url}
-    return {"type": "image_url", "image_url": image}
 
 
 def limited_cache_marks(messages: list[Rendered]) -> list[Rendered]:

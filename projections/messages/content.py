@@ -17,6 +17,7 @@ IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 PDF = "application/pdf"
 """The media type of the files that each server takes."""
 
+_TEXTS = ("title", "text", "stdout", "stderr", "source", "data", "content", "block", "blocks")
 _BEGINNINGS = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"), (b"%PDF-", PDF))
 
 
@@ -40,9 +41,20 @@ def text_part(text: str) -> Part:
     return {"type": "text", "text": text}
 
 
-def named(part: Mapping[str, Any], why: str = "it cannot be sent to this server") -> Part:
-    """Return a text in the place of a part that cannot be sent."""
-    return text_part(f"[{part.get('type') or 'part'}: {why}]")
+def named(part: Mapping[str, Any], why: str = "") -> Part:
+    """Return a text in the place of a part that cannot be sent: the texts in it, if it has any."""
+    kind = str(part.get("type") or "part").removesuffix("_url")
+    told = [] if why else _texts_in(part)
+    return text_part("\n".join(told) or f"[{kind}: {why or 'it cannot be sent to this server'}]")
+
+
+def _texts_in(value: Any) -> list[str]:
+    """Return the texts at any depth of a part, by the names of their fields."""
+    if isinstance(value, Mapping):
+        value = [value.get(key) for key in _TEXTS if key != "data" or value.get("type") == "text"]
+    if isinstance(value, list | tuple):
+        return [text for each in value for text in _texts_in(each)]
+    return [value] if isinstance(value, str) and not is_blank(value) else []
 
 
 def parts_of(content: Content) -> list[Part]:
@@ -61,10 +73,8 @@ def parts_of(content: Content) -> list[Part]:
             parts.append(_image(part))
         elif part.get("type") in ("file", "input_file", "document"):
             parts += _file(part)
-        elif isinstance(part.get("type"), str):
-            parts.append(_copied(part))
         else:
-            parts.append(named({}))
+            parts.append(_copied(part) if isinstance(part.get("type"), str) else named(_copied(part)))
     return parts
 
 
@@ -189,7 +199,7 @@ def _copied_value(value: Any) -> Any:
         return _copied(value)
     if isinstance(value, (list, tuple)):
         return list(map(_copied_value, value))
-    return said(value) if isinstance(value, bytes) else value
+    return sendable(value) if isinstance(value, str) else said(value) if isinstance(value, bytes) else value
 
 
 def _base64(data: str | bytes) -> str:

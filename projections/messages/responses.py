@@ -80,5 +80,5 @@ def _input(part: Part) -> Part:
     if part["type"] == "file":
         held = part["file"].of_openai("files with data, web addresses and ids of its own", any_type=True)
         return {"type": "input_text" if "text" in held else "input_file", **held}
-    said = part if part["type"] == "text" else named(part if part["type"] != "image_url" else {"type": "image"})
+    said = part if part["type"] == "text" else named(part)
     return {"type": "input_text", "text": said["text"]}

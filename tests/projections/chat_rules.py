@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
+_ANSWERS = ("search_tool_result", "fetch_tool_result", "execution_tool_result", "mcp_tool_result")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -185,8 +186,8 @@ def _anthropic(messages: Any) -> Iterator[str]:
             yield f"{at}: results come after something else"
         for block in content:
             yield from _block(at, role, block, used)
-        asked = [block["id"] for block in content if block.get("type") == "server_tool_use"]
-        if asked != [block["tool_use_id"] for block in content if block.get("type") == "web_search_tool_result"]:
+        asked = [block["id"] for block in content if block.get("type") in ("server_tool_use", "mcp_tool_use")]
+        if asked != [block["tool_use_id"] for block in content if str(block.get("type")).endswith(_ANSWERS)]:
             yield f"{at}: searches without results"  # "`web_search` tool use … was found without a corresponding"
         waiting = [block["id"] for block in content if block.get("type") == "tool_use"]
     if waiting:
@@ -233,11 +234,24 @@ def _block(at: str, role: Any, block: dict[str, Any], used: set[str]) -> Iterato
             said = block.get("content", [])
             inner = [{"type": "text", "text": said}] if isinstance(said, str) else said
             for each in inner:
-                if each.get("type") not in ("text", "image", "document"):
+                if each.get("type") not in ("text", "image", "document", "search_result"):
                     yield f"{at}: {each.get('type')!r} in a result"
                 yield from _block(at, role, each, used)
             if block.get("is_error") and (not inner or any(each.get("type") != "text" for each in inner)):
                 yield f"{at}: an error without a text alone"  # 'all content must be type "text" if "is_error" is true'
+        case "search_result" if role == "user":
+            told = [block.get("source"), block.get("title"), *(each.get("text") for each in block.get("content", []))]
+            if not keys <= {"type", "source", "title", "content", "citations"} or None in told:
+                yield f"{at}: a result of a search of one's own"  # "Field required"
+        case "container_upload" if role == "user":
+            if keys != {"type", "file_id"}:
+                yield f"{at}: a file for a container"
+        case "mcp_tool_use" if role == "assistant":
+            if keys != {"type", "id", "name", "input", "server_name"}:
+                yield f"{at}: a call of a server's tool"  # "mcp_tool_use.server_name: Field required"
+        case "mcp_tool_result" if role == "assistant":
+            if keys != {"type", "tool_use_id", "content", "is_error"}:
+                yield f"{at}: a result of a server's tool"
         case "server_tool_use" if role == "assistant":
             if keys != {"type", "id", "name", "input"} or not str(block["id"]).startswith("srvtoolu_"):
                 yield f"{at}: a call of a server's tool"  # "String should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'"

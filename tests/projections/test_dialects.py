@@ -47,6 +47,15 @@ SEARCHED = {
         {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"type": "web_search_result"}]},
     ],
 }
+MCP = {
+    "type": "server_tool",
+    "blocks": [
+        {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "echo", "server_name": "x", "input": {"say": "hi"}},
+        {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "is_error": False, "content": [text("ebb")]},
+    ],
+}
+FOUND = {"type": "search_result", "source": "https://x", "title": "Tides", "content": [text("4 m"), text("2 m")]}
+UPLOADED = {"type": "anthropic", "block": {"type": "container_upload", "file_id": "file_1"}}
 PDF_DATA = "JVBERi0xLjQ="
 
 
@@ -229,7 +238,7 @@ def test_anthropics_system_prompt_is_apart_from_the_messages():
     view = View.from_events(
         [SystemMessage(content="be kind"), ASKED, SystemMessage(content=(text("be brief"), image()))]
     )
-    assert view.system_prompt == "be kind\n\nbe brief\n\n[image_url: it cannot be sent to this server]"
+    assert view.system_prompt == "be kind\n\nbe brief\n\n[image: it cannot be sent to this server]"
     assert contents(view.to_messages("anthropic"), "user") == [[text("go")]]
     assert View.from_events([ASKED]).system_prompt == ""
 
@@ -276,12 +285,35 @@ def test_the_last_four_marks_for_the_cache_stay(dialect):
 def test_what_a_server_cannot_take_is_named_and_an_image_without_an_address_is_said_to_be_missing(dialect):
     unsent = [image(f"data:image/{each}") for each in ("svg+xml;base64,PHN2Zy8+", "png;base64,")]
     told = [("image: it cannot be sent to this server", part) for part in (*unsent, image("file:///a.png"))]
-    told.append(("video_url: it cannot be sent to this server", {"type": "video_url", "video_url": {}}))
+    told.append(("video: it cannot be sent to this server", {"type": "video_url", "video_url": {}}))
     empty = (image(""), image(None), {"type": "image_url"}, {"type": "image", "source": {}})
     told = [] if dialect == "litellm" else told  # which takes what any provider does
     for reason, part in (*told, *(("image: the history does not hold it", part) for part in empty)):
         said = json.dumps(sent(dialect, Message(source="agent", content="?"), Message(source="user", content=(part,))))
         assert f"[{reason}]" in said, part
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_blocks_of_anthropics_server_go_back_to_it_and_their_texts_to_another(dialect):
+    own = FOUND, UPLOADED
+    made = *(call(), result((FOUND,))), *(call("b"), result((FOUND,), "b", is_error=True))
+    messages = sent(dialect, Message(source="user", content=own), Message(source="agent", content=(MCP,)), *made)
+    if dialect.startswith("anthropic"):
+        first, said, result_of_a, *_ = (message["content"] for message in messages)
+        assert [block["type"] for block in said] == ["mcp_tool_use", "mcp_tool_result", "tool_use"]
+        assert (first[1:], result_of_a[0]["content"]) == ([FOUND, UPLOADED["block"]], [FOUND])
+    told = json.dumps(messages)
+    assert [told.count(each) for each in ("Tides", "4 m", "2 m", "ebb")] == [3, 3, 3, 1]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_texts_in_a_part_of_an_unknown_type_are_sent(dialect):
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "page"}}
+    inner = {"type": "odd_result", "stdout": "out", "stderr": "err", "content": ["a", {"text": "b\ud800"}, document]}
+    for source in ("user", "agent"):
+        said = json.dumps(sent(dialect, Message(source="agent", content="?"), Message(source=source, content=(inner,))))
+        if dialect != "litellm" or source == "agent":  # which takes what any provider does
+            assert "out\\nerr\\na\\nb?\\npage" in said
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

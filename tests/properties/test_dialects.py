@@ -15,7 +15,7 @@ from foldlog.projections import View
 from foldlog.projections.messages import DIALECTS
 from tests.how_many import examples
 from tests.projections.chat_rules import PROBLEMS
-from tests.projections.test_dialects import PDF, SEARCHED, SIGNED, WEB, document, image, text
+from tests.projections.test_dialects import FOUND, MCP, PDF, SEARCHED, SIGNED, UPLOADED, WEB, document, image, text
 from tests.properties.histories import histories
 
 odd_texts = st.sampled_from(["", " ", "\n", "hello", "x\ud800", "é", "more "])
@@ -30,6 +30,8 @@ PARTS = [
     {"type": "document", "source": {"type": "content", "content": [text("held")]}},
     {"type": "input_file", "filename": "notes.txt", "file_data": b"kept too"},
     {"type": "file", "file": {"file_data": "broken"}},
+    *(FOUND, UPLOADED, MCP, {"type": "search_result"}, {"type": "anthropic"}, {"type": "anthropic", "block": 5}),
+    {**FOUND, "content": [text("x\ud800")]},
     *(SEARCHED, {"type": "server_tool"}, {"type": "input_text", "text": "typed"}),
     {"type": "input_image", "image_url": image()["image_url"]["url"]},
 ]
@@ -113,6 +115,10 @@ def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_thei
         assert [m["tool_call_id"] for m in told[n + 1 : n + 1 + len(ids)]] == ids
 
 
+def told_by(part: Any) -> Any:
+    return {repr(FOUND): "4 m", repr(MCP): "ebb"}.get(repr(part), part.get("text", part.get("refusal")))
+
+
 @examples(200)
 @given(odd_views, st.sampled_from(DIALECTS))
 def test_no_text_and_no_picture_of_a_view_is_lost(view, dialect):
@@ -123,7 +129,7 @@ def test_no_text_and_no_picture_of_a_view_is_lost(view, dialect):
         if isinstance(event, Annotation):
             continue
         content = event.thought if isinstance(event, Action) else event.content
-        for each in [content] if isinstance(content, str) else [p.get("text", p.get("refusal")) for p in content]:
+        for each in [content] if isinstance(content, str) else [told_by(part) for part in content]:
             if isinstance(each, str) and each.strip():
                 assert json.dumps(each.encode("utf-8", "replace").decode().rstrip(), ensure_ascii=False)[1:-1] in told
         if isinstance(event, Message | Observation):
