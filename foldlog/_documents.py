@@ -763,7 +763,6 @@ class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
     conversation: str
     title: str | None
     attributes: dict[str, Any]
-    request: str | None
     format: str | None
     version: int
     since: int

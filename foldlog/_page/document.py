@@ -22,7 +22,7 @@ from foldlog._documents import (
     ToldDocument,
 )
 from foldlog._kinds import KINDS, label
-from foldlog._reports.overview import is_about_it, title_in
+from foldlog._reports.overview import Overview, is_about_it
 from foldlog._reports.savings import saving_of, total_of
 from foldlog._reports.sizes import CountedTokens
 from foldlog._words.gist import gist
@@ -30,12 +30,10 @@ from foldlog._words.reasons import because
 from foldlog._words.times import happened_at, local_time
 from foldlog.condensers import event_tokens, reports_of
 from foldlog.eventstore import (
-    ATTRIBUTES,
     Action,
     Border,
     CondensationAction,
     CondensationRequest,
-    DocumentChanges,
     Event,
     Logged,
     Observation,
@@ -87,10 +85,6 @@ class PageFold:
         self._summaries: dict[int, str] = {}
         self._calls = WaitingCalls()
         self._answers: list[int] = []
-        self._attributes: dict[str, Any] = {}
-        self._title: str | None = None
-        self._request: str | None = None
-        self._format: str | None = None
 
     @property
     def version(self) -> int:
@@ -108,17 +102,10 @@ class PageFold:
             self._times.append(None if at is None else int(at.timestamp() * 1_000))
             self._without_zone |= local_time(event) is not None
             self.gists.append(gist(event, GIST))
-            self._title = title_in(event.meta) or self._title
-            if self._request is None and kind == "user":
-                self._request = gist(event, 200)
-            if self._format is None and event.origin is not None:
-                self._format = event.origin.format
             answers = self._calls.take(event) if isinstance(event, Observation) else None
             self._answers.append(_NEVER if answers is None else answers)
             if isinstance(event, Action):
                 self._calls.add(event, event.id)
-            if isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed:
-                self._attributes = event.changed[ATTRIBUTES].get("value", {})
             self._note_change(event, kind)
             yield event
 
@@ -154,9 +141,9 @@ class PageFold:
         limits = (change.tokens_max for change in reversed(self._changes))
         return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
 
-    def document(self, since: int = 0) -> HistoryDocument:
-        """Return the page's document. With ``since``, it has only the columns of events from that id on, and the
-        lifetimes that changed since that version. Cost: the events.
+    def document(self, overview: Overview, since: int = 0) -> HistoryDocument:
+        """Return the page's document, with title, attributes and format of ``overview``. With ``since``, it has only
+        the columns of events from that id on, and the lifetimes that changed since that version. Cost: the events.
         """
         lives = self._fold.result()
         left, by, sent, spans = _columns(lives.events, since)
@@ -165,10 +152,9 @@ class PageFold:
         return HistoryDocument(
             **asdict(total_of(savings.values())),
             conversation=self.conversation,
-            title=title_in(self._attributes) or self._title,
-            attributes=self._attributes,
-            request=self._request,
-            format=self._format,
+            title=overview.title,
+            attributes=dict(overview.attributes or {}),
+            format=overview.format,
             version=self.version,
             since=since,
             borders=tuple(BorderDocument(parent=each.parent, parent_version=each.version) for each in self.borders),

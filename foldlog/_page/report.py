@@ -18,6 +18,7 @@ from foldlog._documents import HistoryDocument
 from foldlog._page import assets
 from foldlog._page.document import PageFold
 from foldlog._page.texts import text_document
+from foldlog._reports.overview import near_the_ends
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountedTokens, CountsTokens
 from foldlog._reports.sums import models_of
@@ -57,11 +58,11 @@ def write_report(
     Raises ``ConversationNotFound``, ``CorruptEvent``, ``OSError``, and ``TokensUnknown`` where the tokenizer of the
     model is missing. Cost: the events, once; memory for their columns.
     """
-    version = store.conversation(conversation).version
+    row = store.conversation(conversation)
     fold = new_fold(store, conversation, limit, model)
     with tempfile.TemporaryFile("w+", encoding="ascii") as texts:
-        fold.take(_spooled(store.log(conversation, 0, version), texts, progress))
-        document = replace(fold.document(), models=models_of(store, conversation, Prices()))
+        fold.take(_spooled(store.log(conversation, 0, row.version), texts, progress))
+        document = replace(fold.document(near_the_ends(store, row)), models=models_of(store, conversation, Prices()))
         texts.seek(0)
         with whole_file(path) as opened:
             file = io.TextIOWrapper(opened, encoding="utf-8")
@@ -120,7 +121,7 @@ def texts_of_page(path: str) -> Iterator[bytes]:
 
 
 def _write(file: IO[str], document: HistoryDocument, gists: list[str], texts: IO[str]) -> None:
-    name = document.title or document.request or document.conversation
+    name = document.title or document.conversation
     style, script = assets.style(), assets.script()
     policy = (
         f"default-src 'none'; script-src {assets.content_hash(script)}; style-src {assets.content_hash(style)}; "

@@ -93,7 +93,7 @@ def overview_of(
 
     found = Overview()
     try:
-        found = _near_the_ends(store, row)
+        found = near_the_ends(store, row)
         if not sizes:
             return found
         view = views.current(row.id)
@@ -116,15 +116,15 @@ def _condensations(reading: ReadTransaction, version: int) -> int:
     return sum(not is_declined(each) for each in made)
 
 
-def _near_the_ends(store: Store, row: ConversationRow) -> Overview:
-    """Return title, format and times from the attributes and the first and last events. A later title replaces an
-    earlier one.
+def near_the_ends(store: Store, row: ConversationRow) -> Overview:
+    """Return title, format and times from the attributes and the first and last events, as lists and pages show them. A
+    later title replaces an earlier one. Raises ``EventStoreError`` where one of them cannot be read.
     """
-    attributes = store.query(row.id, lambda reading: newest_value(reading, ATTRIBUTES, default={}))
+    attributes = store.query(row.id, lambda reading: newest_value(reading, ATTRIBUTES, row.version, default={}))
     title = form = last = None
     request = said = ""
     for recorded_at, event in _ends(store, row):
-        title = title_in(event.meta) or title
+        title = _title_in(event.meta) or title
         if not request and isinstance(event, Message) and event.source == "user" and event.shown:
             request, words = _asked(event)
             said = said or words  # of the first message
@@ -132,11 +132,11 @@ def _near_the_ends(store: Store, row: ConversationRow) -> Overview:
             form = NATIVE if event.origin is None else event.origin.format
         if not is_about_it(event):
             last = time_text(event, recorded_at) or last
-    told = title_in(attributes) or title or request or said or None
+    told = _title_in(attributes) or title or request or said or None
     return Overview(attributes, None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
 
 
-def title_in(values: Mapping[str, Any]) -> str | None:
+def _title_in(values: Mapping[str, Any]) -> str | None:
     """Return the title among attributes or in the ``meta`` of an event; None if there is none."""
     title = values.get("title")
     return title if isinstance(title, str) and title.strip() else None

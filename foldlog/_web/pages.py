@@ -13,6 +13,7 @@ from foldlog._documents import FoundDocument, HistoryDocument, ShownDocument
 from foldlog._page.document import PageFold
 from foldlog._page.report import new_fold
 from foldlog._page.texts import text_document
+from foldlog._reports.overview import near_the_ends
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountsTokens
 from foldlog._reports.sums import models_of
@@ -45,7 +46,8 @@ class Pages:
         lock, _ = self._entry(conversation)
         with lock:
             fold = self._caught_up(conversation)
-            document = fold.document(since if since <= fold.version else 0)
+            row = self._store.conversation(conversation)._replace(version=fold.version)
+            document = fold.document(near_the_ends(self._store, row), since if since <= fold.version else 0)
         return replace(document, models=models_of(self._store, conversation, self._prices))
 
     def gists(self, conversation: str, start: int, stop: int) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 
 import foldlog
 from foldlog._page.report import new_fold
+from foldlog._reports.overview import Overview
 from foldlog._words.safe_text import json_text
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Store, open_store
 from foldlog.eventstore.maintenance.erase import erase
@@ -158,9 +159,9 @@ def documents(store: Store) -> list[str]:
     """The page's document of a history at half of its versions, and what came then."""
     fold, half = new_fold(store, "c"), store.version("c") // 2
     fold.take(store.log("c", 0, half))
-    begun = fold.document()
+    begun = fold.document(Overview())
     fold.take(store.log("c", half))
-    return [json_text(begun), json_text(fold.document(half))]
+    return [json_text(begun), json_text(fold.document(Overview(), half))]
 
 
 @pytest.mark.parametrize("events", [pytest.param(make, id=str(name)[:40]) for name, make in histories()])

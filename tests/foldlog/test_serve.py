@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from html import escape
 from pathlib import Path
 
 import msgspec
@@ -19,12 +20,14 @@ from prometheus_client.parser import text_string_to_metric_families
 import foldlog
 from foldlog import _documents as documents
 from foldlog._kinds import KINDS
+from foldlog._page.report import write_report
 from foldlog._reports.sums import KeptSums
 from foldlog._web.access import POLICY
 from foldlog._web.app import application
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import matches
 from foldlog._words.reasons import because
+from foldlog._words.safe_text import printable
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -38,9 +41,14 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
+from foldlog.formats import formats
+from tests.beside import SAMPLES
+from tests.how_many import some
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.web_client import asking
 
+CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
+ADDING = ("claude_code", "codex_rollout")
 TOKEN = "a token of enough length"
 
 
@@ -104,6 +112,36 @@ def test_no_title_is_the_words_of_a_redacted_event_also_of_a_fork(client, store)
         assert "the secret word" not in told
         if all(told):
             break
+
+
+def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its_report(histories, tmp_path):
+    """Of every format, and of real histories of programs that add to what a user asks, where they lie beside."""
+    asked = "<command-message>review</command-message>\n<command-name>/review</command-name>"
+    histories["asked"].append(Message(source="user", content=asked))
+    histories["silent"].append(Message(source="agent", content="hi"))
+    between = [Message(source="user", content="more")] * 40
+    histories["late"].append([*between, Message(source="agent", content="hi", meta={"title": "Late"}), *between])
+    corpus = (CORPUS / f"{name}.jsonl" for name in formats())
+    for path in [*filter(Path.exists, corpus), *(SAMPLES / name for name in ADDING if SAMPLES.is_dir())]:
+        histories.import_(path, prefix=f"{path.name}/", findings=lambda _: None)
+    store, named = histories.store, {}
+    rows = list(store.iter_conversations())
+    named["list"] = {row.id: one.overview.title for row, one in KeptSums(store).of(rows, whole=False)}
+    lines = [line.document for block in KeptSums(store).blocks() for line in block.lines]
+    named["home"] = {line.conversation: line.title for line in lines}
+    with asking(application(store, token=None)) as client:
+        pages = (client.get("/api/history", params={"id": row.id}).json() for row in rows)
+        named["page"] = {page["conversation"]: page["title"] for page in pages}
+    assert named["list"] == named["home"] == named["page"]
+    assert {name: named["page"][name] for name in ("asked", "silent", "late")} == {
+        "asked": "/review",
+        "silent": None,
+        "late": "more",
+    }
+    for row in some(rows, 10):
+        write_report(store, row.id, tmp_path / "c.html")
+        title = printable(named["list"][row.id] or row.id, one_line=True)
+        assert f"<title>{escape(title)} · foldlog</title>" in (tmp_path / "c.html").read_text()
 
 
 def test_a_path_gives_its_document(client):

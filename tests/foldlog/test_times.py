@@ -11,6 +11,7 @@ from foldlog import open as foldlog_open
 from foldlog._formats import registry
 from foldlog._formats.record import read_time, time_text
 from foldlog._page.report import new_fold
+from foldlog._reports.overview import Overview
 from foldlog._words.times import happened_at
 from foldlog.eventstore import CondensationAction, Message, Origin, open_store
 from foldlog.formats import Decoder
@@ -92,7 +93,7 @@ def test_what_keeps_attributes_is_no_time_of_a_history(foldlog, tmp_path):
         histories["c"].set_attributes(incomplete="1 record")
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         (fold := new_fold(store, "c")).take(store.log("c"))
-    assert fold.document().events.time == [int(NOON.timestamp() * 1_000), None]
+    assert fold.document(Overview()).events.time == [int(NOON.timestamp() * 1_000), None]
     [row] = foldlog("list", "--long", "--json").document["conversations"]
     stats = foldlog("stats", "c", "--json").document
     assert row["last_event_at"] == stats["last_at"] == NOON.isoformat()

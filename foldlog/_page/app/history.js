@@ -8,7 +8,7 @@ const GROUP_OF = {
 
 export class History {
   // As the document has them.
-  title; request; format; unshown; limit; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes; models;
+  title; format; unshown; limit; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes; models;
 
   constructor(document) {
     this.conversation = document.conversation;
@@ -33,10 +33,10 @@ export class History {
       for (const value of values) column.push(value);
     }
     for (const [id, spans] of document.spans) this.spans.set(id, spans.map(asSpan));
-    for (const name of ["title", "request", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
+    for (const name of ["title", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
       this[name] = document[name];
     }
-    this.unshown = this.format ? `what was not shown to the agent in the ${this.format} history that it was imported from` : "what its writer marked as not shown";
+    this.unshown = this.format !== "foldlog" ? `what was not shown to the agent in the ${this.format} history that it was imported from` : "what its writer marked as not shown";
     this.version = document.version;
     this.changes = new Map(document.changes.map((change) => [change.id, change]));
     this.condensations = document.changes.filter((change) => change.kind === "condensation");

@@ -501,9 +501,9 @@ class App {
     this.tabs.detail.textContent = event === null ? "Why not more?" : `${sentence(history.kind(event))} ${idOf(event)}`;
   }
 
-  // What people know it by: its title, or what the user asked first.
+  // What people know it by.
   get name() {
-    return this.history.title ?? this.history.request ?? this.history.conversation;
+    return this.history.title ?? this.history.conversation;
   }
 
   describe() {
