@@ -214,7 +214,11 @@ def test_the_readme_and_the_page_on_choosing_say_what_compare_prints():
     guide = (ROOT / "docs/COMMAND.md").read_text()
     (costs,) = re.findall(r"^cost of these prompts and of its model +\$(\S+) +\$(\S+)", guide, re.MULTILINE)
     default, noop = map(float, costs)
-    assert f"the default costs {100 * (1 - default / noop):.0f} % less" in (ROOT / "README.md").read_text()
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"the default costs {100 * (1 - default / noop):.0f} % less" in readme
+    (sent,) = re.findall(r"^sent in total, tokens +(\S+) +(\S+)", guide, re.MULTILINE)
+    less, more = (int(tokens.replace(",", "")) / 1e6 for tokens in sent)
+    assert f"with {less:.1f} instead of {more:.1f} million tokens" in readme
     (verdict,) = re.findall(
         r"^```text\n\w+: .*\n(.*?)^```", (ROOT / "docs/how-to/choosing.md").read_text(), re.M | re.S
     )

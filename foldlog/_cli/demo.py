@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
-from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
 
@@ -23,9 +22,10 @@ from foldlog._cli.tables import Column, print_rows
 from foldlog._histories import Histories
 from foldlog._history import History
 from foldlog._kinds import label
+from foldlog._reports.replays import replay
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because, requests_before
-from foldlog.condensers import Condensation
+from foldlog.condensers import ESTIMATE, Condensation, NoOpCondenser
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -115,20 +115,18 @@ def _show(db: str, histories: Histories, *, added: bool) -> None:
         f"place of {replaced} imported condensations and requests."
     )
     lifetimes = history.lifetimes()
-    sums = [0, *accumulate(one.tokens for one in lifetimes.events)]  # of the log, at each version
-    calls: dict[str | None, int] = {}
-    for event in events:
-        if isinstance(event, Action):
-            calls.setdefault(event.response_id, event.id)
-    sent, sent_whole = (sum(sizes[version] for version in calls.values()) for sizes in (lifetimes.sizes, sums))
+    logged = sum(one.tokens for one in lifetimes.events)
+    with_it, without = (replay(events, condenser, ESTIMATE) for condenser in (None, NoOpCondenser()))
     terminal.print_heading("Before and after")
     print_rows(
         (Column(""), Column("events", "right"), Column("≈ tokens", "right")),
         [
-            ("the log, where nothing is lost", f"{len(events):,}", _rounded(sums[-1])),
+            ("the log, where nothing is lost", f"{len(events):,}", _rounded(logged)),
             ("the View: what the model is shown now", f"{len(view):,}", _rounded(lifetimes.sizes[-1])),
-            (f"sent in {len(calls):,} calls without condensing", "", _rounded(sent_whole)),
-            (f"sent in {len(calls):,} calls with it", "", _rounded(sent)),
+            *(
+                (f"sent in {len(each.turns):,} calls {how}", "", _rounded(each.tokens_sent or 0))
+                for how, each in (("without condensing", without), ("with it", with_it))
+            ),
         ],
     )
     terminal.print_heading("What was forgotten, and why")
