@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import AliasChoices, Field, ValidationInfo, create_model, field_validator
 
@@ -46,17 +46,13 @@ class _Asking(CondenserConfig):
         return "llm" if value is None and "llm" in models else value
 
     @classmethod
-    def value_of(cls, condenser: Condenser, name: str) -> Any:
-        if name != "llm_config":
-            return super().value_of(condenser, name)
-        llm = super().value_of(condenser, "llm")
-        if isinstance(llm, AgentsModel):
-            return None
-        if not isinstance(llm, LLM):
+    def of(cls, condenser: Any, **values: Any) -> Self:
+        llm = condenser.llm
+        if not isinstance(llm, LLM | AgentsModel):
             raise InvalidCondenser(
                 f"the model {llm.model!r} of the condenser {condenser.type!r} has no configuration; use foldlog.LLM"
             )
-        return llm.config
+        return super().of(condenser, llm_config=llm.config if isinstance(llm, LLM) else None, **values)
 
     def arguments(self, path: str) -> dict[str, Any]:
         arguments = super().arguments(path)
@@ -73,8 +69,8 @@ class _OfParts(CondenserConfig):
     condensers: tuple[CondenserConfig, ...] = Field(description="the condensers, as tables with a type each")
 
     @classmethod
-    def value_of(cls, condenser: Condenser, name: str) -> Any:
-        return tuple(part.config for part in super().value_of(condenser, name))
+    def of(cls, condenser: Any, **values: Any) -> Self:
+        return super().of(condenser, condensers=tuple(part.config for part in condenser.condensers), **values)
 
     def arguments(self, path: str) -> dict[str, Any]:
         parts = enumerate(self.condensers)

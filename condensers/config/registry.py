@@ -54,14 +54,12 @@ class CondenserConfig(StrictTable):
         return (cls.model_fields["type"].default, *cls.aliases)
 
     @classmethod
-    def of(cls, condenser: Condenser) -> Self:
-        """Return the configuration of a condenser. Raises ``InvalidCondenser`` where a part of it has none."""
-        return cls(**{name: cls.value_of(condenser, name) for name in cls.model_fields if name != "type"})
-
-    @classmethod
-    def value_of(cls, condenser: Condenser, name: str) -> Any:
-        """Return the value of the field ``name``, which a condenser keeps as its attribute."""
-        return getattr(condenser, name)
+    def of(cls, condenser: Any, **values: Any) -> Self:
+        """Return the configuration of a condenser, which keeps each field as its attribute, except those in ``values``.
+        Raises ``InvalidCondenser`` where a part of it has none.
+        """
+        kept = (name for name in cls.model_fields if name != "type" and name not in values)
+        return cls(**values, **{name: getattr(condenser, name) for name in kept})
 
     def arguments(self, path: str) -> dict[str, Any]:
         """Return the arguments of the condenser's constructor. ``path`` names this configuration in errors."""
@@ -142,7 +140,8 @@ def _type_of(table: Mapping[str, Any]) -> type[CondenserConfig]:
     if "type" in table and "kind" in table:
         raise wrong_table([(("kind",), "is another word for 'type', and both are given; leave one of them out")])
     key = "kind" if "kind" in table else "type"
-    name, allowed = table.get(key), _names()
+    ours = (config_type.names()[0] for config_type in CONDENSER_REGISTRY)
+    name, allowed = table.get(key), sorted({*ours, *entry_points(group=ENTRY_POINTS).names})  # loads nothing
     if not isinstance(name, str):
         raise wrong_table([((key,), f"is required, as a text; it is one of {', '.join(allowed)}")])
     found = config_type_of(name)
@@ -176,9 +175,3 @@ def _register(entry_point: EntryPoint) -> None:
             f"{error}; repair or remove that package"
         ) from error
     register()
-
-
-def _names() -> list[str]:
-    """Return the names of all types, without the aliases. Loads nothing."""
-    ours = (config_type.names()[0] for config_type in CONDENSER_REGISTRY)
-    return sorted({*ours, *entry_points(group=ENTRY_POINTS).names})

@@ -69,7 +69,8 @@ def read_condenser_config(document: _Table, name: str | None = None) -> Condense
         if near and key not in _OURS:
             raise InvalidCondenser(f"{key}: unknown table; did you mean [{near[0]}]?")
     section = _table(document, "condenser")
-    groups = {key: value for key, value in section.items() if _is_group(key, value)}
+    typed = (key for key, value in section.items() if isinstance(value, Mapping) and value.keys() & {"type", "kind"})
+    groups = {key: section[key] for key in typed if key != "llm_config"}  # other tables are parameters, or mistakes
     path, table = "condenser", {key: value for key, value in section.items() if key not in groups}
     known = ", ".join(map(repr, groups)) or "none"
     if name is not None:
@@ -90,10 +91,3 @@ def _table(document: _Table, key: str) -> _Table:
     if not isinstance(table, Mapping):
         raise InvalidCondenser(f"{key}: should be a table, not {told(table)}")
     return table
-
-
-def _is_group(key: str, value: Any) -> bool:
-    """Return whether a key of ``[condenser]`` is a group of its own. A table without a type is a parameter, or a
-    mistake.
-    """
-    return isinstance(value, Mapping) and key != "llm_config" and ("type" in value or "kind" in value)
