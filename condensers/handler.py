@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -66,7 +66,7 @@ class CondenseHandler:
     def __init__(self, store: Store, views: Views, condenser: Condenser, agent_llm: AgentModel | None = None) -> None:
         self._store, self._views, self._agent_llm = store, views, counting(agent_llm)
         self._given, self._condenser = condenser, condenser.for_agent(agent_llm)
-        self._remembered: dict[str, Remembered] = {}
+        self._remembered = lru_cache(_CONVERSATIONS_REMEMBERED)(partial(Remembered, store, views))
 
     def with_agent(self, agent_llm: AgentModel) -> CondenseHandler:
         """Return a handler for another model of the agent. Both remember the same of each conversation."""
@@ -98,7 +98,7 @@ class CondenseHandler:
         while True:
             begun = time.perf_counter()
             view = self._views.current(conversation)
-            remembered = self._memory_of(conversation, view)
+            remembered = self._remembered(conversation)
             spared = models_are_spared.set(not remembered.may_ask(view.version))
             try:
                 result, reports = self.preview(view)
@@ -128,15 +128,6 @@ class CondenseHandler:
                 f"Cannot condense conversation: the condenser {self._condenser.type!r} does not handle condensation "
                 f"requests; choose one that does, such as 'digest', or a pipeline that holds one"
             )
-
-    def _memory_of(self, conversation: str, view: View) -> Remembered:
-        remembered = self._remembered.get(conversation)
-        if remembered is None:
-            while len(self._remembered) >= _CONVERSATIONS_REMEMBERED:
-                self._remembered.pop(next(iter(self._remembered)), None)
-            _, rules = newest_rules(self._store, conversation, view.version)
-            remembered = self._remembered.setdefault(conversation, Remembered(bool(rules)))
-        return remembered
 
     def preview(self, view: View) -> Step:
         """Return what a step over ``view`` would give, and append nothing. A condenser with a model asks it.
@@ -338,10 +329,9 @@ class Remembered:
     may use one object: at worst a model is asked once too often.
     """
 
-    def __init__(self, has_rules: bool) -> None:
-        self.has_rules = has_rules
-        self._wait = _WAIT
-        self._ask_again_at = 0
+    def __init__(self, store: Store, views: Views, conversation: str) -> None:
+        self.has_rules = bool(newest_rules(store, conversation, views.current(conversation).version)[1])
+        self._wait, self._ask_again_at = _WAIT, 0
 
     def may_ask(self, version: int) -> bool:
         """Return whether a model may be asked for a condensation that can wait."""
