@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Reason, Report, Requirement, Step, reported
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import with_reports
-from foldlog.condensers.selection import forget, kept_whole, real, unkept
+from foldlog.condensers.selection import forget, real, stands_for_forgotten, unkept
 from foldlog.projections import View
 
 models_are_spared = ContextVar("models are spared", default=False)
@@ -23,7 +23,7 @@ models_are_spared = ContextVar("models are spared", default=False)
 
 
 class RollingCondenser(Condenser, ABC):
-    """A condenser that makes condensations. A strategy defines ``reasons`` to say when, and ``get_condensation``."""
+    """A condenser that makes condensations. A strategy defines ``get_condensation``, and ``reasons`` to say when."""
 
     asks_a_model: ClassVar[bool] = False
     """Whether a condensation needs a model's reply, which may fail and costs money."""
@@ -31,9 +31,11 @@ class RollingCondenser(Condenser, ABC):
     def handles_condensation_requests(self) -> bool:
         return True
 
-    @abstractmethod
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        """Return why a condensation is due now; empty if it is not."""
+        """Return why a condensation is due now; empty if it is not. By default a request, and more events than the
+        strategy's ``max_size``, if it has one.
+        """
+        return reasons_by_size(view, getattr(self, "max_size", None))
 
     def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
         """Return how much a condensation is needed now; None if it is not needed."""
@@ -77,7 +79,8 @@ class RollingCondenser(Condenser, ABC):
         reports, if no event of the log can be forgotten.
         """
         forgotten, due = unkept(view, kept, summaries=summaries), self.reasons(view)
-        whole = kept_whole(view, kept, forgotten)
+        always = () if summaries else (place for place, event in enumerate(view.events) if stands_for_forgotten(event))
+        whole = len(view) - len(forgotten) - len({*kept, *always})
         if not real(forgotten):
             if whole:
                 why_not += f"; {whole} events stay because a part of their call or tool loop is kept"

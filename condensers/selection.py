@@ -78,15 +78,6 @@ def unkept(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Even
     return apart(view, events if summaries else [event for event in events if not stands_for_forgotten(event)])
 
 
-def kept_whole(view: View, kept: Set[int], forgotten: Iterable[Event]) -> int:
-    """Return the number of events that stay only because an event of their unit stays, or because a call waits."""
-    gone = {event.id for event in forgotten}
-    return sum(
-        index not in kept and event.id not in gone and not stands_for_forgotten(event)
-        for index, event in enumerate(view.events)
-    )
-
-
 def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
     """Return ``forgotten`` without the events that must stay because no summary takes their place.
 

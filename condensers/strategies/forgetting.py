@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from foldlog.condensers.base import AgentModel, Condensation, Reason, setting
+from foldlog.condensers.base import AgentModel, Condensation, setting
 from foldlog.condensers.errors import NoCondensationAvailable
-from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
+from foldlog.condensers.rolling import RollingCondenser, check_sizes
 from foldlog.condensers.selection import ends, unkept
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
 from foldlog.projections import View
@@ -29,9 +29,6 @@ class AmortizedForgettingCondenser(RollingCondenser):
     def check_sizes(self) -> None:
         check_sizes(self.max_size, self.keep_first)
 
-    def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        return reasons_by_size(view, self.max_size)
-
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         target = self.max_size // 2
         kept = ends(view, self.keep_first, target - self.keep_first)
@@ -50,9 +47,6 @@ class ConversationWindowCondenser(RollingCondenser):
     """
 
     type = "conversation_window"
-
-    def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        return frozenset({Reason.REQUEST} if view.unhandled_condensation_request else ())
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         essential = _essentials(view)
@@ -74,11 +68,10 @@ def _essentials(view: View) -> frozenset[int] | None:
     there is no user message."""
     system = _first(view, lambda event: isinstance(event, SystemMessage))
     asked = _first(view, lambda event: isinstance(event, Message) and event.source == "user")
-    recall = recalled = None
     if asked is None:
         return None
     words = _words(view[asked])
-    recall = _first(view, lambda event: _query(event) in words, asked)
+    recalled, recall = None, _first(view, lambda event: _query(event) in words, asked)
     if recall is not None:
         recalled = _first(view, lambda event: isinstance(event, Observation) and event.cause == view[recall].id, recall)
     return frozenset(place for place in (system, asked, recall, recalled) if place is not None)

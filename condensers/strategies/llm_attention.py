@@ -10,13 +10,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foldlog.condensers.base import AgentModel, Condensation, Reason, Report, setting
+from foldlog.condensers.base import AgentModel, Condensation, Report, setting
 from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.agents_model import AskingCondenser
 from foldlog.condensers.models.replies import ask, made_by, read_json, report_on
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import event_block
-from foldlog.condensers.rolling import check_sizes, reasons_by_size
+from foldlog.condensers.rolling import check_sizes
 from foldlog.condensers.selection import stands_for_forgotten
 from foldlog.projections import View
 
@@ -57,9 +57,6 @@ class LLMAttentionCondenser(AskingCondenser):
 
     def check_sizes(self) -> None:
         check_sizes(self.max_size, self.keep_first)
-
-    def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        return reasons_by_size(view, self.max_size)
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         places = self._places(view)
