@@ -301,14 +301,11 @@ def _countable(schema: Any) -> Any:
 
 def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether litellm would download an image to measure it. Then its fixed guess is used instead."""
-    for message in messages:
-        content = message.get("content")
-        for part in content if isinstance(content, list | tuple) else ():
-            image = part.get("image_url") if isinstance(part, Mapping) else None
-            url = image.get("url") if isinstance(image, Mapping) else image
-            if isinstance(url, str) and url.startswith(("http://", "https://")):
-                return True
-    return False
+    contents = (message.get("content") for message in messages)
+    parts = (part for content in contents if isinstance(content, list | tuple) for part in content)
+    images = (part.get("image_url") for part in parts if isinstance(part, Mapping))
+    urls = (image.get("url") if isinstance(image, Mapping) else image for image in images)
+    return any(isinstance(url, str) and url.startswith(("http://", "https://")) for url in urls)
 
 
 @cache

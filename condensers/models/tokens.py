@@ -185,7 +185,7 @@ def _shared_beginning(before: _Measured, view: View) -> int:
     A reply of the model is there, so no two messages of the user are merged, and none opens the rest. No call is split
     from its observation.
     """
-    events, fit, length = view.events, view.fit_positions, len(before.events)
+    events, fit, sums, length = view.events, view.fit_positions, before.sums, len(before.events)
     if events[:length] == before.events and fit[: bisect_left(fit, length)] == before.fit:
         places: Sequence[int] = (length,)  # the same calls are sent, so their observations are among these events
     else:  # a mask has changed an event since
@@ -193,8 +193,8 @@ def _shared_beginning(before: _Measured, view: View) -> int:
         places = view.cut_points[: bisect_left(view.cut_points, _alike(before.events, events))][::-1]
     starts = ((at, bisect_left(fit, at)) for at in places)
     start = next((at for at, n in starts if fit[n : n + 1] == (at,) and _begins_message(events, fit, n)), 0)
-    opened = any(count and not isinstance(event, SystemMessage) for event, count in _counted(before, start))
-    return start if opened else 0
+    counted = (place for place in before.fit[: bisect_left(before.fit, start)] if sums[place + 1] > sums[place])
+    return start if any(not isinstance(before.events[place], SystemMessage) for place in counted) else 0
 
 
 def _alike(some: Sequence[Any], others: Sequence[Any]) -> int:
@@ -212,11 +212,6 @@ def _begins_message(events: Sequence[Event], fit: Sequence[int], place: int) -> 
     replies = (events[fit[earlier]] for earlier in range(place - 1, -1, -1))
     before = next(filter(begins_reply, replies), None)
     return begins_reply(event, before)
-
-
-def _counted(measured: _Measured, stop: int) -> Iterator[tuple[Event, int]]:
-    for position in measured.fit[: bisect_left(measured.fit, stop)]:
-        yield measured.events[position], measured.sums[position + 1] - measured.sums[position]
 
 
 def _calls(events: Sequence[Event], start: int) -> dict[str, int]:
