@@ -74,13 +74,11 @@ def with_reports(action: CondensationAction, reports: Iterable[Report]) -> Conde
 
 def reports_of(event: Event) -> list[Any]:
     """Return the reports in this event, in order; none for most events."""
-    match event:
-        case CondensationAction(metadata=metadata):
-            reports = metadata.get(CONDENSER_METADATA_KEY)
-        case Annotation(name=name, data=reports) if name == CONDENSER_METADATA_KEY:
-            pass
-        case _:
-            reports = None
+    reports: Any = None
+    if isinstance(event, CondensationAction):
+        reports = event.metadata.get(CONDENSER_METADATA_KEY)
+    elif isinstance(event, Annotation) and event.name == CONDENSER_METADATA_KEY:
+        reports = event.data
     return reports if isinstance(reports, list) else []
 
 

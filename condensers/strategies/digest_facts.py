@@ -88,6 +88,8 @@ _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
 """The line of a command after which a text follows that is not a command."""
 
 _SAID_MAX, _ORDER_MAX, _RAN_MAX, _SHOWN_MAX = 3_000, 300, 200, 160
+_ANSWERED = ("agent", "environment")
+"""The sources of a command in the agent's words and of the answer to it."""
 _ANSWER_MAX = 30
 """A user's message of at most this number of characters is shown with the question that it answers."""
 
@@ -113,16 +115,12 @@ def _with_calls(events: Sequence[Event]) -> Iterator[Event]:
         if call is not None and isinstance(event, Message):
             yield Observation(id=event.id, content=event.content, cause=call.id)
             call = None
-        elif event.source == "agent" and isinstance(event, Message) and _is_answer(after):
+        elif isinstance(event, Message) and isinstance(after, Message) and (event.source, after.source) == _ANSWERED:
             said, command = command_in(plain_text(event.content))
             call = Action(id=event.id, tool="run", thought=said, arguments={"command": command}) if command else None
             yield call or event
         else:
             yield event
-
-
-def _is_answer(event: Event | None) -> bool:
-    return isinstance(event, Message) and event.source == "environment"
 
 
 def _facts_of(event: Event, deeds: dict[object, Fact | None], done: set[Fact]) -> Iterator[Fact]:
