@@ -88,11 +88,10 @@ class LLMAttentionCondenser(AskingCondenser):
 
         Head, chosen and newest events are counted one by one; then they are extended to whole units.
         """
-        places, choosable = self._places(view), self._choosable(view)
-        chosen = [choosable[event_id] for event_id in dict.fromkeys(ids) if event_id in choosable][:places]
-        taken = set(chosen)
-        newest = [index for index in reversed(choosable.values()) if index not in taken]
-        kept = {*range(min(self.keep_first, len(view))), *taken, *newest[: places - len(chosen)]}
+        choosable = self._choosable(view)
+        chosen = (choosable[event_id] for event_id in ids if event_id in choosable)
+        wanted = list(dict.fromkeys((*chosen, *reversed(choosable.values()))))
+        kept = {*range(min(self.keep_first, len(view))), *wanted[: self._places(view)]}
         why_not = f"all {len(view)} events of the View are kept"
         action = self.without_summary(view, kept, why_not, reports).action
         return Condensation(replace(action, metadata={**action.metadata, **made}))

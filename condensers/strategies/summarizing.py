@@ -14,11 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
-from foldlog.condensers.errors import (
-    OUT_OF_REACH,
-    ModelCallFailed,
-    NoCondensationAvailable,
-)
+from foldlog.condensers.errors import OUT_OF_REACH, ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.estimate import ESTIMATE, token_sums_of, tokens_of
 from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
@@ -119,21 +115,22 @@ class SummarizingCondenser(RollingCondenser):
         if start is None or not real(view[start : last_cut(view)]):
             return None
         span = slice(start, last_cut(view))
-        failures: list[ModelCallFailed] = []
+        failures, reports = list[ModelCallFailed](), list[Report]()
         for limit in self._reset_limits(view[span]):
             try:
                 summary = self._in_pieces(self._read(view, span), limit)
             except ModelCallFailed as error:
                 failures.append(error)
+                reports += error.reports
                 if error.failure in OUT_OF_REACH:
                     break
             else:
-                summary = replace(summary, reports=(*_reports(failures), *summary.reports))
+                summary = replace(summary, reports=(*reports, *summary.reports))
                 return self._condensation(view, span, summary, agent_llm, "reset")
         raise NoCondensationAvailable(
             f"the hard context reset was given up after {len(failures)} call{'s' if len(failures) > 1 else ''}: "
             f"{failures[-1].problem}",
-            _reports(failures),
+            tuple(reports),
         ) from failures[-1]
 
     def _read(self, view: View, span: slice) -> Sequence[Event]:
@@ -299,10 +296,6 @@ def limit_of(agent_llm: AgentModel | None, max_tokens: int | None = None, margin
         reserve = min(agent_llm.max_output_tokens or 0, window // 2)
         limits.append(max(0, window - reserve - int(window * margin_ratio)))
     return min(limits, default=None)
-
-
-def _reports(failures: Sequence[ModelCallFailed]) -> tuple[Report, ...]:
-    return tuple(report for failure in failures for report in failure.reports)
 
 
 _ROOM = 3 / 4
