@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._formats.record import INCOMPLETE
+from foldlog._formats.record import INCOMPLETE, dicts_in
 from foldlog._formats.rewritten import Growth, is_same, standing_records
 from foldlog._observed import tell
 from foldlog._seen_files import SeenFiles
-from foldlog._usage import IMPORTED
+from foldlog._usage import IMPORTED, usage_of
 from foldlog._words.gist import count as counted
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -169,13 +169,13 @@ def _usage(documents: Documents, source: Source, imported: Imported) -> dict[str
     """
     if not imported.version or not source.usage:
         return {}
-    known = documents.get(imported.conversation, IMPORTED)
-    each = sorted([*(known if type(known) is list else ()), *source.usage], key=_size)
-    return {IMPORTED: [*{(one.get("reply"), one.get("use"), one.get("model")): one for one in each}.values()]}
+    each = sorted([*dicts_in(documents.get(imported.conversation, IMPORTED)), *source.usage], key=_size)
+    return {IMPORTED: [*{repr([one.get(key) for key in ("reply", "use", "model")]): one for one in each}.values()]}
 
 
 def _size(told: dict[str, Any]) -> tuple[float, int]:
-    return told.get("cost", 0.0), sum(told.get("usage", {}).values())
+    cost = told.get("cost")
+    return cost if type(cost) is float else 0.0, sum(usage_of(told.get("usage")).values())
 
 
 def _incomplete(documents: Documents, source: Source, imported: Imported, *, marks: bool) -> dict[str, Any]:

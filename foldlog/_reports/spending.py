@@ -89,12 +89,12 @@ class Spending(Struct):
 def _completed(calls: Sequence[Calls], run: Calls) -> list[Calls]:
     """Return calls, and what they lack of those of a run on its model: tokens, and a cost if they do not tell it."""
     known = [one for one in calls if run.model in (one.model, UNNAMED)]
-    tokens = {name: count - sum(one.usage.get(name, 0) for one in known) for name, count in run.usage.items()}
-    lacks = {name: count for name, count in tokens.items() if count > 0}
+    told = {name: sum(one.usage.get(name, 0) for one in known) for name in run.usage}
+    lacks = {name: max(0, count - told[name]) for name, count in run.usage.items()}
     paid = round((run.cost or 0.0) - sum(one.cost or 0.0 for one in known), _DIGITS)
     if paid > 0:  # it is the price of the calls that tell none
         calls = [one._replace(cost=0.0) if one in known and one.cost is None else one for one in calls]
-    elif not lacks:
+    elif not any(lacks.values()):
         return [*calls]
     number = max(0, run.calls - sum(one.calls for one in known))
     return [*calls, run._replace(usage=lacks, cost=paid if paid > 0 else None, calls=number)]

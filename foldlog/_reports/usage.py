@@ -59,7 +59,9 @@ def calls_beside(told: Any) -> Iterator[ModelCall]:
     for each in told if type(told) is list else ():
         if isinstance(each, dict):
             calls, reply = each.get("calls"), each.get("reply")
-            call = _call(time_in(each.get("at")), each.get("model"), each, calls if type(calls) is int else 1)
+            call = _call(
+                time_in(each.get("at")), each.get("model"), each, calls if type(calls) is int and calls > 0 else 1
+            )
             yield call._replace(reply=reply if type(reply) is str else None)
 
 

@@ -138,6 +138,8 @@ def test_the_state_beside_the_events_of_v1_tells_what_the_events_do_not(foldlog,
     assert foldlog("import", "run").status == 0
     assert spent()[0] == {"v1": (350, 35, 0.75, 4)}
     assert exported(foldlog, "v1") == first
+    models = json.loads(foldlog("stats", "v1", "--json").out)["models"]
+    assert {one["cached_tokens"] for one in models} == {0}, "a zero that is told is known"
     assert "0 events" in foldlog("import", "run", "--check").out
     assert "2026-01-01 10:00" in foldlog("list", "--long").out, "an import is no activity"
 
@@ -153,6 +155,18 @@ def test_a_run_of_v1_grows_with_its_state_also_after_a_redaction(foldlog, write)
     write_v1(write, [], default=metrics(200, 20, 0.5, 1))
     assert "0 events" in foldlog("import", "run").out, "an older copy tells nothing new"
     assert spent()[0] == {"v1": (300, 30, 0.75, 2)}
+
+
+def test_a_document_of_this_name_that_another_hand_wrote_is_no_usage(foldlog, write):
+    odd = [7, {"reply": [], "at": 5, "cost": "1", "usage": 3, "calls": -2}, {"use": {}, "cost": -1.0, "model": 8}]
+    write_v1(write, [said(0)], agent=metrics(100, 10, 0.25))
+    assert foldlog("import", "run").status == 0
+    for written in ("text", odd):
+        with package.open("sqlite:///foldlog.db") as histories:
+            histories["v1"].append((), documents={"imported usage": written})
+        assert spent()[0]["v1"][:3] == (None, None, None)
+        assert foldlog("import", "run").status == 0
+        assert spent()[0]["v1"] == (100, 10, 0.25, 1)
 
 
 def test_a_price_is_estimated_for_no_call_of_which_the_whole_cost_is_told(foldlog, write, tmp_path):
