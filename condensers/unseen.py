@@ -37,8 +37,6 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
     help. Cost: the condenser's work; where texts are shortened, also some 20 counts of these.
     """
     kept_from = _first_unseen(view)
-    if kept_from is None:
-        return stepped(condenser, view, agent_llm)
     keeping = replace(view, kept_from=kept_from)
     vars(keeping).update(events=view.events)
     try:
@@ -52,9 +50,9 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
     return Step(view, made.reports) if made.result is keeping else made
 
 
-def _first_unseen(view: View) -> int | None:
-    """Return the id of the first event of the agent's last turn, from which on no model was shown the events. None
-    where the View has no turn of the agent. Cost: the events since.
+def _first_unseen(view: View) -> int:
+    """Return the id of the first event of the agent's last turn, from which on no model was shown the events. Where the
+    View has no turn of the agent it is that of the next event. Cost: the events since.
     """
     first: Event | None = None
     for event in reversed(view.events):
@@ -62,7 +60,7 @@ def _first_unseen(view: View) -> int | None:
             if first is not None and begins_reply(first, event):
                 break
             first = event
-    return None if first is None else first.id
+    return view.version if first is None else first.id
 
 
 def _shortened(view: View, kept_from: int, over: Overrun, error: NoCondensationAvailable) -> tuple[View, Report]:
@@ -107,7 +105,7 @@ def shortened(view: View, ids: Container[int], length: int) -> View:
     kept_from = _first_unseen(view)
     masks: dict[int, Event] = {}
     for place, event in enumerate(view.events):
-        if kept_from is not None and event.id >= kept_from and event.id in ids and isinstance(event, _WITH_TEXT):
+        if event.id >= kept_from and event.id in ids and isinstance(event, _WITH_TEXT):
             content = _cut(event, length)
             if content != event.content:
                 masks[place] = with_fields(event, content=content, meta={**event.meta, MASKED: LENGTH})
