@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from msgspec import NODEFAULT, defstruct
 from msgspec.structs import asdict
 
-from foldlog.condensers.base import Reply
+from foldlog.condensers.base import Reply, Summarizer
 from foldlog.condensers.models.agents_model import AskingCondenser
 from foldlog.condensers.models.replies import ask, fit_to_replace, made_by, read_json, report_on, useless
 from foldlog.condensers.prompts import load_prompt
@@ -25,16 +25,17 @@ class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):
     type = "llm"
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        prompt = load_prompt("summary")
-        reply = ask(
-            self.llm,
-            prompt.messages(
-                previous_summary=previous_summary(events, max_event_length),
-                events=event_blocks(events, max_event_length),
-            ),
-        )
-        text = fit_to_replace(reply, reply.text or "", events)
-        return Summary(text, made_by(reply, prompt), (report_on(reply),))
+        return _summary(self.llm, "summary", events, max_event_length, lambda reply: reply.text or "")
+
+
+def _summary(
+    llm: Summarizer, name: str, events: Sequence[Event], limit: int | None, text_of: Callable[[Reply], str], **how: Any
+) -> Summary:
+    """Return the summary that a model writes by a prompt. ``text_of`` takes it from the reply."""
+    prompt = load_prompt(name)
+    material = {"previous_summary": previous_summary(events, limit), "events": event_blocks(events, limit)}
+    reply = ask(llm, prompt.messages(tool=TOOL_NAME, **material), **how)
+    return Summary(fit_to_replace(reply, text_of(reply), events), made_by(reply, prompt), (report_on(reply),))
 
 
 # --- eighteen fields ---
@@ -98,15 +99,8 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
     needs = "function_calling"
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        prompt = load_prompt("structured")
-        messages = prompt.messages(
-            tool=TOOL_NAME,
-            previous_summary=previous_summary(events, max_event_length),
-            events=event_blocks(events, max_event_length),
-        )
-        reply = ask(self.llm, messages, tools=(state_summary_tool(),), tool_choice=TOOL_NAME)
-        state = _state(reply)
-        return Summary(fit_to_replace(reply, _rendered(state), events), made_by(reply, prompt), (report_on(reply),))
+        how = {"tools": (state_summary_tool(),), "tool_choice": TOOL_NAME}
+        return _summary(self.llm, "structured", events, max_event_length, lambda reply: _rendered(_state(reply)), **how)
 
 
 def state_summary_tool() -> dict[str, Any]:
