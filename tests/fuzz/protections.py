@@ -60,7 +60,7 @@ PROTECTIONS = {
     "heads": Protection(
         "verify compares heads",
         "eventstore:Check._take",
-        Never("_follows"),
+        Never("head_after"),
         _VERIFICATION,
     ),
     "published": Protection(
@@ -309,7 +309,7 @@ PROTECTIONS = {
     "lost": Protection(
         "salvage takes no event that verify does not believe",
         "eventstore:Check.rows",
-        Instead("is_sound _stop", "if row.id < self._stop:"),
+        Instead("_take", "if not self._take(row) and False:"),
         _SALVAGE,
     ),
     "named-ends": Protection(
