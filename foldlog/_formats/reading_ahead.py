@@ -1,7 +1,8 @@
 """Read histories ahead in processes of their own, on all cores, while one process writes them in their order.
 
 Reading makes most of the work of an import: parsing, decoding, packing the records. A history crosses to its process as
-its place in a file, and comes back as its events. One that is long, or whose process fails, is read by the writer.
+its place in a file, and comes back as its events. The writer reads the first ones itself, and on one core all; one that
+is long, or whose process fails, it reads while it writes.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from itertools import chain
 from multiprocessing import get_context
 from typing import Any
 
 from foldlog._formats.record import ImportFinding
 from foldlog._formats.sources import Source
-from foldlog.eventstore import Event
+from foldlog.eventstore import Event, EventStoreError
 
 _WORTH_BYTES = 8 * 2**20
 """A process takes a quarter of a second to begin: less than this is read sooner without one."""
@@ -39,8 +41,8 @@ def _nothing(events: Sequence[Event]) -> None:
 def read_ahead(sources: Iterable[Source], processes: int | None = None, make: Make = _nothing) -> Iterator[Source]:
     """Yield the sources in their order, most of them read already; these have what ``make`` made as ``ahead``.
 
-    ``processes`` are as many as this process may use cores, unless given; with one, nothing is read ahead. They end
-    with the iteration. Memory: a few histories for each.
+    ``processes`` are as many as this process may use cores, unless given; with one, it is this one. They end with the
+    iteration. Memory: a few histories for each.
     """
     number = _cores() if processes is None else processes
     ahead, read = iter(sources), 0
@@ -48,7 +50,14 @@ def read_ahead(sources: Iterable[Source], processes: int | None = None, make: Ma
         if number > 1 and (read := read + source.size_bytes) >= _WORTH_BYTES:
             yield from _read_by(number, chain((source,), ahead), make)
             return
+        if _is_read_ahead(source):
+            with suppress(EventStoreError):  # its import reads it, and finds out why
+                source.take(*_read(source, make))
         yield source
+
+
+def _is_read_ahead(source: Source) -> bool:
+    return source.grown is None and source.size_bytes <= _LONGEST_BYTES
 
 
 def _cores() -> int:
@@ -75,7 +84,7 @@ def _read_by(number: int, sources: Iterator[Source], make: Make) -> Iterator[Sou
 
 def _begun(pool: ProcessPoolExecutor, source: Source, make: Make) -> Future[_Read] | None:
     """Have a source read. Return None where the writer has to, or has: it is long, or a process was killed."""
-    if source.grown is not None or source.size_bytes > _LONGEST_BYTES:
+    if not _is_read_ahead(source):
         return None
     try:
         return pool.submit(_read, source, make)

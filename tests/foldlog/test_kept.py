@@ -533,17 +533,18 @@ def test_the_first_questions_after_an_import_read_no_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: list[str], foldlog
 ):
     source, db = tmp_path / "a.jsonl", f"sqlite:///{tmp_path}/history.db"
-    for processes in (1, 2):  # counted from the store, or ahead of it
+    for number, (processes, longest) in enumerate([(1, 2**20), (2, 2**20), (1, 0)], 1):
         monkeypatch.setattr(reading_ahead, "_WORTH_BYTES", 0)
+        monkeypatch.setattr(reading_ahead, "_LONGEST_BYTES", longest)
         monkeypatch.setattr(reading_ahead, "_cores", lambda processes=processes: processes)
         source.write_bytes((CORPUS / "claude-code.jsonl").read_bytes())
-        foldlog("import", source, "--db", db, "--prefix", f"{processes}/")
-        assert len(read) == (processes == 1)
+        foldlog("import", source, "--db", db, "--prefix", f"{number}/")
+        assert len(read) == (longest == 0), "counted ahead of the store, by any process; a long one from the store"
         read.clear()
         with monkeypatch.context() as patched:
             patched.setattr(KeptSums, "_block", None)
             shown = foldlog("list", "--sort", "activity", "--db", db, "--json").document["conversations"]
-            assert foldlog("stats", "--db", db, "--json").document["conversations"] == len(shown) == processes
+            assert foldlog("stats", "--db", db, "--json").document["conversations"] == len(shown) == number
             with open_store(f"{db}?mode=ro") as store:
                 assert sorted(served(store)) == sorted(one["title"] for one in shown)
         assert (read, shown[0]["tokens"] > 0) == ([], True)

@@ -58,6 +58,13 @@ def test_other_processes_read_the_same_events_and_findings(tmp_path: Path, read_
     assert read_here == [taken[-1].name]
 
 
+def test_one_process_reads_each_history_once_and_makes_the_same_of_its_events(read_here: list[str]):
+    (source,) = read_ahead(open_sources([SAMPLE]), 1, len)
+    events = [*source.events()]
+    assert source.ahead == len(events) > 0
+    assert read_here == [source.name]
+
+
 def test_what_no_other_process_can_read_is_read_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_here: list[str]
 ):
