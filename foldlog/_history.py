@@ -247,12 +247,13 @@ class History:
         """Return the events of a chat message to append behind the View and ``before``; a reply under a response id of
         its own: ``set_apart``. Raises ``InvalidEvent`` for the result of a call that no event made.
         """
-        results = {event.call_id for event in reply if isinstance(event, Observation)}
-        if not results and not any(isinstance(event, Action) for event in reply):
+        if not any(isinstance(event, Action | Observation) for event in reply):
             return reply
-        from foldlog._replies import set_apart
+        from foldlog._replies import answered, set_apart
 
         view = self.view()
+        reply = answered((*view.open_calls, *before), reply)
+        results = {event.call_id for event in reply if isinstance(event, Observation)}
 
         def newest_first() -> Iterator[Event]:
             return chain(reversed(before), reversed(view.events))
@@ -263,7 +264,7 @@ class History:
             if isinstance(event, Action):
                 results.discard(event.call_id)
         if results:
-            calls = " and ".join(repr(call) if call else "a call without tool_call_id" for call in results)
+            calls = " and ".join(repr(call) if call else "a call without tool_call_id or name" for call in results)
             raise InvalidEvent(
                 f"conversation {self.id!r}: this is the result of {calls}, a call that no reply made; nothing was "
                 f"appended. Append the reply that made the call first"

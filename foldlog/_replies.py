@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from foldlog._formats.blocks import part_of
+from foldlog._formats.calls import id_in_result
+from foldlog._formats.json_text import check_depth
 from foldlog._formats.record import dict_or_empty, dicts_in
 from foldlog._formats.told import parts_in
 from foldlog._usage import usage_of
@@ -30,6 +32,7 @@ from foldlog.eventstore import (
     Message,
     Observation,
     SystemMessage,
+    said,
 )
 
 Part = dict[str, Any]
@@ -51,10 +54,11 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     Takes the objects of the SDKs and plain dicts: a chat completion (OpenAI's or litellm's) or a chat message, a
     response of OpenAI's Responses API or its items, an Anthropic message, a ``foldlog.condensers.Reply``; or a list of
     messages or items. The text is a ``Message`` of the agent. Each tool call is an ``Action``, with its arguments as a
-    map where they are a JSON object, else as the text that the model wrote. A call of ``request_condensation_tool()``
-    is a ``CondensationRequest``. Model, finish reason and usage are in ``meta`` of the first message or action. The
-    fields of a message, its items, blocks or calls that no event has are in ``meta`` too, under ``message``, ``items``,
-    ``item``, ``blocks``, ``block`` or ``call``; ``History.export`` writes those of chat messages back.
+    map where they are a JSON object, else as the text that the model wrote; one without an id has the name of its tool
+    as its id. A call of ``request_condensation_tool()`` is a ``CondensationRequest``. Model, finish reason and usage
+    are in ``meta`` of the first message or action. The fields of a message, its items, blocks or calls that no event
+    has are in ``meta`` too, under ``message``, ``items``, ``item``, ``blocks``, ``block`` or ``call``;
+    ``History.export`` writes those of chat messages back.
 
     Empty for a reply without text and calls. Raises ``InvalidArgument`` for other objects, such as a stream: collect
     its chunks first, and for content, parts and calls of another form; and ``InvalidEvent`` for what is nested too deep
@@ -66,7 +70,24 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
         raise InvalidEvent("this message is nested too deep to be stored") from None
     if isinstance(reply, dict) and isinstance(hidden, Mapping):  # litellm has its cost beside the data
         reply = {"cost": hidden.get("response_cost"), **reply}
-    return tuple(_events(reply))
+    return answered((), tuple(_events(reply)))
+
+
+def answered(earlier: Iterable[Event], events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """Return the events. A result that names neither its call nor its tool gets the id of the first open call of these
+    and of ``earlier`` ones that has no id of its own, but the name of its tool.
+    """
+    waiting: list[str] = []
+    found: list[Event] = []
+    for event in (*earlier, *events):
+        if isinstance(event, Action) and event.call_id == event.tool:
+            waiting.append(event.tool)
+        elif isinstance(event, Observation) and waiting:
+            event = replace(event, call_id=waiting[0]) if event.call_id is None else event
+            if event.call_id in waiting:
+                waiting.remove(event.call_id)
+        found.append(event)
+    return tuple(found[len(found) - len(events) :])
 
 
 def events_of_reply(
@@ -198,8 +219,9 @@ def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Itera
         case "system" | "developer":
             yield SystemMessage(content=content, meta=_rest("message", message))
         case "tool" | "function":
-            call_id, tool = _taken(message, "tool_call_id"), _taken(message, "name")
-            yield Observation(content=content, call_id=call_id, tool=tool or "", meta=_rest("message", message))
+            call_id, _ = id_in_result(message), _taken(message, "tool_call_id")
+            tool = _taken(message, "name") or _taken(message, "tool_name") or ""
+            yield Observation(content=content, call_id=call_id, tool=tool, meta=_rest("message", message))
         case "user":
             yield Message(source="user", content=content, meta=_rest("message", message))
         case _:
@@ -323,7 +345,7 @@ def _of(blocks: Iterable[Part], *kinds: str) -> list[Part]:
 class _Call(NamedTuple):
     tool: str
     arguments: Any
-    id: str | None
+    id: str
     meta: dict[str, Any]
 
 
@@ -339,6 +361,7 @@ def _called(call: Any, name: str = "call", id_key: str = "id") -> _Call:
             f"'call-1', 'type': 'function', 'function': {{'name': 'terminal', 'arguments': '{{}}'}}}}"
         )
     arguments = _arguments(fields.pop("arguments", None)) if text is None else {"input": text}
+    call_id = tool if call_id is None else call_id  # its result names the tool
     return _Call(tool, arguments, call_id, ({} if text is None else {"custom_tool": True}) | _rest(name, fields))
 
 
@@ -370,15 +393,21 @@ def _said(
 
 
 def _arguments(arguments: Any) -> dict[str, Any] | str | None:
-    """Return a map, or a text as it is; the text of a JSON object as a map, if every parser reads the same map."""
-    if arguments is None or isinstance(arguments, dict):
-        return arguments
-    if not isinstance(arguments, str):
+    """Return a map, or a text as it is; the text of a JSON object as a map, if every parser reads the same map. A map
+    that the store cannot hold, with an infinity or of too many levels, is its text.
+    """
+    if not isinstance(arguments, dict | str | None):
         raise InvalidArgument(f"the arguments of a call are {short(arguments)}; give a map, or its JSON text")
+    read, text = arguments, arguments
     try:
-        read = json.loads(arguments, parse_constant=_refuse, object_pairs_hook=_without_repeated_keys)
+        if isinstance(text, str):
+            read = json.loads(text, parse_constant=_refuse, object_pairs_hook=_without_repeated_keys)
+        else:
+            text = json.dumps(read, ensure_ascii=False, default=said)
+        json.dumps(read, allow_nan=False, default=said)
+        check_depth(read)
     except (ValueError, RecursionError):
-        return arguments
+        return text
     return read if isinstance(read, dict) else arguments
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Container, Hashable
+from collections.abc import Container, Hashable, Mapping
 from typing import Any, TypeVar
 
 from foldlog._formats.format import Past
@@ -32,6 +32,14 @@ class Recent(OrderedDict[K, V]):
 
 _CALLS_MAX = 10_000
 """A call waits for its result during this many later calls; after that the two are not paired."""
+
+
+def id_in_result(message: Mapping[str, Any]) -> str | None:
+    """Return the id that a tool's chat message has for its call. A call without an id has the name of its tool."""
+    return next((each for key in _IDS if isinstance(each := message.get(key), str)), None)
+
+
+_IDS = ("tool_call_id", "name", "tool_name")
 
 
 class OpenCalls:
@@ -78,6 +86,13 @@ class OpenCalls:
         """Return the key of each open call, in the order in which the keys were opened last."""
         self._read_past()
         return [key for key, calls in self._waiting.items() for _ in calls]
+
+    def first_without_id(self) -> str | None:
+        """Return the key of the oldest open call that has the name of its tool in the place of an id."""
+        self._read_past()
+        return min(((calls[0], key) for key, calls in self._waiting.items() if calls[0][1] == key), default=(0, None))[
+            1
+        ]
 
     def forget(self, event_ids: Container[int]) -> None:
         """Drop the calls of these events, which are no longer shown."""

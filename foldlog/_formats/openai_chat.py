@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foldlog._formats.calls import OpenCalls
+from foldlog._formats.calls import id_in_result
 from foldlog._formats.format import Beside, Format, Options, RecordEncoder
 from foldlog._formats.lookalikes import lookalike_of_record
 from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import NOT_WRITTEN, role_of
+from foldlog._formats.told import NOT_WRITTEN, call_id_of, role_of
 from foldlog.eventstore import (
     Action,
     CondensationSummary,
@@ -63,8 +63,8 @@ class OpenAI:
 
     def answers(self, message: dict[str, Any]) -> list[str]:
         """Return the ids of the calls that a tool's message answers."""
-        call_id = message.get("tool_call_id")
-        return [call_id] if type(call_id) is str else []
+        call_id = id_in_result(message)
+        return [] if call_id is None else [call_id]
 
     def written(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return a message from the message that OpenAI would have."""
@@ -121,7 +121,6 @@ class OpenAIChatDecoder(FollowingDecoder):
     def __init__(self, dialect: OpenAI, options: Options) -> None:
         super().__init__(options)
         self._dialect = dialect
-        self._functions = OpenCalls()
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         timestamp, time = read_time(record.get("timestamp"))
@@ -149,25 +148,21 @@ class OpenAIChatDecoder(FollowingDecoder):
         """Add the calls of a message, if it has any: in the time before there were tools, the call of a function."""
         calls, function = record.get("tool_calls"), record.get("function_call")
         read.thinking = dicts_in(record.get("thinking_blocks"))
+        if type(function) is dict and not calls:
+            calls = [{"function": function}]
         if type(calls) is list and calls and len(dicts_in(calls)) == len(calls):
             for call in calls:
                 called = dict_or_empty(call.get("function"))
-                read.call(called.get("name"), called.get("arguments"), call.get("id"), thought)
+                call_id = call["id"] if type(call.get("id")) is str else called.get("name")
+                read.call(called.get("name"), called.get("arguments"), call_id, thought)
                 thought = ""
-        elif type(function) is dict and not calls:
-            action = read.call(function.get("name"), function.get("arguments"), None, thought)
-            self._functions.open(action, action.tool)
         return bool(read.events)
 
     def _read_results(self, read: RecordEvents, record: dict[str, Any], content: Content) -> None:
-        tool = text_or_empty(record.get("name"))
-        for call_id in (call_ids := self._dialect.answers(record)):
-            _, cause, called = self.calls.close(call_id)
-            read.add(Observation, content=content, tool=tool or called, call_id=call_id, cause=cause)
+        call_ids: Sequence[str | None] = self._dialect.answers(record)
+        for call_id in call_ids or [self.calls.first_without_id()]:
+            read.answer(call_id, content, tool=record.get("name"))
             content = ""
-        if not call_ids:
-            _, cause, called = self._functions.close(tool if record["role"] == "function" else None)
-            read.add(Observation, content=content, tool=tool or called, cause=cause)
 
 
 def _content(value: Any) -> Content:
@@ -236,16 +231,14 @@ def _message(events: list[Event]) -> dict[str, Any] | None:
         message["tool_calls"] = [_call(call) for call in events if isinstance(call, Action)]
     elif isinstance(event, Observation):
         message |= {"name": event.tool} if event.tool else {}
-        message |= {} if event.call_id is None else {"tool_call_id": event.call_id}
+        message["tool_call_id"] = call_id_of(event)
     return message | dict_or_empty(event.meta.get("message"))
 
 
 def _call(action: Action) -> dict[str, Any]:
     arguments = action.arguments if isinstance(action.arguments, str) else arguments_of(action)
-    call: dict[str, Any] = {"type": "function", "function": {"name": action.tool, "arguments": arguments}}
-    if action.call_id is not None:
-        call["id"] = action.call_id
-    return dict_or_empty(action.meta.get("call")) | call
+    function = {"name": action.tool, "arguments": arguments}
+    return dict_or_empty(action.meta.get("call")) | {"id": call_id_of(action), "type": "function", "function": function}
 
 
 FORMAT = Format(

@@ -117,7 +117,7 @@ def _document(part: Part, mark: Part) -> Part:
 
 
 def _tool_use(call: PairedCall) -> Part:
-    arguments = json.loads(arguments_of(call.action), parse_float=_finite)
+    arguments = json.loads(arguments_of(call.action), parse_float=_number, parse_int=_number)
     return {
         "type": "tool_use",
         "id": matching(call.id, _NAME_MAX),
@@ -126,9 +126,9 @@ def _tool_use(call: PairedCall) -> Part:
     }
 
 
-def _finite(number: str) -> float | str:
-    value = float(number)
-    return value if math.isfinite(value) else number
+def _number(text: str) -> float | str:
+    value = float(text)
+    return text if math.isinf(value) else value if "." in text or "e" in text.lower() else int(text)
 
 
 def _tool_result(call: PairedCall, moved: list[Part]) -> Part:

@@ -24,7 +24,9 @@ from foldlog import (
 from foldlog.condensers import Reply, ToolCall
 from foldlog.condensers.models import client
 from foldlog.formats import encode
+from foldlog.projections.messages import DIALECTS
 from tests.at_once import at_once
+from tests.projections.chat_rules import PROBLEMS
 from tests.projections.test_dialects import SEARCHED
 
 TOLD = {"prompt_tokens": 7, "completion_tokens": 3}
@@ -57,11 +59,29 @@ def test_calls_are_actions_and_the_text_beside_them_is_the_thought_of_the_first(
     assert (one.meta["usage"], two.meta) == (TOLD, {})
 
 
-def test_arguments_that_are_no_plain_map_stay_the_text_that_the_model_wrote():
-    for text in ('{"a": NaN}', '{"a": 1, "a": 2}', "[1]", "", "7", '{"a": "\\ud800"'):
-        calls = [{"id": "k", "function": {"name": "f", "arguments": text}}]
-        (action,) = from_openai({"role": "assistant", "tool_calls": calls})
-        assert action.arguments == text
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('{"a": NaN}', '{"a": 1, "a": 2}', "[1]", "", "7", '{"a": "\\ud800"', '{"a": 1e400}', '{"a": [-1e400]}'),
+        *(f'{{"a": {"9" * 5000}}}', '{"a": ' * 600 + "1" + "}" * 600, '{"a": ' * 90_000),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_arguments_that_are_no_plain_map_stay_the_text_that_the_model_wrote(history, text):
+    calls = [{"id": "k", "function": {"name": "f", "arguments": text}}]
+    history.append({"role": "user", "content": "?"})
+    (recorded,) = history.append_reply({"role": "assistant", "tool_calls": calls})
+    assert recorded.event.arguments == text
+    history.append_tool_result("k", "ok")
+    for dialect in DIALECTS:
+        problems = PROBLEMS[dialect](history.view().to_messages(dialect))
+        assert problems == [] or "9" * 5000 in text, "Python's parser refuses that many digits, and others do not"
+
+
+def test_a_map_of_arguments_that_the_store_cannot_hold_is_its_text(history):
+    block = {"type": "tool_use", "id": "k", "name": "f", "input": {"a": float("inf"), "b": "é"}}
+    (recorded,) = history.append_reply({"role": "assistant", "content": [block], "stop_reason": "tool_use"})
+    assert recorded.event.arguments == '{"a": Infinity, "b": "é"}'
 
 
 def test_the_objects_of_openais_sdk_say_the_same_as_their_json():
@@ -455,7 +475,7 @@ def test_a_result_in_a_chat_message_is_of_a_call_that_was_made(history):
     for wrong in (result, [result, made], [{"role": "user", "content": "hi"}, result]):
         with pytest.raises(InvalidEvent, match="the result of 'k', a call that no reply made; nothing was appended"):
             history.append(wrong)
-    with pytest.raises(InvalidEvent, match="the result of a call without tool_call_id, a call"):
+    with pytest.raises(InvalidEvent, match="the result of a call without tool_call_id or name, a call"):
         history.append([made, {"role": "tool", "content": "ok"}])
     assert history.version() == 0
     history.append([made, result], idempotency_key="x")

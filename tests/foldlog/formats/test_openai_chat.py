@@ -80,7 +80,7 @@ def test_functions_of_old_are_calls_too():
     made = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
     answers = ({"role": "function", "name": name, "content": "1"} for name in "fg")
     events = read(made, *answers)
-    assert (events[0].tool, events[0].call_id, events[1].cause, events[2].cause) == ("f", None, 0, None)
+    assert (events[0].tool, events[0].call_id, events[1].cause, events[2].cause) == ("f", "f", 0, None)
 
 
 def test_a_history_of_ours_can_be_written_as_chat():

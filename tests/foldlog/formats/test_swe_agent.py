@@ -86,7 +86,7 @@ def test_what_was_added_since_is_written_as_swe_agent_would():
     assert list(encode([*events, *added], SWE))[2:] == [
         {key: value for key, value in called("a").items() if key != "action"} | {"agent": "primary"},
         message("tool", "x", "observation", agent="primary", tool_call_ids=["a"]),
-        message("tool", "y", "observation", agent="primary"),
+        message("tool", "y", "observation", agent="primary", tool_call_ids=["call_2"]),
     ]
 
 
