@@ -56,13 +56,14 @@ Watch = Callable[[Iterator[Event]], Iterator[Event]]
 
 class Imported(NamedTuple):
     """The outcome for a history: its conversation, how many events were added, and its version now. ``alone``: the
-    conversation has the events of the source, and no others.
+    conversation has the events of the source, and no others; ``is_older``: it has records that the source lacks.
     """
 
     conversation: str
     added: int
     version: int
     alone: bool = False
+    is_older: bool = False
 
 
 class InAFork(Imported):
@@ -180,10 +181,11 @@ def _size(told: dict[str, Any]) -> tuple[float, int]:
 
 def _incomplete(documents: Documents, source: Source, imported: Imported, *, marks: bool) -> dict[str, Any]:
     """Return the attributes that say which records of the source are missing, and no longer once all are there. Without
-    ``marks``, only the latter.
+    ``marks``, only the latter. A source that is older says nothing of that.
     """
     before = [finding.before for finding in source.findings if finding.before is not None]
-    if not imported.version or (before and not marks) or (not before and imported.added == imported.version):
+    may_change = marks if before else imported.added < imported.version
+    if imported.is_older or not (imported.version and may_change):
         return {}
     mark = None
     if before:
@@ -290,22 +292,29 @@ def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsew
         if grown is not None:
             return grown
     try:
-        given = count()
-        events = (event for event, _ in zip(source.events(), given, strict=False))
-        added, version = store.ingest(conversation, watch(events))
-        return Imported(conversation, added, version, alone=next(given) == version)
+        return _ingested(store, source, conversation, watch)
     except HistoryDiverged:
         if source.findings_count:
             with suppress(HistoryDiverged, InvalidEvent):
                 source.mend(standing_records(store.events(conversation), source.format) or ())
-                return Imported(conversation, *store.ingest(conversation, watch(source.events())))
+                return _ingested(store, source, conversation, watch)
         same, records, more, _ = _compare(store, conversation, source)
         if not same:
             raise
         version = store.version(conversation)
-        if more:
+        if more > 0:
             raise ReadOtherwise(conversation, version, records) from None
-        return Imported(conversation, 0, version)
+        return Imported(conversation, 0, version, is_older=more < 0)
+
+
+def _ingested(store: Store, source: Source, conversation: str, watch: Watch) -> Imported:
+    given = count()
+    events = (event for event, _ in zip(source.events(), given, strict=False))
+    added, version = store.ingest(conversation, watch(events))
+    number = next(given)
+    others = not added and number < version  # either later ones of the source, or of another hand
+    stored = (each for each in store.events(conversation) if each.origin is not None) if others else ()
+    return Imported(conversation, added, version, number == version, any(islice(stored, number, None)))
 
 
 def _grow(store: Store, source: Source, conversation: str, watch: Watch, elsewhere: Elsewhere) -> Imported | None:
@@ -320,7 +329,8 @@ def _grow(store: Store, source: Source, conversation: str, watch: Watch, elsewhe
     growth = Growth(standing, version)
     events = list(watch(source.events_beyond(growth)))
     if growth.shrinks and not source.is_whole:
-        return Imported(conversation, 0, version)  # what cannot be read may be there: its program may be writing it
+        # What cannot be read may be there: its program may be writing it.
+        return Imported(conversation, 0, version, is_older=True)
     if events:
         if (other := elsewhere(source.path, conversation)) is not None:
             raise HeldTwice(conversation, version, other)
@@ -330,12 +340,12 @@ def _grow(store: Store, source: Source, conversation: str, watch: Watch, elsewhe
 
 class _Compared(NamedTuple):
     """Whether a conversation or a source begins with the other, how many records they have in common, whether the
-    source has more, and how many events of those in common are redacted.
+    source has more (1), neither (0) or the conversation (-1), and how many events of those in common are redacted.
     """
 
     is_same: bool
     records: int
-    has_more: bool
+    more: int
     redacted: int
 
 
@@ -352,15 +362,15 @@ def _compare(store: Store, conversation: str, source: Source, *, by_size: bool =
     try:
         for stored, (record, _) in zip_longest(encode(whole, source.format), theirs, fillvalue=(nothing, ())):
             if type(stored) is tuple or record is nothing:
-                return _Compared(True, records, record is not nothing, len(put_back))
+                return _Compared(True, records, -1 if record is nothing else 1, len(put_back))
             if not is_same(stored, record):
                 break
             records += 1
         else:
-            return _Compared(True, records, False, len(put_back))
+            return _Compared(True, records, 0, len(put_back))
     except (UnknownFormat, ValueError):  # of another format, or half a record
         pass
-    return _Compared(False, records, True, len(put_back))
+    return _Compared(False, records, 1, len(put_back))
 
 
 def _with_redacted(

@@ -73,8 +73,8 @@ class Growth:
 def mended(
     records: Sequence[Located], standing: Sequence[StoredRecord], source_id: Callable[[Any], Any]
 ) -> Iterator[Located]:
-    """Yield the records of a source, and before those that cannot be read as many stored ones, of those that the source
-    no longer has in their place: what was imported before it was damaged does not vanish.
+    """Yield the records of a source, and as the values of those that cannot be read stored ones, of those that the
+    source no longer has in their place: what was imported before it was damaged does not vanish.
     """
 
     def key(record: Any) -> str:
@@ -96,9 +96,7 @@ def mended(
         stop = place + len(unread) if next_place is None else next_place
         lost = [standing[each].record for each in range(place, min(stop, len(keys))) if gone[keys[each]]]
         for each, problem in zip_longest(lost[: len(unread)], unread):
-            if each is not None:
-                yield Located(problem.line, problem.offset, each)
-            yield problem
+            yield problem._replace(value=each)
         place = next_place + 1 if next_place is not None else stop
         unread.clear()
         if located is not None:

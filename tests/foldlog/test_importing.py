@@ -376,6 +376,38 @@ def test_records_missing_in_the_middle_are_counted_and_a_fork_before_them_is_who
     assert found == {"hole": {"incomplete": mark}, "before": {}}
 
 
+@pytest.mark.parametrize("format", ["openai-chat", "copilot-cli"])  # the program writes the second one again
+def test_a_history_is_incomplete_only_while_it_lacks_records(histories, tmp_path, format):
+    is_again = format == "copilot-cli"
+    said = {"type": "user.message", "id": "u{}", "timestamp": "2026-01-01T00:00:09Z", "data": {"content": "say {}"}}
+    line = json.dumps(said) if is_again else chat_lines("say {}")[0]
+    whole = [
+        *(CORPUS / f"{format}.jsonl").read_text().splitlines()[:is_again],
+        *(line.replace("{}", n) for n in "abcdef"),
+    ]
+    older = [] if is_again else [whole[:2]]  # of the other one, an import takes back what is gone
+
+    def torn(*places):
+        return ["{torn" if place - len(whole) in places else line for place, line in enumerate(whole)]
+
+    def imported(text, name="c"):
+        (tmp_path / "c.jsonl").write_text("\n".join(text) + "\n")
+        histories.import_(tmp_path / "c.jsonl", conversation=name, format=format, findings=str)
+        return histories[name].version(), histories[name].attributes().get("incomplete")
+
+    version, _ = imported(whole)
+    for text in (torn(-1), torn(-2)[:-1], torn(-3), torn(-4, -2)[:-1], *older):
+        assert imported(text) == (version, None)
+    mark = f"1 record of its source could not be read, after event {version - 1}"
+    assert imported([*whole, "{torn"]) == (version + 1, mark)
+
+    marked = imported(torn(-2, -4), "holes")
+    assert "2 records" in marked[1]
+    for text in (torn(-2, -4), *older):
+        assert imported(text, "holes") == marked
+    assert "2 records" in imported(torn(-2, -3, -4), "holes")[1]  # the third one is stored
+
+
 def test_two_imports_of_a_history_at_the_same_time_are_as_one(tmp_path):
     lines(tmp_path / "a.jsonl", chat("hi", "hello", "bye"))
     (source,), (other,) = open_sources([tmp_path / "a.jsonl"]), open_sources([tmp_path / "a.jsonl"])
