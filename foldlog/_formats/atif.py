@@ -16,12 +16,11 @@ are copies (``is_copied_context``), or says so in a step. Trajectories of sub-ag
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import texts_of
-from foldlog._formats.files.readers import Placed, around, with_around
+from foldlog._formats.blocks import texts_of, thinking_of
+from foldlog._formats.files.readers import in_document
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, time_text
@@ -44,9 +43,9 @@ class _Trajectories(FileReader):
         return is_document and b'"schema_version"' in begin and b'"ATIF-v' in begin
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        held = around(path, "steps")
-        name = text_or_none(held.get("trajectory_id", held.get("session_id")))
-        yield Contained(name or None, Placed(path.stat().st_size, partial(with_around, path, "steps", _BEFORE)))
+        return in_document(
+            path, "steps", lambda held: text_or_none(held.get("trajectory_id", held.get("session_id"))), _BEFORE
+        )
 
 
 def _document(records: Iterable[Any]) -> dict[str, Any]:
@@ -107,7 +106,7 @@ class _Decoder(FollowingDecoder):
             self._begun = True
             read.parts = _parts(record.get("message"))
             if type(thought := record.get("reasoning_content")) is str and thought:
-                read.thinking = [{"type": "thinking", "thinking": thought}]
+                read.thinking = [thinking_of(thought)]
             for call in dicts_in(record.get("tool_calls")):
                 read.call(call.get("function_name"), call.get("arguments"), call.get("tool_call_id"))
             read.say(_SOURCES[source], as_text=True)

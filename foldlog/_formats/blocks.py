@@ -45,6 +45,12 @@ def content_of(blocks: Any) -> Content:
     return blocks if type(blocks) is str else ""
 
 
+def thinking_of(text: str, signature: Any = None) -> _Block:
+    """Return what a model thought as a block, with its signature if that is a text."""
+    signed = {"signature": signature} if type(signature) is str else {}
+    return {"type": "thinking", "thinking": text, **signed}
+
+
 def said(parts: list[_Block]) -> Content:
     """Return the content of a model's message, which always has blocks: for a single text block, a text."""
     if len(parts) == 1 and "text" in parts[0]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from foldlog._formats.blocks import thinking_of
 from foldlog._formats.format import EachAlone, Format, Options, first_named
 from foldlog._formats.members import PROMPT_REPLACED
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, usage_told
@@ -163,7 +164,7 @@ def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
     read.response = next((each for each in named if type(each) is str), f"response-{read.version}")
     read.parts = [{"type": "text", "text": content}] if content else []
     if text := text_or_empty(data.get("reasoningText")):
-        read.thinking = [{"type": "thinking", "thinking": text}]
+        read.thinking = [thinking_of(text)]
     if calls or content:
         read.meta = usage_told({"completion_tokens": data.get("outputTokens")}, model=data.get("model"))
     for call in calls:

@@ -19,15 +19,14 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import force_setattr
 
-from foldlog._formats.blocks import said
-from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
+from foldlog._formats.blocks import said, thinking_of
+from foldlog._formats.files.readers import in_document
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
 from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told
@@ -50,15 +49,7 @@ class _Documents(FileReader):
         return begins and path.suffix == ".json" and all(b'"%b"' % key.encode() in begin for key in _STABLE[:3])
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        yield Contained(session_in(around(path, "messages")), Placed(path.stat().st_size, partial(_records, path)))
-
-
-def _records(path: Path) -> Iterator[PlacedRecord]:
-    session = around(path, "messages")
-    yield str(path), {key: session.pop(key) for key in _STABLE if key in session}, None
-    messages = Array(path, key="messages")
-    yield from ((messages.place(each), each.value, each.problem) for each in messages)
-    yield str(path), {"$set": session}, None
+        return in_document(path, "messages", session_in, _STABLE, "$set")
 
 
 def _matches(record: Any) -> bool:
@@ -252,7 +243,7 @@ class GeminiDecoder(FollowingDecoder):
                 thoughts.append(f"**{subject}** {thought}" if subject else thought)
             calls = dicts_in(record.get("toolCalls"))
         read.parts = shown_parts([part for part in parts if part.get("thought") is not True])
-        read.thinking = [{"type": "thinking", "thinking": text} for text in thoughts if text]
+        read.thinking = [*map(thinking_of, filter(None, thoughts))]
         read.response = str(record.get("id"))
         for call in calls:
             read.call(call.get("name"), call.get("args"), call.get("id"))

@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import texts_of
+from foldlog._formats.blocks import texts_of, thinking_of
 from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
 from foldlog._formats.format import Contained, FileReader, Format
@@ -208,8 +208,7 @@ def _read_block(read: RecordEvents, block: Any) -> None:
         case {"type": "reasoning", "redacted": True}:
             read.thinking.append({"type": "redacted_thinking", "data": text_or_empty(block.get("reasoning"))})
         case {"type": "reasoning"}:
-            signed = {"signature": block["signature"]} if type(block.get("signature")) is str else {}
-            read.thinking.append({"type": "thinking", "thinking": text_or_empty(block.get("reasoning")), **signed})
+            read.thinking.append(thinking_of(text_or_empty(block.get("reasoning")), block.get("signature")))
 
 
 def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:

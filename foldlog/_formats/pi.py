@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from foldlog._formats.blocks import blocks_of, kind_of
+from foldlog._formats.blocks import blocks_of, kind_of, thinking_of
 from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import Members
@@ -199,8 +199,7 @@ def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
     signature = text_or_empty(block.get("thinkingSignature"))
     if block.get("redacted") is True and is_signed:
         return {"type": "redacted_thinking", "data": signature}
-    thought = {"type": "thinking", "thinking": text_or_empty(block.get("thinking"))}
-    return {**thought, "signature": signature} if signature and is_signed else thought
+    return thinking_of(text_or_empty(block.get("thinking")), signature if signature and is_signed else None)
 
 
 def _ran(message: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.scanner import CUT, Broken, Scanner
+from foldlog._formats.format import Contained
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
 from foldlog._formats.record import Located
 
@@ -153,18 +154,26 @@ def around(path: Path, key: str) -> dict[str, Any]:
     return held
 
 
-def with_around(path: Path, key: str, before: Sequence[str] = ()) -> Iterator[PlacedRecord]:
-    """Yield the elements of the array ``key`` in a document, after an object with its fields ``before``, if any are
-    named, and before one with all others, if it has more.
+def in_document(
+    path: Path, key: str, name_in: Callable[[Any], str | None], before: Sequence[str] = (), after: str = ""
+) -> Iterator[Contained]:
+    """Yield the history in a document: the elements of the array ``key``, after an object with the fields ``before``,
+    if any are named, and before one with all others, if there are more; with ``after``, that one has them under this
+    name. ``name_in`` returns its name in the fields. Raises what ``around`` raises.
     """
+    records = partial(_with_around, path, key, before, after)
+    yield Contained(name_in(around(path, key)) or None, Placed(path.stat().st_size, records))
+
+
+def _with_around(path: Path, key: str, before: Sequence[str], after: str) -> Iterator[PlacedRecord]:
     held, _ = _around(path, key)
     held.pop(key, None)
     if before:
         yield str(path), {name: held.pop(name) for name in before if name in held}, None
     array = Array(path, key=key)
     yield from ((array.place(each), each.value, each.problem) for each in array)
-    if held:
-        yield str(path), held, None
+    if held or after:
+        yield str(path), {after: held} if after else held, None
 
 
 def _around(path: Path, key: str) -> tuple[dict[str, Any], bool]:

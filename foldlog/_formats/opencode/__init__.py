@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from foldlog._formats.blocks import kind_of, part_of, said, texts_of
+from foldlog._formats.blocks import kind_of, part_of, said, texts_of, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.opencode.files import SessionFiles, info_of, session_in
 from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
@@ -43,6 +43,10 @@ _Part = dict[str, Any]
 
 def _accepts(record: Any) -> bool:
     return type(dict_or_empty(record).get("info")) is dict
+
+
+def _is_session(record: Any) -> bool:
+    return "info" in dict_or_empty(record) and "parts" not in record
 
 
 # -- records to events ------------------------------------------------------------------------------------------------
@@ -78,9 +82,8 @@ class _Decoder(FollowingDecoder):
         super().__init__(options)
         self._parent: Any = None
         """The session that started this one, which the last record tells."""
-        for record in records:
-            if type(record) is dict and "parts" not in record and "info" in record:
-                self._parent = info_of(record).get("parentID")
+        for session in filter(_is_session, records):
+            self._parent = info_of(session).get("parentID")
         self._begun: dict[str, int] = {}
         """The version before each message and part, by its id."""
         self._asked: dict[Any, _Part] = {}
@@ -217,14 +220,12 @@ def _thinking(part: _Part) -> _Part:
     anthropic, openai = dict_or_empty(known.get("anthropic")), dict_or_empty(known.get("openai"))
     if type(anthropic.get("redactedData")) is str:
         return {"type": "redacted_thinking", "data": anthropic["redactedData"]}
-    if type(anthropic.get("signature")) is str:
-        return {"type": "thinking", "thinking": text, "signature": anthropic["signature"]}
-    if type(openai.get("itemId")) is str:
-        summary = [{"type": "summary_text", "text": text}] if text else []
-        encrypted = openai.get("reasoningEncryptedContent")
-        item = {"type": "reasoning", "id": openai["itemId"], "summary": summary}
-        return {**item, "encrypted_content": encrypted} if type(encrypted) is str else item
-    return {"type": "thinking", "thinking": text}
+    if type(anthropic.get("signature")) is str or type(openai.get("itemId")) is not str:
+        return thinking_of(text, anthropic.get("signature"))
+    summary = [{"type": "summary_text", "text": text}] if text else []
+    encrypted = openai.get("reasoningEncryptedContent")
+    item = {"type": "reasoning", "id": openai["itemId"], "summary": summary}
+    return {**item, "encrypted_content": encrypted} if type(encrypted) is str else item
 
 
 def _usage(info: _Part, parts: list[_Part]) -> _Part:
@@ -291,23 +292,19 @@ def _image(url: str) -> _Part:
 def _document(records: Iterable[Any]) -> _Part:
     """Return the document of a session, as ``opencode export`` writes it."""
     named = {"slug": _SESSION, "title": "", "version": "", "projectID": "", "directory": ""}
-    around: _Part = {"info": {"id": _SESSION, **named, "time": {"created": 0, "updated": 0}}}
-    messages: list[Any] = []
-    for record in records:
-        if type(record) is dict and "parts" not in record and "info" in record:
-            around = record
-        else:
-            messages.append(record)
-    return {**around, "messages": messages}
+    session: _Part = {"info": {"id": _SESSION, **named, "time": {"created": 0, "updated": 0}}}
+    each = list(records)
+    messages = [record for record in each if not _is_session(record)]
+    return {**[session, *filter(_is_session, each)][-1], "messages": messages}
 
 
 def _matches(record: Any) -> bool:
     """Return whether a record is a message that names its session, or a session that names its project."""
     info = info_of(record)
-    if "parts" in dict_or_empty(record):
-        is_message = type(record["parts"]) is list and info.get("role") in ("user", "assistant")
-        return is_message and type(info.get("sessionID")) is str
-    return type(info.get("id")) is str and type(info.get("projectID")) is str
+    if _is_session(record):
+        return type(info.get("id")) is str and type(info.get("projectID")) is str
+    is_message = bool(info) and type(record["parts"]) is list and info.get("role") in ("user", "assistant")
+    return is_message and type(info.get("sessionID")) is str
 
 
 FORMAT = Format(

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files.readers import Placed, PlacedRecord, around, opened, parsed, record_in, with_around
+from foldlog._formats.files.readers import Placed, PlacedRecord, in_document, opened, parsed, record_in
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.record import dict_or_empty
@@ -18,16 +18,14 @@ _Part = dict[str, Any]
 
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{\s*"id"\s*:\s*"ses_')
 _SQLITE = b"SQLite format 3\0"
-_COLUMNS = {
-    "session": "*",
-    "message": "id, session_id AS sessionID, data",
-    "part": "id, session_id AS sessionID, message_id AS messageID, data",
+_SELECT = {
+    "session": "SELECT * FROM session WHERE id = ?",
+    "message": "SELECT id, session_id AS sessionID, data FROM message WHERE session_id = ? ORDER BY time_created, id",
+    "part": "SELECT id, session_id AS sessionID, message_id AS messageID, data FROM part"
+    " WHERE message_id = ? ORDER BY id",
 }
-_WHERE = {
-    "session": "id = ?",
-    "message": "session_id = ? ORDER BY time_created, id",
-    "part": "message_id = ? ORDER BY id",
-}
+_SESSIONS = """SELECT id, (SELECT total(length(data)) FROM part WHERE session_id = session.id)
+FROM session ORDER BY time_created, id"""
 _NAMES = {"project_id": "projectID", "workspace_id": "workspaceID", "parent_id": "parentID"}
 _GROUPS = frozenset(("time", "summary", "share", "tokens"))
 """Columns of a session that begin so are the fields of an object of that name."""
@@ -69,8 +67,7 @@ class SessionFiles(FileReader):
         if path.is_dir():
             yield from _in_storage(path, {each.name for each in moved or ()})
         elif moved is None:
-            name = session_in(around(path, "messages"))
-            yield Contained(name, Placed(path.stat().st_size, partial(with_around, path, "messages")))
+            yield from in_document(path, "messages", session_in)
         else:
             yield from moved
 
@@ -80,9 +77,8 @@ def _in_storage(storage: Path, moved: set[str | None]) -> Iterator[Contained]:
         folder = storage / "message" / session.stem
         if folder.is_dir() and session.stem not in moved:
             size = sum(each.stat().st_size for each in folder.iterdir())
-            yield Contained(
-                session.stem, Placed(size, partial(_records, partial(_files, storage, session), session.stem))
-            )
+            read = partial(_records, partial(_files, storage, session), session.stem)
+            yield Contained(session.stem, Placed(size, read))
 
 
 def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:
@@ -112,10 +108,9 @@ def _is_database(path: Path) -> bool:
 def _in_database(path: Path) -> Iterator[Contained]:
     log = path.with_name(f"{path.name}-wal")
     unread: list[PlacedRecord] = [(str(log), None, _UNREAD)] if log.is_file() and log.stat().st_size else []
-    sizes = "SELECT total(length(data)) FROM part WHERE session_id = session.id"
     try:
         with opened(path) as database:
-            sessions = database.execute(f"SELECT id, ({sizes}) FROM session ORDER BY time_created, id").fetchall()
+            sessions = database.execute(_SESSIONS).fetchall()
     except sqlite3.Error as error:
         unread.append((str(path), None, f"cannot be read: {error}"))
         yield Contained(None, Placed(path.stat().st_size, partial(iter, unread)))
@@ -136,7 +131,7 @@ def _in_tables(path: Path, session: str, unread: list[PlacedRecord]) -> Iterator
 
 
 def _rows(path: Path, database: sqlite3.Connection, table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:
-    for row in database.execute(f"SELECT {_COLUMNS[table]} FROM {table} WHERE {_WHERE[table]}", (of,)):
+    for row in database.execute(_SELECT[table], (of,)):
         place, value, problem = f"{path}, {table} {row['id']}", dict(row), None
         if table == "session":
             value = _exported(value)
