@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice, takewhile
 from typing import Any, Final, NamedTuple
 
@@ -87,8 +87,21 @@ class KeptOfAll:
         self._position = until
         if (new or is_whole) and recorder.writable:
             with suppress(EventStoreError):  # a full disk: they are made again
-                recorder.transact(lambda transaction: self._write(transaction, before, new, is_whole))
+                recorder.transact(lambda transaction: self._write(transaction, before, new, is_whole=is_whole))
         return [block.value for block in found]
+
+    @contextmanager
+    def put_back(self) -> Iterator[None]:
+        """Keep the blocks through erasures and redactions, which delete them: at the end, those of other conversations
+        are written again. Cost: the blocks.
+        """
+        recorder = self._store.database.recorder
+        if not recorder.on_server:
+            recorder.query(self._read)
+        yield
+        if self._blocks and recorder.writable:
+            with suppress(EventStoreError):  # a full disk: they are made again
+                recorder.transact(lambda transaction: self._write(transaction, 0, set(), is_whole=True))
 
     def make(self) -> None:
         """Make the blocks that have changed, where they are kept. Cost: see ``load``."""
@@ -134,7 +147,7 @@ class KeptOfAll:
         bodies = [each.body for each in stored if each is not None and each.code == self._code]
         return (int(bodies[0]), bodies[1:]) if bodies and len(bodies) == len(stored) else (0, [])
 
-    def _write(self, transaction: Transaction, before: int, new: set[int], is_whole: bool) -> None:
+    def _write(self, transaction: Transaction, before: int, new: set[int], *, is_whole: bool) -> None:
         """Write the new blocks, unless another process has written some since. The value of a block in which a
         conversation has changed since is not written: it may hold what was erased or redacted.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
@@ -250,6 +250,10 @@ class KeptSums:
         """Keep the sums of all for the next question. Cost: the records of the blocks that have changed."""
         self.flush()
         self._of_all.make()
+
+    def put_back(self) -> AbstractContextManager[None]:
+        """Keep the sums of all through erasures and redactions: see ``KeptOfAll``."""
+        return self._of_all.put_back()
 
     def blocks(self, rows: Sequence[ConversationRow] | None = None, again: Collection[str] = ()) -> list[Block]:
         """Return the sums of all conversations of the store, or of these. For cost and ``again`` see ``KeptOfAll``."""

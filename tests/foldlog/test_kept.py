@@ -292,6 +292,30 @@ def test_sums_of_all_go_in_the_transaction_of_an_erasure_or_a_redaction(remove: 
     assert b"the words of b" not in left
 
 
+@pytest.mark.parametrize("were_kept", [True, False])
+@pytest.mark.parametrize("command", [["erase", "b"], ["redact", "b", "0"]])
+def test_the_commands_that_remove_content_put_the_other_sums_of_all_back(
+    command: list[str], were_kept: bool, url: str, monkeypatch: pytest.MonkeyPatch, foldlog
+):
+    monkeypatch.setattr(of_all, "_SIZE", 1)
+    if were_kept:
+        foldlog("list", "--sort", "activity", "--db", url)
+        assert b"the words of b" in _bytes_of(url)
+    made, really = list[str](), KeptSums._block
+
+    def noted(kept: KeptSums, rows: Sequence[ConversationRow], *more: Any) -> tuple[Block, bool]:
+        made.extend(row.id for row in rows)
+        return really(kept, rows, *more)
+
+    monkeypatch.setattr(KeptSums, "_block", noted)
+    foldlog(*command, "--reason", "asked for", "--yes", "--db", url)
+    assert made == []
+    shown = foldlog("list", "--sort", "activity", "--db", url, "--json").document["conversations"]
+    assert {each["title"] for each in shown} >= {"the words of a", "the words of c"}
+    assert {*made} - {"b"} == (set() if were_kept else {"a", "c"})
+    assert b"the words of b" not in _bytes_of(url)
+
+
 def test_sums_of_all_go_with_a_redaction_that_is_copied(url: str, tmp_path: Path):
     copy = f"sqlite:///{tmp_path}/copy.db"
     with foldlog.open(url) as source, foldlog.open(copy) as target:

@@ -20,6 +20,7 @@ from foldlog._copies import is_a_copy, path_in
 from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
 from foldlog._maintenance import conversations_with, erased, would_erase
 from foldlog._reports.overview import overview_of
+from foldlog._reports.sums import KeptSums
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationRow, EventStoreError, Store, check_reason
 from foldlog.projections import Views
@@ -83,7 +84,8 @@ def run(
             work = erased(store, rows, reason=reason, unchanged=before is not None, complete=False, **forks)
         gone: list[ConversationRow] = []
         stay: list[tuple[ConversationRow, EventStoreError]] = []
-        with terminal.working("looking" if dry_run else "erasing", "conversations", len(rows)) as update:
+        doing = "looking" if dry_run else "erasing"
+        with KeptSums(store).put_back(), terminal.working(doing, "conversations", len(rows)) as update:
             for row, error in work:
                 if error is None:
                     gone.append(row)

@@ -31,6 +31,7 @@ from foldlog._histories import Histories
 from foldlog._history import History
 from foldlog._maintenance import conversations_with, holders
 from foldlog._matching import Holds, events_with, files_with, gone_of_each, keep_documents, store_has, text_or_pattern
+from foldlog._reports.sums import KeptSums
 from foldlog._seen_files import source_files
 from foldlog._words.gist import count, gist
 from foldlog.eventstore import (
@@ -261,7 +262,7 @@ def _redacted(
     """
     receipts, stay = [], []
     each = [(name, event_id) for name, ids in chosen.items() for event_id in (ids if text is None else reversed(ids))]
-    with terminal.working("redacting", "events", len(each)) as update:
+    with KeptSums(histories.store).put_back(), terminal.working("redacting", "events", len(each)) as update:
         if text is not None:
             for name, gone in gone_of_each(conversations_with(histories.store), chosen).items():
                 keep_documents(histories[name], histories.store, gone, text)
