@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import lru_cache, partial
 from typing import Any
 
@@ -72,6 +73,12 @@ class CondenseHandler:
         """Return a handler for another model of the agent. Both remember the same of each conversation."""
         handler = CondenseHandler(self._store, self._views, self._given, agent_llm)
         handler._remembered = self._remembered
+        return handler
+
+    def reading(self, store: Store, views: Views) -> CondenseHandler:
+        """Return a handler that reads this store and these Views. Both remember the same of each conversation."""
+        handler = copy(self)
+        handler._store, handler._views = store, views
         return handler
 
     def handle(self, conversation: str, generation: Generation | None = None) -> View | Condensation:

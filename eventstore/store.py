@@ -76,7 +76,7 @@ class Store:
         """The file of the store; None for a store on a server or in memory."""
         self._event_bytes_max = event_bytes_max
         self._own_clock = clock is None
-        self._projections: tuple[InlineProjection, ...] = ()
+        self._projections: dict[str, InlineProjection] = {}
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -157,8 +157,7 @@ class Store:
         """From now on, call ``projection`` in the transaction of every append with structural events. It replaces a
         projection of the same name.
         """
-        others = (other for other in self._projections if other.name != projection.name)
-        self._projections = (*others, projection)
+        self._projections[projection.name] = projection
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -351,7 +350,7 @@ class Store:
 
     def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
         if self._projections and any(map(is_structural, events)):
-            for projection in self._projections:
+            for projection in list(self._projections.values()):
                 projection.project(writing, events)
 
 

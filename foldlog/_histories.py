@@ -141,7 +141,7 @@ class Histories:
 
         The history then has one event, which no View shows. With ``replace_erased`` it may use the id of an erased
         history again, whose tombstone stays; a ``History`` that wrote to the erased one or read it still raises
-        ``ConversationErased`` when it writes. Raises ``VersionConflict`` if the history has events already, and what
+        ``ConversationErased``. Raises ``VersionConflict`` if the history has events already, and what
         ``History.append`` raises. Durability: on disk when it returns.
         """
         history = self[conversation]
@@ -198,7 +198,7 @@ class Histories:
     def _recording(self) -> Recording:
         from foldlog._recording import Recording
 
-        return Recording(self.store)
+        return Recording()
 
     @cached_property
     def _search_index(self) -> SearchIndex:

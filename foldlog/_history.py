@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
+from foldlog._meant import meant, views_of
 from foldlog._observed import span, tell
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
@@ -26,9 +27,9 @@ from foldlog.eventstore import (
     CondensationRequest,
     CondensationSummary,
     Content,
-    Conversation,
     ConversationErased,
     ConversationNotFound,
+    Documents,
     Event,
     EventStoreError,
     Generation,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from foldlog._reports.stats import Stats
     from foldlog.condensers import AgentModel, Condensation
     from foldlog.eventstore import Appending, ReadTransaction
-    from foldlog.projections import Lifetimes
+    from foldlog.projections import Lifetimes, Views
 
 T = TypeVar("T")
 
@@ -77,17 +78,27 @@ class History:
 
     A history that has no events yet is empty, in every method: its View, its events and its tail are empty, and its
     version is 0. Its first append makes the conversation. Every method raises ``ConversationErased`` where the
-    conversation was erased.
+    conversation was erased; once this object read or wrote it, also where another conversation has the id now.
     """
 
     def __init__(self, histories: Histories, conversation: str) -> None:
-        self._histories, self._store, self._views = histories, histories.store, histories.views
-        self.id = conversation
-        self._generation = Generation()
+        self._histories, self.id = histories, conversation
+        self._meant, self._store = meant(histories.store, conversation)
+
+    @cached_property
+    def _views(self) -> Views:
+        return views_of(self._store, self._histories.views)
+
+    @property
+    def _generation(self) -> Generation:
+        return self._meant.generation
+
+    @_generation.setter
+    def _generation(self, generation: Generation) -> None:
+        self._meant.generation = generation
 
     def version(self) -> int:
         """Return the number of its events; 0 before the first."""
-        self._meet()
         return self._store.version(self.id)
 
     def __len__(self) -> int:
@@ -103,7 +114,7 @@ class History:
         events since the last call.
         """
         try:
-            return self._views.latest(self.id, self._meet_as if self._generation.key is None else None)
+            return self._views.latest(self.id)
         except ConversationNotFound:
             return View.from_events(())
 
@@ -307,11 +318,11 @@ class History:
         Raises what ``foldlog.eventstore.Documents.get`` raises, except ``ConversationNotFound``. Cost: one event and at
         most 64 differences.
         """
-        return _or_empty(partial(self._histories._documents.get, self.id, name, default, version=version), default)
+        return _or_empty(partial(Documents(self._store).get, self.id, name, default, version=version), default)
 
     def documents(self, version: int | None = None) -> dict[str, Any]:
         """Return all documents by name, now or when the history had ``version`` events. Cost: as ``document``, each."""
-        return _or_empty(partial(self._histories._documents.all, self.id, version=version), {})
+        return _or_empty(partial(Documents(self._store).all, self.id, version=version), {})
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of the history, which may be none: see ``Histories.create``. Cost: two events."""
@@ -334,17 +345,12 @@ class History:
                 continue
             return attributes
 
-    def _meet_as(self, found: Conversation) -> None:
-        """Remember which conversation has the id: see ``_meet``."""
-        self._generation.key = found.key
-
-    def _meet(self) -> int | None:
-        """Remember the key of the conversation that has the id now, if no key is remembered: see ``Histories.create``.
-        Return the key, None before the first append.
+    def _met(self) -> int | None:
+        """Return the key of the conversation that this object means, which it reads first if it means none yet; None
+        before the first append.
         """
         if self._generation.key is None:
-            with contextlib.suppress(ConversationNotFound):
-                self._generation.key = self._store.query(self.id, lambda read: read.key)
+            self.version()
         return self._generation.key
 
     def open_calls(self) -> tuple[Action, ...]:
@@ -505,9 +511,8 @@ class History:
         its errors; mainly ``NoCondensationAvailable``, if a condensation is required and impossible. ``llm`` is that of
         ``prepare``. Cost: the View, and the condenser's work, which may be a call of a model.
         """
-        handler = self._histories._handler
+        handler = self._histories._handler.reading(self._store, self._views)
         try:
-            self._meet()
             made = (handler if llm is None else handler.with_agent(llm)).handle(self.id, self._generation)
         except ConversationNotFound:
             made = View.from_events(())
@@ -602,7 +607,6 @@ class History:
         from foldlog._reports.unreadable import sound
         from foldlog._seen_files import keep_source, source_files
 
-        self._meet()
         event_id = event.id if isinstance(event, Event) else check_whole("event", event)
         by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
         forks = self._store.forks_sharing(self.id, event_id)

@@ -138,8 +138,13 @@ def _living(database: Database, conversation: str, reader: Reader) -> tuple[_Row
 
 def lease_of(store: Store, conversation: str) -> Lease | None:
     """Return the lease of a worker that has one now."""
-    asked = time.monotonic()
-    found = store.database.recorder.query(partial(_living, store.database, conversation))
+    asked, database = time.monotonic(), store.database
+
+    def read(reader: Reader) -> tuple[_Row, int] | None:
+        database.find(reader, conversation)  # raises where a ``History`` means another conversation of this id
+        return _living(database, conversation, reader)
+
+    found = database.recorder.query(read)
     if found is None:
         return None
     row, left = found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from foldlog._formats.registry import format_named
 from foldlog._observed import tell
-from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
+from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, VersionConflict
 from foldlog.eventstore.log import origins
 from foldlog.formats import Decoder, NotAnEvent
 
@@ -23,8 +23,7 @@ _DECODERS_MAX = 256
 class Recording:
     """Appends records to the histories of a store. Any number of threads may use it."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self) -> None:
         self._lock = Lock()
         self._decoders: OrderedDict[tuple[str, str], tuple[Decoder, int | None]] = OrderedDict()
         """The decoders, each with the key of its conversation: the id of an erased one may be used again."""
@@ -52,7 +51,7 @@ class Recording:
                 continue
             for finding in findings:
                 tell("foldlog.import.finding", of=f"conversation {history.id!r}", finding=str(finding))
-            kept = decoder, history._meet()
+            kept = decoder, history._met()
             with self._lock:
                 self._decoders[history.id, format] = kept
                 if len(self._decoders) > _DECODERS_MAX:
@@ -63,7 +62,7 @@ class Recording:
         """Return the records whose source ids the history does not have, each id once."""
         source_id = format_named(format).source_id
         ids = [source_id(record) for record in records]
-        known = origins.known(self._store.database, history.id, format, ids)
+        known = origins.known(history._store.database, history.id, format, ids)
         unknown: dict[Any, Any] = {}
         for place, record in enumerate(records):
             if not known[place]:
@@ -74,7 +73,7 @@ class Recording:
         """Return a decoder that continues at the known end of the history."""
         with self._lock:
             decoder, key = self._decoders.pop((history.id, format), (None, None))
-        if decoder is None or key != history._meet():
+        if decoder is None or key != history._met():
             return Decoder(format, history)
         return decoder if expected_version in (ANY_VERSION, decoder.version) else Decoder(format, history)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
@@ -129,22 +129,16 @@ class Views:
             latest.moment = moment
         return view
 
-    def latest(self, conversation: str, look: Callable[[Conversation], None] | None = None) -> View:
+    def latest(self, conversation: str) -> View:
         """Return the View now, as ``current`` does; a long View that is not in memory is read on first use.
 
-        Its ``tail`` costs only the tail. ``look`` is called with the conversation as it is found, which saves the
-        caller a read transaction. Raises what ``current`` raises, now or on first use.
+        Its ``tail`` costs only the tail. Raises what ``current`` raises, now or on first use.
         """
         if conversation in self._latest:
-            if look is not None:
-                look(self._store.query(conversation, lambda reading: reading.found))
             return self.current(conversation)
-        found, view = self._store.query(conversation, self._short)
-        if look is not None:
-            look(found)
+        version, view = self._store.query(conversation, self._short)
         if view is not None:
             return view
-        version = found.version
         view = UnreadView(
             version,
             self._dialect,
@@ -282,12 +276,12 @@ class Views:
             self._store.project(conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
 
-    def _short(self, reading: ReadTransaction) -> tuple[Conversation, View | None]:
-        """Return the conversation, and its View now if it is short and all of its revisions are stored."""
+    def _short(self, reading: ReadTransaction) -> tuple[int, View | None]:
+        """Return the version, and the View now if it is short and all of its revisions are stored."""
         if reading.version > _SHORT:
-            return reading.found, None
+            return reading.version, None
         view, missing = self._opened(reading, None)
-        return reading.found, None if missing else view
+        return reading.version, None if missing else view
 
     def _opened(self, reading: ReadTransaction, version: int | None) -> tuple[View, list[Record]]:
         """Return the View at a version, and the revisions that are not stored yet."""

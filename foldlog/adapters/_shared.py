@@ -239,13 +239,9 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
     ``ConversationErased``, and so does this where the conversation is erased.
     """
     try:
-        key, version, value = history._store.query(
-            history.id, lambda read: (read.key, read.version, newest_value(read, name))
-        )
+        return history._store.query(history.id, lambda read: (read.version, newest_value(read, name)))
     except ConversationNotFound:
         return 0, None
-    history._generation.key = history._generation.key or key
-    return version, value
 
 
 def records_of(events: Iterable[Event], format: str) -> Iterator[Any]:

@@ -44,7 +44,7 @@ def test_two_writers_with_and_without_the_projection_leave_the_same_views(
     with open_store("memory:") as store:
         views = Views(store)
         store.register(views)
-        register, none = store._projections, ()
+        register, none = store._projections, {}
         stop = 0
         for size, keeps_revisions in [*parts, (len(events), True)]:
             stop = min(stop + size, len(events))

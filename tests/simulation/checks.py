@@ -48,7 +48,9 @@ def quick(process: Process, name: str, *, tail: bool = True) -> None:
         if not erased:
             same("version of one that never was", process.store.version(name), 0, name)
         return
-    history = process.history(name)
+    history, former = process.history(name)
+    if former is not None:
+        same("View of an erased one", error_of(former.view), "ConversationErased", name)
     if tail:
         same("version", process.store.version(name), found.version, name)
         same("tail", [said(event) for event in history.tail(2)], [expected(each) for each in found.events[-2:]], name)

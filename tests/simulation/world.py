@@ -129,13 +129,14 @@ class Process:
         self.seam = Seam(recorder, shared=site.shared is not None)
         self.histories = Histories(Store(self.seam, settings, clock=site.world.clock), condenser=CONDENSER)
         self.held: dict[str, tuple[History, int | None]] = {}
-        self.seen: dict[str, History] = {}
+        self.seen: dict[str, tuple[History, int]] = {}
 
-    def history(self, name: str) -> History:
-        """A handle that only reads, always the same one."""
-        if name not in self.seen:
-            self.seen[name] = self.histories[name]
-        return self.seen[name]
+    def history(self, name: str) -> tuple[History, History | None]:
+        """A handle that only reads, always the same one of one conversation; and that of an erased one before it."""
+        tag, (seen, of) = self.site.model.living[name].tag, self.seen.get(name, (None, None))
+        if seen is None or of != tag:
+            self.seen[name] = (self.histories[name], tag)
+        return self.seen[name][0], None if of == tag else seen
 
     @property
     def store(self) -> Store:

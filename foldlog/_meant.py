@@ -1,0 +1,55 @@
+"""The store as one ``History`` sees it. Its id stands for one conversation, also where that is erased and another one
+has the id: see ``docs/decisions/0036-generations.md``.
+"""
+
+from __future__ import annotations
+
+from foldlog.eventstore import Conversation, ConversationNotFound, Generation, Store
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.row import not_erased
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.projections import Views
+
+
+class Meant(Database):
+    """A database with one conversation for an id: the first one that was read, or appended to. All that a ``History``
+    reads or changes is found here, in its own transaction.
+    """
+
+    def __init__(self, database: Database, conversation: str) -> None:
+        vars(self).update(vars(database))
+        self.id, self.generation = conversation, Generation()
+
+    def find(self, reader: Reader, conversation: str) -> Conversation | None:
+        found, key = super().find(reader, conversation), self.generation.key
+        if conversation != self.id or found is None or found.key == key:
+            return found
+        if key is not None:  # another conversation has the id
+            not_erased(reader.conversation(key))
+            raise ConversationNotFound(conversation)
+        if found.erasure is None and not isinstance(reader, Transaction):  # a transaction may be rolled back
+            self.generation.key = found.key
+        return found
+
+    def as_left(self, conversation: str) -> Conversation | None:
+        found = super().as_left(conversation)
+        return found if found is not None and found.key == self.generation.key else None
+
+    def last_version(self, conversation: str) -> int | None:
+        known = self.known.get(conversation)
+        return known.stored.version if known is not None and known.stored.key == self.generation.key else None
+
+
+def meant(store: Store, conversation: str) -> tuple[Meant, Store]:
+    """Return a store with one conversation for this id."""
+    kind = type(store)  # it may be observed
+    database, own = Meant(store.database, conversation), kind.__new__(kind)
+    vars(own).update(vars(store), database=database)
+    return database, own
+
+
+def views_of(own: Store, views: Views) -> Views:
+    """Return the Views of a store that ``meant`` made. They are in memory with those of ``views``."""
+    made = Views.__new__(Views)
+    vars(made).update(vars(views), _store=own)
+    return made

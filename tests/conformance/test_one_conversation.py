@@ -1,0 +1,185 @@
+"""A ``History`` means one conversation: none of its methods works on another one that took its id since."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any
+
+import pytest
+
+from foldlog import Action, CondensationAction, Histories, History, Message
+from foldlog._aio import AsyncHistories, AsyncHistory, AsyncRecallTool, face_of
+from foldlog._recall import RecallTool
+from foldlog.eventstore import ConversationErased, Store, VersionConflict
+from foldlog.eventstore.recorders.base import Recorder
+
+LONG = 300
+"""More events than the View of which is read at once."""
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "append": lambda history: history.append(said("late")),
+    "append_records": lambda history: history.append_records([{"role": "user", "content": "x"}], format="openai-chat"),
+    "append_reply": lambda history: history.append_reply({"role": "assistant", "content": "late"}),
+    "append_tool_result": lambda history: history.append_tool_result("a", "late"),
+    "at": lambda history: history.at(1),
+    "attributes": lambda history: history.attributes(),
+    "condense": lambda history: history.condense(),
+    "difference": lambda history: history.difference(0, 1),
+    "document": lambda history: history.document("state"),
+    "documents": lambda history: history.documents(),
+    "events": lambda history: history.events(),
+    "export": lambda history: history.export(),
+    "fork": lambda history: history.fork(id="a fork"),
+    "interrupt": lambda history: history.interrupt(),
+    "lease": lambda history: history.lease(),
+    "lifetimes": lambda history: history.lifetimes(),
+    "open_calls": lambda history: history.open_calls(),
+    "pop": lambda history: history.pop(),
+    "prepare": lambda history: history.prepare(),
+    "recall_tool": lambda history: history.recall_tool(),
+    "redact": lambda history: history.redact(1, reason="asked for"),
+    "request_condensation": lambda history: history.request_condensation(),
+    "retract": lambda history: history.retract(1),
+    "sent": lambda history: history.sent(),
+    "set_attributes": lambda history: history.set_attributes(user="late"),
+    "stats": lambda history: history.stats(),
+    "step": lambda history: history.step(),
+    "tail": lambda history: history.tail(3),
+    "version": lambda history: history.version(),
+    "view": lambda history: history.view(),
+    "why": lambda history: history.why(1),
+    "working": lambda history: history.working(wait_s=0),
+    "__len__": lambda history: len(history),
+}
+
+
+def said(text: str) -> Message:
+    return Message(source="user", content=text)
+
+
+def methods(face: type) -> set[str]:
+    return {name for name in dir(face) if not name.startswith("_") and callable(getattr(face, name))}
+
+
+def whole(made: Any) -> Any:
+    """Return what a call gives once it has done all of its work."""
+    if isinstance(made, RecallTool):
+        return made.recall("second")
+    if isinstance(made, AbstractContextManager):
+        with made as entered:
+            return entered
+    return list(made) if isinstance(made, Iterator) else made
+
+
+async def whole_async(made: Any) -> Any:
+    if isinstance(made, AsyncRecallTool):
+        return await made.recall("second")
+    if isinstance(made, AbstractAsyncContextManager):
+        async with made as entered:
+            return entered
+    if isinstance(made, AsyncIterator):
+        return [each async for each in made]
+    return await made if isinstance(made, Awaitable) else made
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=["one object", "two objects"])
+def histories(request: pytest.FixtureRequest, recorder: Recorder) -> tuple[Histories, Histories]:
+    """The histories that hold the old object, and those that erase its conversation and begin another."""
+    first = Histories(Store(recorder))
+    return first, first if request.param == "one object" else Histories(Store(recorder))
+
+
+def old_ones(histories: Histories) -> dict[str, History]:
+    """Return objects of conversation c1 by the way in which each met it."""
+    wrote, read, looked = (histories["c1"] for _ in range(3))
+    created = histories.create("c1", {"user": "old"})
+    wrote.append([said("first"), Action(tool="t", call_id="a")], documents={"state": 1})
+    assert (read.version(), len(looked.view())) == (4, 2)
+    documents, tail = histories["c1"], histories["c1"]
+    assert (documents.document("state"), len(tail.tail(1))) == (1, 1)
+    return {"wrote": wrote, "read": read, "looked": looked, "made": created, "documents": documents, "tail": tail}
+
+
+def begun_again(histories: Histories) -> History:
+    histories.erase("c1", reason="asked for")
+    new = histories.create("c1", {"user": "new"}, replace_erased=True)
+    new.append([said("second"), Action(tool="t", call_id="a")], documents={"state": 2})
+    new.view()
+    return new
+
+
+def test_every_method_is_among_the_calls():
+    assert methods(History) == CALLS.keys() - {"__len__"}
+    assert methods(AsyncHistory) == methods(History)
+
+
+def test_no_method_works_on_the_conversation_that_took_the_id(histories: tuple[Histories, Histories]):
+    olds = old_ones(histories[0])
+    new = begun_again(histories[1])
+    before = list(new.events())
+    for met, old in olds.items():
+        for name, call in CALLS.items():
+            with pytest.raises(ConversationErased):
+                pytest.fail(f"{name} of one that {met}: {whole(call(old))!r}")
+    assert list(new.events()) == before
+    assert (new.lease(), "a fork" in histories[1], len(new.view())) == (None, False, 2)
+    with new.working(wait_s=0), pytest.raises(ConversationErased):
+        olds["read"].lease()
+
+
+@pytest.mark.anyio
+async def test_no_async_method_works_on_the_conversation_that_took_the_id(histories: tuple[Histories, Histories]):
+    face: AsyncHistories = face_of(histories[0])
+    olds = old_ones(histories[0])
+    new = begun_again(histories[1])
+    before = list(new.events())
+    old = face["c1"]
+    for met in ("wrote", "read"):
+        old.sync = olds[met]
+        for name in methods(AsyncHistory):
+            with pytest.raises(ConversationErased):
+                pytest.fail(f"{name} of one that {met}: {await whole_async(CALLS[name](old))!r}")
+    assert list(new.events()) == before
+
+
+def test_a_view_that_was_not_read_yet_is_not_read_of_the_conversation_that_took_the_id(
+    histories: tuple[Histories, Histories],
+):
+    first, second = histories
+    first["c1"].append([said("first"), *map(said, "x" * LONG), CondensationAction(forgotten_event_ids=[3])])
+    first, old = Histories(first.store), Histories(first.store)["c1"]
+    unread = old.view()
+    second.erase("c1", reason="asked for")
+    second.create("c1", replace_erased=True).append([*map(said, "y" * (LONG + 5))])
+    for read in (lambda: len(unread), lambda: unread.tail(1), lambda: list(unread.condensations)):
+        with pytest.raises(ConversationErased):
+            read()
+
+
+def test_an_object_that_met_no_conversation_takes_the_one_that_it_finds_first(histories: tuple[Histories, Histories]):
+    empty = histories[0]["c1"]
+    assert (empty.version(), len(empty.view()), empty.pop()) == (0, 0, ())
+    histories[1]["c1"].append(said("first"))
+    late = histories[0]["c1"]
+    histories[1].erase("c1", reason="asked for")
+    with pytest.raises(ConversationErased):
+        late.version()
+    new = begun_again(histories[1])
+    assert (empty.version(), late.version()) == (4, 4)
+    begun_again(histories[1])
+    for old in (empty, late, new):
+        with pytest.raises(ConversationErased):
+            old.version()
+
+
+def test_an_append_that_was_rolled_back_makes_an_object_mean_no_conversation(recorder: Recorder):
+    history = Histories(Store(recorder))["c1"]
+    with pytest.raises(VersionConflict):
+        history.append(said("first"), expected_version=3)
+    assert history.append(said("first"))[0].id == 0
