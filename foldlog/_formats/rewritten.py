@@ -18,6 +18,7 @@ from foldlog._formats.record import Located
 from foldlog.eventstore import DocumentChanges, Event, Origin, Retraction
 
 _REASON = "the source was rewritten"
+FILLED = object()
 
 
 class StoredRecord(NamedTuple):
@@ -73,8 +74,9 @@ class Growth:
 def mended(
     records: Sequence[Located], standing: Sequence[StoredRecord], source_id: Callable[[Any], Any]
 ) -> Iterator[Located]:
-    """Yield the records of a source, and as the values of those that cannot be read stored ones, of those that the
-    source no longer has in their place: what was imported before it was damaged does not vanish.
+    """Yield the records of a source, and before those that cannot be read as many stored ones, of those that the source
+    no longer has in their place: what was imported before it was damaged does not vanish. One that follows its stored
+    record has the value ``FILLED``.
     """
 
     def key(record: Any) -> str:
@@ -96,7 +98,9 @@ def mended(
         stop = place + len(unread) if next_place is None else next_place
         lost = [standing[each].record for each in range(place, min(stop, len(keys))) if gone[keys[each]]]
         for each, problem in zip_longest(lost[: len(unread)], unread):
-            yield problem._replace(value=each)
+            if each is not None:
+                yield Located(problem.line, problem.offset, each)
+            yield problem if each is None else problem._replace(value=FILLED)
         place = next_place + 1 if next_place is not None else stop
         unread.clear()
         if located is not None:

@@ -16,9 +16,9 @@ from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged,
 from foldlog._formats.files.histories import Look, histories, no_look
 from foldlog._formats.format import Format, Options, Recognize
 from foldlog._formats.packing import keep
-from foldlog._formats.record import ImportFinding, Located, NotAnEvent
+from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import AUTO, formats
-from foldlog._formats.rewritten import Growth, StoredRecord, mended
+from foldlog._formats.rewritten import FILLED, Growth, StoredRecord, mended
 from foldlog.eventstore import Event, InvalidArgument
 
 _Histories = Iterator[Found | LeftOut | Unchanged | ImportFinding]
@@ -155,11 +155,6 @@ def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
     raise InvalidArgument(f"these records are of {format.name}, which foldlog cannot import{format.hint}")
 
 
-def _is_lost(located: Located) -> bool:
-    """Return whether a record cannot be read, and no stored one was put in its place."""
-    return located.problem is not None and located.value is None
-
-
 _FINDINGS_MAX = 1_000
 _NOTHING_SENT = (
     "is read as {}, and nothing of it can be sent to a model; if it is of another format, name that with --format"
@@ -261,15 +256,15 @@ class Source:
         if self._held is None and self._reader.size_bytes <= found.HELD_BYTES_MAX:
             self._held = list(self._reader)
         records = self._reader if self._held is None else self._held
-        readable = (located.value for located in records if not _is_lost(located))  # a decoder counts only these
+        readable = (located.value for located in records if located.problem is None)  # a decoder counts only these
         decoder = self._format.decoder(readable, options)
         self._find_all(str(self.path), options)
         is_sent: bool | None = None  # None while there is no event
         for located in records:
             if located.problem is not None:
                 self.is_whole = False
-                self._find(self._reader.place(located), located.problem, decoder.next_id if _is_lost(located) else None)
-            if _is_lost(located):
+                before = None if located.value is FILLED else decoder.next_id
+                self._find(self._reader.place(located), located.problem, before)
                 continue
             if growth is not None:
                 decoder.skip_to(growth.first_id(located.value, decoder.next_id))
