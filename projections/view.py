@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
@@ -105,12 +106,17 @@ class View:
         """Indices of the events that can be sent to a model: see ``well_formed``."""
         return tuple(fit_positions(self.units))
 
-    @cached_property
+    @property
     def open_calls(self) -> tuple[Action, ...]:
-        """The actions in the View that no observation answers, in order.
+        """The actions in the View that no observation answers, in order. They are the caller's own: a tool may change
+        their arguments.
 
         A model is shown neither them nor the other calls of the same response until each has its observation.
         """
+        return deepcopy(self._open_calls)
+
+    @cached_property
+    def _open_calls(self) -> tuple[Action, ...]:
         return tuple(
             action
             for place in open_positions(self.events, self.units)

@@ -7,6 +7,7 @@ import pytest
 
 import foldlog
 from foldlog import (
+    Action,
     CondensationAction,
     ConversationErased,
     InvalidEvent,
@@ -70,6 +71,19 @@ def test_an_erased_history_is_an_error_in_every_method(histories):
         with pytest.raises(ConversationErased):
             ask()
     assert "c1" not in histories
+
+
+def test_a_tool_may_change_the_arguments_of_a_call_that_it_is_given(histories):
+    history, given = histories["c1"], {"command": "ls", "env": {"A": "1"}}
+    history.append([*messages("list it"), Action(tool="run", arguments=given, call_id="k")])
+    for calls in (history.open_calls, lambda: history.view().open_calls):
+        (call,) = calls()
+        call.arguments["env"].clear()
+        del call.arguments["command"]
+        assert [each.arguments for each in calls()] == [{"command": "ls", "env": {"A": "1"}}]
+    history.append_tool_result(call, "done")
+    assert history.view()[1].arguments == {"command": "ls", "env": {"A": "1"}}
+    assert history.view().to_messages("anthropic")[1]["content"][0]["input"] == {"command": "ls", "env": {"A": "1"}}
 
 
 def test_the_module_has_no_other_names():
