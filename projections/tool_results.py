@@ -139,7 +139,7 @@ def _refuse(refusal: InvalidEvent, reading: ReadTransaction) -> None:
 
 def _refused(conversation: str, call: str | Action, view: View) -> str:
     call_id = call.call_id if isinstance(call, Action) else call
-    waiting = [repr(call.call_id) for call in view.open_calls]
+    waiting = [f"event {call.id}" if call.call_id is None else repr(call.call_id) for call in view.open_calls]
     told = ", ".join(waiting[:_NAMED_MAX]) + (", …" if len(waiting) > _NAMED_MAX else "")
     answered = next(
         (each for each in reversed(view.events) if isinstance(each, Observation) and each.call_id == call_id), None

@@ -224,8 +224,6 @@ def begin_fork(
     Raises ``ConversationNotFound``, ``ConversationErased`` (of either), ``InvalidArgument`` for a version that the
     conversation does not have or an empty ``new_id``, ``VersionConflict`` where ``new_id`` exists.
     """
-    if type(new_id) is not str:
-        raise TypeError(f"the id of a conversation is a text, not {new_id!r}")
     found = find_begun(database, transaction, conversation)
     if found is None:
         raise ConversationNotFound(conversation)

@@ -145,12 +145,12 @@ class Database:
 
         Raises ``CorruptEvent`` where its columns cannot be what was written, or its mark is of another state.
         """
+        if type(conversation) is not str:
+            raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
         era = reader.era(self.known)
         known = self.known.get(conversation)
         if known is not None and era is not None and known.era == era:
             return known.plain
-        if type(conversation) is not str:
-            raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
         found = reader.conversation(conversation, None if known is None or known.foreign else known.stored)
         known = self.known.get(conversation)
         if known is not None and known.stored == found:

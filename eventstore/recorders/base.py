@@ -92,6 +92,8 @@ class Reader(ABC):
         A write transaction may return the ``expected`` one without a question, where the database refuses to write
         anything if that is not the present one; then the work is run again.
         """
+        if not isinstance(name, str | int):
+            raise TypeError(f"the id of a conversation is a text, not {name!r}")
         answer = self._ask("conversation_of" if isinstance(name, int) else "conversation", name)
         found = self._found(answer[0]) if answer else None
         if found is None or found.parent is None:

@@ -183,3 +183,24 @@ def test_an_append_that_was_rolled_back_makes_an_object_mean_no_conversation(rec
     with pytest.raises(VersionConflict):
         history.append(said("first"), expected_version=3)
     assert history.append(said("first"))[0].id == 0
+
+
+@pytest.mark.parametrize("wrong", [["c1"], 1.5, b"c1"], ids=repr)
+def test_what_is_no_id_is_refused_by_every_operation_on_conversations(recorder: Recorder, wrong: Any):
+    histories = Histories(Store(recorder))
+    histories["c1"].append(said("first"))
+    store, maintenance = histories.store, histories.maintenance
+    asked: list[Callable[[], object]] = [
+        lambda: list(maintenance.copy_from(store, wrong)),
+        lambda: list(maintenance.differences_from(store, wrong)),
+        lambda: list(maintenance.verify(wrong)),
+        lambda: list(maintenance.rekey(wrong)),
+        lambda: histories.erase(wrong, reason="asked for"),
+        lambda: store.fork("c1", 1, wrong),
+        lambda: store.version(wrong),
+        lambda: store.conversation(wrong),
+    ]
+    for ask in asked:
+        with pytest.raises(TypeError, match="the id of a conversation is a text, not"):
+            ask()
+    assert store.version("c1") == 1
