@@ -953,12 +953,14 @@ class MatchDocument(Document, frozen=True, kw_only=True):
 
 
 class RedactionsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog redact``: the events that were found, the receipts, and what stays, and why.
+    """``foldlog redact``: the events that were found, those of which only the ``records`` of their source go, the
+    receipts, and what stays, and why.
 
     ``holders`` names what may still hold the content, as far as the store knows.
     """
 
     found: tuple[MatchDocument, ...]
+    records: tuple[MatchDocument, ...]
     receipts: tuple[RedactedDocument, ...]
     stay: tuple[ProblemDocument, ...]
     holders: tuple[str, ...]

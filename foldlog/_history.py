@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import os
 import secrets
@@ -27,7 +26,6 @@ from foldlog.eventstore import (
     CondensationRequest,
     CondensationSummary,
     Content,
-    ConversationErased,
     ConversationNotFound,
     Documents,
     Event,
@@ -602,23 +600,15 @@ class History:
         of an imported event, all events, those of its forks too: records that repeat its content go with it. One that
         cannot be read is named in ``unconfirmed``. Events that others append during the call count as later ones.
         """
-        from foldlog._formats.repeats import imported_event, records_with
-        from foldlog._maintenance import gone_everywhere
-        from foldlog._reports.unreadable import sound
+        from foldlog._maintenance import gone_everywhere, records_that_go
         from foldlog._seen_files import keep_source, source_files
 
         event_id = event.id if isinstance(event, Event) else check_whole("event", event)
         by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
         forks = self._store.forks_sharing(self.id, event_id)
-        rows = [*map(self._store.conversation, (self.id, *forks))]
-        sources = source_files(self._store, rows)
+        sources = source_files(self._store, [*map(self._store.conversation, (self.id, *forks))])
         unread: list[str] = []
-        records: dict[str, list[int]] = {}
-        if imported := imported_event(self._store, self.id, event_id):
-            for row in rows:
-                logged = sound(self._store, row.id, row.parent_version or 0, row.version, unread)
-                with contextlib.suppress(ConversationErased):  # of a fork, since it was found: its records went with it
-                    records[row.id] = records_with(imported, (each.event for each in logged))
+        records = records_that_go(self._store, self.id, [event_id], unread)
         receipt = redact(
             self._store,
             self.id,

@@ -13,8 +13,10 @@ from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, to
 from foldlog._search.index import erase_from_index, index_path, remove_index, still_in_index
 from foldlog._seen_files import source_files
 from foldlog.eventstore import (
+    ConversationErased,
     ConversationHasForks,
     ConversationRow,
+    Event,
     EventStoreError,
     InvalidArgument,
     Store,
@@ -236,6 +238,29 @@ def erased(
     if last is not None:
         # a server vacuums its tables once for all
         yield gone_everywhere(store, {last.id}, last, sources, complete=complete), None
+
+
+def records_that_go(
+    store: Store, conversation: str, event_ids: Iterable[int], unread: list[str]
+) -> dict[str, list[int]]:
+    """Return the events whose packed records may repeat the content of these, and go with them, of the conversation and
+    of each fork that shares one of them. An event that cannot be read is named in ``unread``. Cost: the events of these
+    conversations, and unpacking their records.
+    """
+    from foldlog._formats.repeats import imported_event, records_with
+    from foldlog._reports.unreadable import sound
+
+    gone: dict[str, list[Event]] = {}
+    for event_id in event_ids:
+        if imported := imported_event(store, conversation, event_id):
+            for name in (conversation, *store.forks_sharing(conversation, imported.id)):
+                gone.setdefault(name, []).append(imported)
+    records: dict[str, list[int]] = {}
+    for row in [*map(store.conversation, gone)]:  # all as they are now: what is appended from now on is later
+        logged = sound(store, row.id, row.parent_version or 0, row.version, unread)
+        with suppress(ConversationErased):  # of a fork, since it was found: its records went with it
+            records[row.id] = records_with(gone[row.id], (each.event for each in logged))
+    return records
 
 
 def gone_everywhere(

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from foldlog._formats.live import recorded
 from foldlog._formats.packing import json_of, texts_of
-from foldlog.eventstore import Action, CondensationAction, Event, Observation, Store, can_be_redacted, summary_of
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    Event,
+    Observation,
+    Store,
+    can_be_redacted,
+    summary_of,
+)
 
 _TEXT_MIN = 16
 """Shorter texts say little, and are in many records. Records of the same call are found whatever their texts."""
@@ -22,23 +30,26 @@ def imported_event(store: Store, conversation: str, event_id: int) -> Event | No
     return event if is_summary or event_id >= -1 else None
 
 
-def records_with(event: Event, events: Iterable[Event]) -> list[int]:
-    """Return the ids of those of these events whose packed records may repeat the content of an imported event: it was
-    made of the same record, they belong to its response or its call, or the record holds one of its texts.
+def records_with(gone: Sequence[Event], events: Iterable[Event]) -> list[int]:
+    """Return the ids of those of these events whose packed records may repeat the content of imported events: they were
+    made of the same record, they belong to the same response or call, or the record holds one of their texts.
 
     Cost: the events, and unpacking their records.
     """
-    texts, names = texts_of(event, _TEXT_MIN), _names(event)
+    texts = {text for event in gone for text in texts_of(event, _TEXT_MIN)}
+    names = {name for event in gone for name in _names(event)}
+    ids = {event.id for event in gone}
+    near, origin = ids | {event.cause for event in gone}, gone[0].origin
     found: list[int] = []
-    for record, made in recorded("" if event.origin is None else event.origin.format, events):
-        is_near = any(each.id in (event.id, event.cause) or each.cause == event.id for each in made)
+    for record, made in recorded("" if origin is None else origin.format, events):
+        is_near = any(each.id in near or each.cause in ids for each in made)
         if is_near or any(not names.isdisjoint(_names(each)) for each in made):
             found.append(made[0].id)
         elif texts:
             text = json_of(record)
             if any(each in text for each in texts):
                 found.append(made[0].id)
-    return [each for each in found if each != event.id]
+    return [each for each in found if each not in ids]
 
 
 def _names(event: Event) -> set[str | None]:

@@ -272,6 +272,21 @@ def test_a_redaction_takes_the_records_that_repeat_the_content(tmp_path: Path):
         assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())
 
 
+def test_the_command_says_which_records_go_before_and_after_it_redacts(foldlog: Any, with_forks: Path):
+    chosen = ("--matching", SWORDFISH, "--reason", "asked to")
+    foldlog("redact", "damaged", 3, "--yes", "--reason", "first")  # whose record is gone now
+    for more in (["c", 1], ["c", "--matching", SWORDFISH]):
+        ran = foldlog("redact", *more, "--dry-run", "--reason", "asked to")
+        assert "sound: 1 imported record too, which may repeat the content, of events that stay: 3" in ran.out, more
+        assert "damaged:" not in ran.out
+    assert "imported record too" not in foldlog("redact", *chosen, "--dry-run").out, "it is found itself"
+    told = foldlog("redact", "c", 1, "--dry-run", "--reason", "asked to", "--json").document["records"]
+    assert told == [{"conversation": "sound", "event_ids": [3]}]
+    ran = foldlog("redact", "c", "--matching", SWORDFISH, "--yes", "--reason", "asked to")
+    assert "1 event redacted and 1 imported record of others" in ran.err
+    assert "erased the record of event 3: asked to" in foldlog("log", "sound").out
+
+
 @pytest.mark.parametrize("key", [None, "00" * 32])
 def test_a_redaction_takes_the_records_of_forks_that_repeat_the_content(tmp_path: Path, key: str | None):
     """Each fork has a record of its own, which the next one shares: the fork's exports give back none of them."""

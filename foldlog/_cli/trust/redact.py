@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from foldlog._cli import terminal
+from foldlog._cli.events import interval_words
 from foldlog._cli.hints import command
 from foldlog._cli.histories.attributes import pairs
 from foldlog._cli.maintenance.vacuum import bytes_stay_pending
@@ -29,7 +30,7 @@ from foldlog._documents import (
 )
 from foldlog._histories import Histories
 from foldlog._history import History
-from foldlog._maintenance import conversations_with, holders
+from foldlog._maintenance import conversations_with, holders, records_that_go
 from foldlog._matching import Holds, events_with, files_with, gone_of_each, keep_documents, store_has, text_or_pattern
 from foldlog._reports.sums import KeptSums
 from foldlog._seen_files import source_files
@@ -50,6 +51,7 @@ from foldlog.eventstore import (
     summary_of,
 )
 from foldlog.eventstore.maintenance.redact import RedactionReceipt, quotes_in
+from foldlog.projections import normalize
 
 SETTINGS = EVENT_SETTINGS
 _LISTED_MAX = 20
@@ -146,9 +148,12 @@ def run(
             named = find()
             similar = _similar(histories, rows, named, matching, before) if matching and not pattern else ""
             quotes = _that_may_quote(store, named) if with_summaries else {}
-        goes = _all_that_goes(named, quotes)
+            goes = _all_that_goes(named, quotes)
+            records = _records(store, named, goes)
         if (searches or dry_run) and not as_json:
             _show_found(goes, quotes)
+        if not as_json:
+            _say_records(records)
         if not (yes or dry_run):
             _ask(goes, quotes, listed=searches)
         receipts: list[RedactionReceipt] = []
@@ -161,6 +166,7 @@ def run(
             receipts, stay = _redacted(histories, ids, redact, text)
         taken = _taken(receipts, with_summaries=with_summaries)
         done = f"{count(len(taken), 'event')} redacted"
+        done += f" and {count(sum(map(len, records.values())), 'imported record')} of others" if records else ""
         is_pending = bool(receipts) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
         unconfirmed = dict.fromkeys(name for receipt in receipts for name in receipt.unconfirmed)
         if text is not None and not dry_run:
@@ -181,7 +187,12 @@ def run(
     if as_json:
         told = tuple(_document(receipt._replace(bytes_pending=is_pending)) for receipt in receipts)
         listed = tuple(MatchDocument(conversation=name, event_ids=tuple(e.id for e in es)) for name, es in goes.items())
-        terminal.emit(RedactionsDocument(found=listed, receipts=told, stay=tuple(stay), holders=tuple(unconfirmed)))
+        theirs = tuple(MatchDocument(conversation=name, event_ids=tuple(ids)) for name, ids in records.items())
+        terminal.emit(
+            RedactionsDocument(
+                found=listed, records=theirs, receipts=told, stay=tuple(stay), holders=tuple(unconfirmed)
+            )
+        )
     for problem in stay:
         terminal.warn(problem.problem)
     if is_pending:
@@ -371,6 +382,16 @@ def _all_that_goes(named: dict[str, list[Event]], quotes: dict[tuple[str, int], 
     return {name: events for name, events in goes.items() if events}
 
 
+def _records(store: Store, named: dict[str, list[Event]], goes: dict[str, list[Event]]) -> dict[str, list[int]]:
+    """Return the events that stay and whose source's records go with these events, those of forks too."""
+    found: dict[str, set[int]] = {}
+    for name, events in named.items():
+        for each, ids in records_that_go(store, name, (event.id for event in events), []).items():
+            found.setdefault(each, set()).update(ids)
+    whole = {name: {event.id for event in events} for name, events in goes.items()}
+    return {name: sorted(left) for name, ids in found.items() if (left := ids - whole.get(name, set()))}
+
+
 def _taken(receipts: Sequence[RedactionReceipt], *, with_summaries: bool) -> dict[tuple[str, int], RedactionReceipt]:
     """Return the events that were redacted, with the first receipt of each: summaries of forks too."""
     taken: dict[tuple[str, int], RedactionReceipt] = {}
@@ -389,6 +410,13 @@ def _show_found(goes: dict[str, list[Event]], quotes: Container[tuple[str, int]]
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
     total = sum(map(len, goes.values()))
     terminal.console().print(f"{count(total, 'event')} of {count(len(goes), 'conversation')} to redact")
+
+
+def _say_records(records: dict[str, list[int]]) -> None:
+    for name, ids in records.items():
+        which = interval_words(normalize((each, each) for each in ids))
+        said = f"{count(len(ids), 'imported record')} too, which may repeat the content, of events that stay: {which}"
+        terminal.say(f"{terminal.typed_id(name)}: {said}")
 
 
 def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) -> str:
