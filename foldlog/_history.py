@@ -142,8 +142,11 @@ class History:
 
     def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]:
         """Yield all events with ``start <= id < stop``, forgotten ones too, in order; with ``reverse`` the newest
-        first.
+        first. Raises ``InvalidArgument`` for a negative number.
         """
+        check_whole("start", start, 0)
+        if stop is not None:
+            check_whole("stop", stop, 0)
         return _or_empty(partial(self._store.events, self.id, start, stop, reverse=reverse), iter(()))
 
     def export(

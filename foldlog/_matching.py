@@ -120,7 +120,6 @@ def _ways_of(kind: str, value: Any) -> float:
 
 def events_with(
     history: History,
-    store: Store,
     holds: Holds | None,
     before: datetime | None = None,
     start: int = 0,
@@ -133,6 +132,7 @@ def events_with(
 
     Cost: the events, and unpacking their records.
     """
+    store = history._store
     found: dict[int, Event] = {}
     formats: set[str] = set()
     chains: dict[str, int] = {}  # the events with newest values that hold a match: later values may build on them
@@ -181,14 +181,14 @@ def gone_of_each(rows: Iterable[ConversationRow], chosen: Mapping[str, Iterable[
     return {name: ids for name in by_id if (ids := gone(name))}
 
 
-def keep_documents(history: History, store: Store, gone: Collection[int], holds: Holds) -> None:
+def keep_documents(history: History, gone: Collection[int], holds: Holds) -> None:
     """Append the newest values of documents that stand in events to be redacted, unless they hold a match themselves.
     Other writers may append at the same time.
     """
     while True:
         version = history.version()
         read = history.documents(version)
-        newest = store.query(history.id, partial(newest_documents, version=version))
+        newest = history._store.query(history.id, partial(newest_documents, version=version))
         kept = {
             name: {"value": read[name]}
             for name, event_id in newest.items()
@@ -224,7 +224,7 @@ def store_has(path: str, holds: Holds) -> bool:
     """
     with open_store(f"{as_url(path)}?mode=ro") as store:
         names = [row.id for row in store.iter_conversations() if row.erased_at is None]
-        return any(events_with(Histories(store)[name], store, holds, redacted=True) for name in names)
+        return any(events_with(Histories(store)[name], holds, redacted=True) for name in names)
 
 
 def _parts(path: str) -> Iterator[bytes]:

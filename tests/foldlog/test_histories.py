@@ -86,6 +86,19 @@ def test_a_tool_may_change_the_arguments_of_a_call_that_it_is_given(histories):
     assert history.view().to_messages("anthropic")[1]["content"][0]["input"] == {"command": "ls", "env": {"A": "1"}}
 
 
+@pytest.mark.parametrize("range", [(-2,), (0, -1)], ids=str)
+def test_a_negative_end_of_a_range_is_refused(histories, range):
+    histories["c1"].append(messages("one", "two"))
+    with pytest.raises(foldlog.InvalidArgument, match=r"is -[12]; use a whole number from 0 to"):
+        histories["c1"].events(*range)
+
+
+def test_an_open_call_without_an_id_is_named_by_its_event(histories):
+    histories["c1"].append([*messages("one"), Action(tool="run", arguments={})])
+    with pytest.raises(InvalidEvent, match="no action opened a call 'k'; the open calls are event 1; nothing was"):
+        histories["c1"].append_tool_result("k", "done")
+
+
 def test_the_module_has_no_other_names():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = foldlog.nothing

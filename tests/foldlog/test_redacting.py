@@ -113,6 +113,28 @@ def test_a_history_with_any_redacted_event_can_be_exported(format: str):
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("chosen", [("c", "1"), ("--matching", "marigold")], ids=" ".join)
+def test_the_command_redacts_nothing_of_a_conversation_that_took_the_id_while_it_asked(
+    foldlog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: tuple[str, str]
+):
+    def begin(histories: api.Histories, text: str) -> None:
+        histories.create("c", replace_erased=True).append(Message(source="user", content=text))
+
+    def erased_meanwhile(*question: object) -> None:
+        with api.open(tmp_path / "foldlog.db") as histories:
+            histories.erase("c", reason="asked to")
+            begin(histories, "tulip")
+
+    with api.open(tmp_path / "foldlog.db") as histories:
+        begin(histories, "marigold")
+    monkeypatch.setattr("foldlog._cli.terminal.confirm", erased_meanwhile)
+    ran = foldlog("redact", *chosen, "--reason", "asked to")
+    assert ran.status != 0
+    assert "conversation 'c' was erased" in ran.err
+    with api.open(tmp_path / "foldlog.db") as histories:
+        assert [getattr(event, "content", "") for event in histories["c"].events()] == ["", "tulip"]
+
+
 def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, tmp_path: Path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append("c", [Message(source="user", content=f"marigold {n}") for n in range(3)], expected_version=0)

@@ -139,8 +139,8 @@ def run(
     if bool(events) == searches or (events and conversation is None):
         raise Refused("name events by their ids, or find them by --matching, --older-than or --where: one of the two")
     with open_existing(db) as store:
-        histories = Histories(store)
-        find: Callable[..., dict[str, list[Event]]] = partial(_named, store, conversation, events or ())
+        histories = _Held(Histories(store))
+        find: Callable[..., dict[str, list[Event]]] = partial(_named, store, histories, conversation, events or ())
         rows = _conversations(store, conversation, where) if searches else []
         if searches:
             find = partial(_found, histories, rows, text, before)
@@ -163,7 +163,7 @@ def run(
             if events and conversation is not None:
                 ids = {conversation: list(dict.fromkeys(events))}
             redact = partial(History.redact, reason=reason, by=by, with_summaries=with_summaries, complete=False)
-            receipts, stay = _redacted(histories, ids, redact, text)
+            receipts, stay = _redacted(store, histories, ids, redact, text)
         taken = _taken(receipts, with_summaries=with_summaries)
         done = f"{count(len(taken), 'event')} redacted"
         done += f" and {count(sum(map(len, records.values())), 'imported record')} of others" if records else ""
@@ -213,7 +213,7 @@ def run(
 
 
 def _similar(
-    histories: Histories,
+    histories: _Held,
     rows: Sequence[ConversationRow],
     named: dict[str, list[Event]],
     text: str,
@@ -238,8 +238,18 @@ def _similar(
     )
 
 
+class _Held(dict[str, History]):
+    """The histories in which events were found, so that these are redacted in the same conversations."""
+
+    def __init__(self, histories: Histories) -> None:
+        self._histories = histories
+
+    def __missing__(self, name: str) -> History:
+        return self._histories[name]
+
+
 def _found(
-    histories: Histories,
+    histories: _Held,
     rows: Sequence[ConversationRow],
     text: Holds | None,
     before: datetime | None,
@@ -249,19 +259,22 @@ def _found(
     """Return the events to redact. Of a fork, those that it shares are found in the conversation that they belong to,
     unless that one is not searched.
     """
-    found = {}
+    found: dict[str, list[Event]] = {}
     searched = {row.id for row in rows}
     for row in sorted(rows, key=lambda row: row.created_at, reverse=True):  # a fork may build on a shared value
         start = row.parent_version or 0 if row.parent in searched else 0
+        history = histories[row.id]
         try:
-            found[row.id] = events_with(histories[row.id], histories.store, text, before, start, redacted=redacted)
+            if events := events_with(history, text, before, start, redacted=redacted):
+                found[row.id], histories[row.id] = events, history
         except EventStoreError as error:
             terminal.unread(terminal.about(row.id, str(error)))
-    return {name: events for name, events in found.items() if events}
+    return found
 
 
 def _redacted(
-    histories: Histories,
+    store: Store,
+    histories: _Held,
     chosen: dict[str, list[int]],
     redact: Callable[..., RedactionReceipt],
     text: Holds | None,
@@ -273,10 +286,10 @@ def _redacted(
     """
     receipts, stay = [], []
     each = [(name, event_id) for name, ids in chosen.items() for event_id in (ids if text is None else reversed(ids))]
-    with KeptSums(histories.store).put_back(), terminal.working("redacting", "events", len(each)) as update:
+    with KeptSums(store).put_back(), terminal.working("redacting", "events", len(each)) as update:
         if text is not None:
-            for name, gone in gone_of_each(conversations_with(histories.store), chosen).items():
-                keep_documents(histories[name], histories.store, gone, text)
+            for name, gone in gone_of_each(conversations_with(store), chosen).items():
+                keep_documents(histories[name], gone, text)
         for name, event_id in each:
             try:
                 receipts.append(redact(histories[name], event_id))
@@ -346,11 +359,12 @@ def _conversations(store: Store, conversation: str | None, where: Sequence[str] 
     return [store.conversation(whole(store, conversation))]
 
 
-def _named(store: Store, conversation: str | None, events: Sequence[int]) -> dict[str, list[Event]]:
+def _named(store: Store, histories: _Held, conversation: str | None, events: Sequence[int]) -> dict[str, list[Event]]:
     """Return the named events that are there, each once."""
     name = whole(store, conversation or "")
     wanted = dict.fromkeys(summary_of(each) if each < -1 else each for each in events)
-    return {name: [event for each in wanted if each >= 0 for event in store.events(name, each, each + 1)]}
+    history = histories[name] = histories[name]
+    return {name: [event for each in wanted if each >= 0 for event in history.events(each, each + 1)]}
 
 
 def _that_may_quote(store: Store, named: dict[str, list[Event]]) -> dict[tuple[str, int], Event]:
