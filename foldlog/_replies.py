@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import part_of
+from foldlog._formats.blocks import is_of_anthropic, is_of_server, part_of, with_results
 from foldlog._formats.calls import id_in_result
 from foldlog._formats.json_text import check_depth
 from foldlog._formats.record import dict_or_empty, dicts_in
@@ -39,9 +39,9 @@ Part = dict[str, Any]
 
 _REQUEST_TOOL = "request_condensation"
 _THINKING = ("thinking", "redacted_thinking")
-_BLOCKS_OF_ANTHROPIC = frozenset((*_THINKING, "tool_use", "tool_result", "server_tool_use", "document", "image"))
-_PARTS = ("text", "image", "document", "server_tool")
-_OF_SERVER_TOOLS = ("type", "id", "tool_use_id", "name", "input", "content")
+_BLOCKS_OF_ANTHROPIC = frozenset(
+    (*_THINKING, "tool_use", "tool_result", "document", "image", "search_result", "container_upload")
+)
 _CALL_ITEMS = ("function_call", "custom_tool_call")
 _RESULT_ITEMS = ("function_call_output", "custom_tool_call_output")
 _TEXTS = ("text", "input_text", "output_text")
@@ -150,7 +150,7 @@ def _events(value: Any) -> Iterator[Event]:
         raise _not_a_reply(value)
     elif "choices" in value:
         yield from _completion(value)
-    elif isinstance(value.get("output"), list):
+    elif isinstance(value.get("output"), list) and "call_id" not in value:
         yield from _response(value["output"], _text_or_none(value.get("id")), _account(value, value.get("status")))
     elif "tool_calls" in value and "latency_s" in value:
         called, account = [_called(call) for call in value["tool_calls"]], _account(value, value["finish_reason"])
@@ -287,52 +287,56 @@ def _response(items: Sequence[Part], response_id: str | None, meta: dict[str, An
 
 
 def _is_of_anthropic(message: Part) -> bool:
-    kinds = {block.get("type") for block in dicts_in(message.get("content"))}
-    return "role" in message and ("stop_reason" in message or not kinds.isdisjoint(_BLOCKS_OF_ANTHROPIC))
+    """Return whether a message of the user or the assistant has blocks of Anthropic's."""
+    blocks, role = dicts_in(message.get("content")), message.get("role")
+    has_own = any(block.get("type") in _BLOCKS_OF_ANTHROPIC or is_of_server(block) for block in blocks)
+    return role in ("user", "assistant") and ("stop_reason" in message or has_own)
 
 
 def _anthropic(message: Part) -> Iterator[Event]:
     meta, response_id = _account(message, message.get("stop_reason")), _text_or_none(message.get("id"))
-    role, content = message["role"], message.pop("content")
-    blocks = _with_results(_parts_in(content, f"a {role} message"))
+    role, calls = message["role"], message.pop("tool_calls", None) or ()
+    is_agent, blocks = role == "assistant", _parts_in(message.pop("content"), f"a {role} message")
     for known in ("role", "type", "id", "model", "stop_reason", "usage", "cost"):
         message.pop(known, None)
-    own = (*_PARTS, "tool_use", *_THINKING) if role == "assistant" else ("tool_result",)
-    others = [block for block in blocks if block.get("type") not in own]
-    said = {"content": _of(blocks, *_PARTS) if role == "assistant" else others}
-    content = _content_of(said, f"a {role} message")
+    blocks = with_results(blocks) if is_agent else list(map(_kept, blocks))
+    own = ("tool_use", "tool_result", *_THINKING, "reasoning") if is_agent else ("tool_result",)
+    open_calls = [block for block in blocks if is_of_server(block) and "input" in block]
+    parts = [block for block in blocks if block.get("type") not in own and block not in open_calls]
+    said = {"content": [_returned(part) for part in parts] if is_agent else parts}
+    content, results = _content_of(said, f"a {role} message"), _of(blocks, "tool_result")
     meta |= _rest("message", message) | _rest("blocks", said)
-    if role != "assistant":
-        for block in _of(blocks, "tool_result"):
-            call_id, failed = _taken(block, "tool_use_id"), bool(block.pop("is_error", False))
-            result = _content_of(block, "a tool_result")
-            del block["type"]
-            yield Observation(call_id=call_id, content=result, is_error=failed, meta=_rest("block", block))
-        if content:
-            yield Message(source="user", content=content, meta=meta)
+    if is_agent:
+        used = _of(blocks, "tool_use")
+        called = [_called({"arguments": block.pop("input", None), **block}, "block") for block in used]
+        for block in (*open_calls, *results):
+            yield Annotation(name=block["type"], data=block)
+        thinking = tuple(_of(blocks, *_THINKING, "reasoning"))
+        yield from _said(content, [*called, *map(_called, calls)], thinking, response_id, meta)
         return
-    called = [_called({"arguments": block.pop("input", None), **block}, "block") for block in _of(blocks, "tool_use")]
-    for block in others:
-        yield Annotation(name=_text_or_none(block.get("type")) or "reply", data=block)
-    yield from _said(content, called, tuple(_of(blocks, *_THINKING)), response_id, meta)
+    for block in results:
+        call_id, failed = _taken(block, "tool_use_id"), bool(block.pop("is_error", False))
+        if isinstance(block.get("content"), list):
+            block["content"] = list(map(_kept, block["content"]))
+        result = _content_of(block, "a tool_result")
+        del block["type"]
+        yield Observation(call_id=call_id, content=result, is_error=failed, meta=_rest("block", block))
+    if content:
+        yield Message(source="user", content=content, meta=meta)
 
 
-def _with_results(blocks: Iterable[Part]) -> list[Part]:
-    """Return the blocks with one part for each call that the server answered itself, such as a search, and its result:
-    the server takes both back, or neither.
+def _returned(block: Part) -> Part:
+    """Return a block of a reply, as the part that goes back to Anthropic's server if only this knows it. A result goes
+    back with its call alone.
     """
-    found: dict[Any, Part] = {}
-    for place, block in enumerate(blocks):
-        kind, answered = str(block.get("type")), str(block.get("tool_use_id"))
-        call = found.get(answered)
-        if kind == "server_tool_use":
-            found[str(block.get("id"))] = block
-        elif call is not None and kind.endswith("_tool_result"):
-            both = [{name: each[name] for name in _OF_SERVER_TOOLS if name in each} for each in (call, block)]
-            found[answered] = {"type": "server_tool", "blocks": both}
-        else:
-            found[place, kind] = block
-    return list(found.values())
+    is_own = is_of_anthropic(block) and "tool_use_id" not in block
+    return {"type": "server_tool", "blocks": [block]} if is_own else block
+
+
+def _kept(block: Any) -> Any:
+    """Return a block that only Anthropic's server knows as a part that goes back to it as it came."""
+    is_own = isinstance(block, dict) and is_of_anthropic(block)
+    return {"type": "anthropic", "block": block} if is_own else block
 
 
 def _of(blocks: Iterable[Part], *kinds: str) -> list[Part]:

@@ -26,13 +26,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import THINKING, blocks_of, given, kind_of, part_of, texts_of
+from foldlog._formats.blocks import AS_THEY_ARE, THINKING, blocks_of, given, kind_of, part_of, texts_of, with_results
 from foldlog._formats.claude_code.reading import usage_in
 from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.files.readers import Array
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.openai_chat import OpenAIChatEncoder, beside
-from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, time_at
+from foldlog._formats.record import Located, dict_or_empty, dicts_in, member, text_or_empty, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_url, image_at
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Origin, Source, SystemMessage
@@ -152,7 +152,8 @@ class AnthropicDecoder(FollowingDecoder):
 def read_blocks(read: RecordEvents, record: dict[str, Any]) -> None:
     """Add the events of a message."""
     is_agent = record.get("role") == "assistant"
-    for block in _blocks(record.get("content")):
+    blocks = dicts_in(_blocks(record.get("content")))
+    for block in with_results(blocks) if is_agent else blocks:
         kind, part = kind_of(block), _part(block)
         if part is not None:
             read.parts.append(part)
@@ -194,13 +195,15 @@ def _blocks(content: Any) -> list[Any]:
 
 
 def _part(block: Any) -> dict[str, Any] | None:
-    """Return a text, an image or a file as a part; Cline 4 has the last two in forms of its own."""
+    """Return a text, an image, a file, a document or a search result as a part, and a call that the server answered;
+    Cline 4 has an image and a file in forms of its own.
+    """
     match block:
         case {"type": "image", "data": str(data), "mediaType": str(media_type)}:
             return image_at(data_url(media_type, data))
         case {"type": "file", "content": str(text), "path": str(path)}:
             return {"type": "text", "text": f'<file_content path="{path}">\n{text}\n</file_content>'}
-    return part_of(block)
+    return block if kind_of(block) in AS_THEY_ARE else part_of(block)
 
 
 def _parts(blocks: list[Any]) -> tuple[dict[str, Any], ...]:

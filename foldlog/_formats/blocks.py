@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from foldlog._formats.told import data_in, data_url, image_at, parts_in, url_in
@@ -28,6 +29,46 @@ def part_of(block: Any) -> _Block | None:
     source = block.get("source") if kind == "image" else None
     url = block.get("image_url") if kind == "input_image" else _url_of(source) if type(source) is dict else None
     return None if type(url) is not str else image_at(url)
+
+
+def is_of_anthropic(block: _Block) -> bool:
+    """Return whether only Anthropic's server knows such a block: its type is in lower case, none of those with a
+    meaning for each server, and not the name of the field with its content, as in OpenAI's parts.
+    """
+    kind = kind_of(block)
+    if kind is None or kind in _KNOWN or kind in block:
+        return False
+    return kind.isidentifier() and kind.islower() and not kind.startswith(("input_", "output_"))
+
+
+def is_of_server(block: _Block) -> bool:
+    """Return whether a block is a call that Anthropic's server answers itself, or the result of one."""
+    return is_of_anthropic(block) and ("tool_use_id" in block or block.keys() >= _CALL)
+
+
+_CALL = frozenset(("id", "name", "input"))
+AS_THEY_ARE = frozenset(("document", "search_result", "server_tool", "anthropic"))
+"""Types of parts that the dialects know in the form that Anthropic's messages have."""
+
+_KNOWN = AS_THEY_ARE | THINKING | {"image", "tool_use", "tool_result", "reasoning"}
+
+
+def with_results(blocks: Iterable[_Block]) -> list[_Block]:
+    """Return the blocks of a model's message, with one part for each call that Anthropic's server answered itself and
+    its results: the server takes them all back, or none.
+    """
+    found: dict[Any, _Block] = {}
+    for place, block in enumerate(blocks):
+        answered = str(block.get("tool_use_id"))
+        if not is_of_server(block) or not ("input" in block or answered in found):
+            found[place, answered] = block
+        elif "input" in block:
+            found[str(block["id"])] = block
+        else:
+            both = [*found[answered].get("blocks", [found[answered]]), block]
+            told = [{key: value for key, value in each.items() if value is not None} for each in both]
+            found[answered] = {"type": "server_tool", "blocks": told}
+    return list(found.values())
 
 
 def _url_of(source: dict[str, Any]) -> str | None:
@@ -71,7 +112,16 @@ def given(content: Content) -> str | list[_Block]:
 
 def blocks_of(content: Content) -> list[_Block]:
     """Return content as blocks."""
-    return [_image_at(url) if (url := url_in(part)) else dict(part) for part in parts_in(content)]
+    return [block for part in parts_in(content) for block in _blocks_in(part)]
+
+
+def _blocks_in(part: _Block) -> list[_Block]:
+    match part:
+        case {"type": "server_tool", "blocks": list(blocks)}:
+            return blocks
+        case {"type": "anthropic", "block": dict(block)}:
+            return [block]
+    return [_image_at(url) if (url := url_in(part)) else dict(part)]
 
 
 def _image_at(url: str) -> _Block:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foldlog import Action, from_openai
-from foldlog.formats import encode
+from foldlog.formats import decode, encode
 from foldlog.projections.messages import DIALECTS
 from tests.projections.chat_rules import PROBLEMS
 
@@ -103,3 +103,143 @@ def test_each_call_of_a_chat_is_paired(history, messages, way):
     calls = [call["id"] for message in written for call in message.get("tool_calls", ())]
     assert sorted(calls) == sorted(message["tool_call_id"] for message in written if message["role"] == "tool")
     assert len(calls) == results(messages)
+
+
+def served(kind: str, content: Any, call: str = "server_tool_use", **more: Any) -> list[dict[str, Any]]:
+    """Return a call that Anthropic's server answered itself, and its result."""
+    made = {"type": call, "id": "srvtoolu_1", "name": kind, "input": {"at": "deep"}}
+    of_mcp = {"server_name": "tides"} if call == "mcp_tool_use" else {}
+    return [
+        {**made, **of_mcp},
+        {"type": f"{kind}_tool_result", "tool_use_id": "srvtoolu_1", "content": content, **more},
+    ]
+
+
+PAGE = {"type": "document", "title": "said-2", "source": {"type": "text", "media_type": "text/plain", "data": "said-3"}}
+RAN = {"stdout": "said-2", "stderr": "said-3", "return_code": 0, "content": []}
+TEXT = {"type": "text", "text": "said-2"}
+FOUND = {
+    "type": "search_result",
+    "source": "https://x",
+    "title": "said-2",
+    "content": [{"type": "text", "text": "said-3"}],
+}
+OF_THE_SERVER = {
+    "web_search": served("web_search", [{"type": "web_search_result", "title": "said-2", "encrypted_content": "x"}]),
+    "web_fetch": served("web_fetch", {"type": "web_fetch_result", "url": "https://x", "content": PAGE}),
+    "code": served("code_execution", {"type": "code_execution_result", **RAN}),
+    "bash": served("bash_code_execution", {"type": "bash_code_execution_result", **RAN}),
+    "editor": served(
+        "text_editor_code_execution", {"type": "text_editor_code_execution_view_result", "content": "said-2"}
+    ),
+    "tool search": served("tool_search", {"type": "tool_search_tool_search_result", "tool_references": []}),
+    "advisor": served("advisor", {"type": "advisor_result", "text": "said-2"}),
+    "mcp": served("mcp", [TEXT], call="mcp_tool_use", is_error=False),
+    "mcp text": served("mcp", "said-2", call="mcp_tool_use", is_error=False),
+    "of tomorrow": served(
+        "any", {"type": "any_result", "content": [TEXT]}, call="any_tool_use", caller={"type": "direct"}
+    ),
+    "compaction": [{"type": "compaction", "content": "said-2", "encrypted_content": "x"}],
+    "fallback": [{"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}],
+    "container_upload": [{"type": "container_upload", "file_id": "file_1"}],
+    "mcp_tool_listing": [{"type": "mcp_tool_listing", "mcp_server_name": "tides", "tools": []}],
+}
+"""Every block of a reply in the unions ContentBlock and BetaContentBlock of Anthropic's client."""
+
+OF_THE_USER = {
+    "search_result": FOUND,
+    "document": {**PAGE, "context": "tides"},
+    "container_upload": {"type": "container_upload", "file_id": "file_1"},
+    "tool_addition": {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}},
+}
+
+
+def replied(history: Any, messages: list[Any]) -> None:
+    for message in messages:
+        if message["role"] == "assistant":
+            history.append_reply({"id": "msg_1", "type": "message", "stop_reason": "tool_use", **message})
+        else:
+            history.append(message)
+
+
+def imported(history: Any, messages: list[Any]) -> None:
+    history.append(list(decode(messages, "anthropic-messages")))
+
+
+@pytest.mark.parametrize("way", [append_each, replied, imported, WAYS["append of a list"], WAYS["append of events"]])
+@pytest.mark.parametrize("blocks", OF_THE_SERVER.values(), ids=OF_THE_SERVER)
+def test_a_block_of_anthropics_server_goes_back_to_it_and_its_texts_to_others(history, way, blocks):
+    use = {"type": "tool_use", "id": "k1", "name": "f", "input": {}}
+    said = [{"type": "text", "text": "said-1"}, *blocks, use]
+    result = {"type": "tool_result", "tool_use_id": "k1", "content": "said-4"}
+    way(history, [ASKED, {"role": "assistant", "content": said}, {"role": "user", "content": [result]}])
+    if way is imported and len(blocks) == 1:
+        return  # other programs keep blocks of their own in this form
+    assert history.view().to_messages("anthropic")[1]["content"] == said
+    assert list(encode(history.view().events, "anthropic-messages"))[1]["content"] == said
+    texts = {each for each in ("said-1", "said-2", "said-3", "said-4") if each in json.dumps([said, result])}
+    for dialect in DIALECTS:
+        told = history.view().to_messages(dialect)
+        assert {each for each in texts if each not in json.dumps(told)} == set()
+        assert PROBLEMS[dialect](told) == [] or dialect.startswith("anthropic")
+
+
+@pytest.mark.parametrize("way", [append_each, imported, WAYS["append of a list"], WAYS["append of events"]])
+@pytest.mark.parametrize("block", OF_THE_USER.values(), ids=OF_THE_USER)
+def test_a_block_of_the_user_and_of_a_result_goes_to_anthropic_as_it_came(history, way, block):
+    use = {"type": "tool_use", "id": "k1", "name": "f", "input": {}}
+    found = {"type": "tool_result", "tool_use_id": "k1", "content": [FOUND, {"type": "text", "text": "said-4"}]}
+    asked = [{"type": "text", "text": "said-1"}, PAGE, block]
+    called = {"role": "assistant", "content": [use]}
+    way(history, [{"role": "user", "content": asked}, called, {"role": "user", "content": [found, *asked]}])
+    is_lost = way is imported and block["type"] not in ("search_result", "document")
+    for dialect in DIALECTS:
+        told = history.view().to_messages(dialect)
+        assert PROBLEMS[dialect](told) == [] or block["type"] == "tool_addition"
+        assert [json.dumps(told).count(f"said-{n}") >= least for n, least in ((1, 2), (2, 3), (3, 1), (4, 1))] == [
+            True
+        ] * 4
+        if dialect == "anthropic" and not is_lost:
+            assert [told[0]["content"], told[2]["content"]] == [asked, [found, *asked]]
+
+
+ITEMS = [
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "said-1"}]},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "said-2"}]},
+    {"type": "function_call", "call_id": "k1", "name": "f", "arguments": '{"at": "said-3"}'},
+    {"type": "custom_tool_call", "call_id": "k2", "name": "g", "input": "said-4"},
+    {"type": "custom_tool_call_output", "call_id": "k2", "output": "said-5"},
+    {"type": "function_call_output", "call_id": "k1", "output": [{"type": "input_text", "text": "said-6"}]},
+]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("way", ["events", "append_reply", "append_records"])
+def test_items_of_openais_responses(history, way, dialect):
+    if way == "events":
+        history.append(from_openai(ITEMS))
+    elif way == "append_records":
+        history.append_records(ITEMS, format="openai-responses")
+    else:
+        history.append(from_openai(ITEMS[:1]))
+        history.append_reply({"id": "resp_1", "output": ITEMS[1:4]})
+        for item in ITEMS[4:]:
+            history.append(from_openai(item))
+    told = history.view().to_messages(dialect)
+    assert (PROBLEMS[dialect](told), history.open_calls()) == ([], ())
+    assert [n for n in range(1, 7) if f"said-{n}" not in json.dumps(told)] == []
+
+
+def test_blocks_beside_calls_of_a_chat_and_in_results_and_prompts_change_no_role(history):
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    said = [thinking, {"type": "text", "text": "said-1"}]
+    prompt = {"role": "system", "content": [{"type": "text", "text": "Help."}, PAGE]}
+    image = {"type": "image", "source": {"type": "url", "url": "https://x"}}
+    call = {"id": "k1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    history.append([prompt, ASKED, {"role": "assistant", "content": said, "tool_calls": [call]}])
+    history.append({"role": "tool", "tool_call_id": "k1", "content": [image, FOUND]})
+    roles = [message["role"] for message in history.view().to_messages("litellm")]
+    assert roles == ["system", "user", "assistant", "tool"]
+    messages = history.view().to_messages("anthropic")
+    assert [block["type"] for block in messages[1]["content"]] == ["thinking", "text", "tool_use"]
+    assert messages[2]["content"][0]["content"] == [image, FOUND]

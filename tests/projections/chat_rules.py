@@ -253,7 +253,7 @@ def _block(at: str, role: Any, block: dict[str, Any], used: set[str]) -> Iterato
             if keys != {"type", "tool_use_id", "content", "is_error"}:
                 yield f"{at}: a result of a server's tool"
         case "server_tool_use" if role == "assistant":
-            if keys != {"type", "id", "name", "input"} or not str(block["id"]).startswith("srvtoolu_"):
+            if keys - {"caller"} != {"type", "id", "name", "input"} or not str(block["id"]).startswith("srvtoolu_"):
                 yield f"{at}: a call of a server's tool"  # "String should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'"
         case "web_search_tool_result" if role == "assistant":
             if keys != {"type", "tool_use_id", "content"} or not isinstance(block["content"], list | dict):
