@@ -1009,17 +1009,20 @@ class ToolDocument(Document, frozen=True, kw_only=True):
 
 class ModelDocument(Document, frozen=True, kw_only=True):
     """Calls of one model on one ``day``, in UTC; on a page of all days, with ``day`` empty. Tokens that no call tells
-    are None. ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``, ``reasoning_tokens`` of
-    ``completion_tokens``. ``cost`` is of ``costs_recorded`` calls; ``costs_estimated`` of them told their tokens only,
-    and a table has the prices.
+    are None. ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``, ``cache_write_1h_tokens`` of
+    ``cache_write_tokens``, ``reasoning_tokens`` of ``completion_tokens``. ``condenser_calls`` of the calls are those of
+    condensers, the others the agent's. The whole ``cost`` of ``costs_recorded`` calls is known; ``costs_estimated``
+    told their tokens only, and a table has the prices.
     """
 
     day: str
     model: str
     calls: int = 0
+    condenser_calls: int = 0
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost: float | None = None
@@ -1031,6 +1034,7 @@ class SpentDocument(Document, frozen=True, kw_only=True):
     """What calls of models cost, the agent's and condensers', as in ``ModelDocument``: None if none is known."""
 
     calls: int = 0
+    condenser_calls: int = 0
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cost: float | None = None

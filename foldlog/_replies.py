@@ -430,6 +430,8 @@ def _account(reply: Part, finish_reason: Any) -> dict[str, Any]:
     the usage.
     """
     usage = reply.get("usage")
+    if isinstance(usage, dict) and "service_tier" in reply:
+        usage = {**usage, "service_tier": reply["service_tier"]}
     cost = reply.get("cost", usage.get("cost") if isinstance(usage, dict) else None)
     told = {"model": _text_or_none(reply.get("model")), "finish_reason": _text_or_none(finish_reason)}
     known = {key: value for key, value in {**told, "usage": usage_of(usage)}.items() if value}

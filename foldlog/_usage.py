@@ -7,6 +7,8 @@ from typing import Any, Final
 
 IMPORTED: Final = "imported usage"
 """The document of a conversation with the usage that its source tells beside the records: see ``Format.beside``."""
+OF_NO_MODEL: Final = "<synthetic>"
+"""What Claude Code names as the model of replies that it wrote itself."""
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "prompt_tokens": ("prompt_tokens", "input_tokens"),
@@ -20,32 +22,56 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "cache_creation_input_tokens",
         "cache_creation",
     ),
+    "cache_write_1h_tokens": ("cache_write_1h_tokens", "ephemeral_1h_input_tokens"),
     "completion_tokens": ("completion_tokens", "output_tokens"),
     "reasoning_tokens": ("reasoning_tokens", "reasoning_output_tokens", "reasoning"),
 }
+_PARTS = ("_details", "cache_creation", "server_tool_use")
+"""Ends of the names of objects in which a part of the counts is told."""
+_DEARER = ("dearer", "audio_tokens", "input_audio_tokens", "output_audio_tokens", "web_search_requests")
 _OURS = [(theirs, ours) for ours, names in _NAMES.items() for theirs in reversed(names)]
 """Ours for each name, the one that counts if several are told behind the others."""
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names: its ``input_tokens`` are those that neither come from the cache nor go there."""
+_BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+_NO_DEARER = (None, "standard", "standard_only", "default", "auto", "flex", "batch")
+"""The service tiers of replies that cost what a table says of their tokens, or less."""
 
 
 def usage_of(told: Any) -> dict[str, int]:
     """Return the tokens of a call as every report has them, from what a server, an SDK or a log tells of it.
 
     ``prompt_tokens`` are all of the prompt: ``cached_tokens`` of them came from the provider's cache, and
-    ``cache_write_tokens`` went there. ``reasoning_tokens`` are part of ``completion_tokens``. A count that is not told
-    is left out, never 0. Empty where no token was counted, and where one count is below zero, which no server counts.
+    ``cache_write_tokens`` went there, ``cache_write_1h_tokens`` of these for an hour. ``reasoning_tokens`` are part of
+    ``completion_tokens``. ``dearer`` is 1 where the call has a price beside that of its tokens, or a higher one: a
+    search, audio, priority. A count that is not told is left out, never 0. Empty where no token was counted, and where
+    one count is below zero, which no server counts.
     """
     if not told or not isinstance(told, Mapping):
         return {}
-    others = [value for name, value in told.items() if type(value) is not int and str(name).endswith("_details")]
+    others = [value for name, value in told.items() if str(name).endswith(_PARTS)]
     counts: dict[Any, int] = {}
     for each in (*others, told):
         if isinstance(each, Mapping):
             counts |= {name: count for name, count in each.items() if type(count) is int}
     found = {ours: counts[theirs] for theirs, ours in _OURS if theirs in counts}
+    if (by_age := sum(counts.get(name, 0) for name in _BY_AGE)) > found.get("cache_write_tokens", 0):
+        found["cache_write_tokens"] = by_age
     if "prompt_tokens" not in counts and "input_tokens" in counts:
         found["prompt_tokens"] += sum(told.get(name) or 0 for name in _BESIDE_THE_INPUT if name in counts)
     if not found.get("prompt_tokens") and not found.get("completion_tokens") and counts.get("total_tokens"):
         found["prompt_tokens"] = counts["total_tokens"]
-    return found if any(found.values()) and min(found.values()) >= 0 else {}
+    if not any(found.values()) or min(found.values()) < 0:
+        return {}
+    is_dearer = any(counts.get(name) for name in _DEARER) or told.get("service_tier") not in _NO_DEARER
+    return {**found, "dearer": 1} if is_dearer or told.get("speed") == "fast" else found
+
+
+def whole(usage: Mapping[str, int]) -> dict[str, int]:
+    """Return the tokens of a call with a prompt of no fewer tokens than its parts: some proxies leave out those that
+    went to the cache.
+    """
+    written, prompt = usage.get("cache_write_tokens", 0), usage.get("prompt_tokens", 0)
+    if not prompt or prompt >= usage.get("cached_tokens", 0) + written:
+        return dict(usage)
+    return {**usage, "prompt_tokens": max(prompt, usage.get("cached_tokens", 0)) + written}

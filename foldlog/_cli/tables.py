@@ -30,8 +30,7 @@ class Column(NamedTuple):
 
 _MARKS = {
     "≈": "≈ the price of their tokens stands for calls that tell no cost",
-    "+": "+ some calls tell neither cost nor tokens",
-    "(of": "(of N) the cost of N of the calls is known",
+    "+": "+ some calls tell neither cost nor tokens, or have prices that are not applied",
 }
 COST = Column("cost", "right", marks=_MARKS)
 

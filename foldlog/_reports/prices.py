@@ -2,39 +2,67 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from foldlog.eventstore import InvalidArgument
 
+PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
+"""The numbers of tokens of a prompt above which a price of litellm's table is another one."""
+
 
 class Price(msgspec.Struct, frozen=True):
-    """The prices of a model in US dollars for a token, by litellm's names."""
+    """The prices of a model in US dollars for a token, by litellm's names. ``longer`` are those of longer prompts, each
+    behind the number of tokens that the prompt has more than.
+    """
 
     input_cost_per_token: float | None = None
     output_cost_per_token: float | None = None
     cache_read_input_token_cost: float | None = None
     cache_creation_input_token_cost: float | None = None
+    cache_creation_input_token_cost_above_1hr: float | None = None
+    output_cost_per_reasoning_token: float | None = None
+    longer: tuple[tuple[float, Price], ...] = ()
 
-    def of_prompt(self, fresh: int, cached: int, written: int = 0) -> float:
-        """Return the price of a prompt: of tokens that are new, that the provider's cache had, and that go there. Where
-        these have no price of their own, they cost as others do.
+    def at(self, prompt: int) -> Price:
+        """Return the prices of a call whose prompt has this number of tokens."""
+        return next((price for above, price in reversed(self.longer) if above < prompt), self)
+
+    def of_prompt(self, fresh: int, cached: int, written: int = 0, for_an_hour: int = 0) -> float:
+        """Return the price of a prompt: of tokens that are new, that the provider's cache had, and that go there, for
+        minutes or for an hour. Where these have no price of their own, they cost as others do.
         """
         new = self.input_cost_per_token or 0.0
         read, write = self.cache_read_input_token_cost, self.cache_creation_input_token_cost
-        return fresh * new + cached * (new if read is None else read) + written * (new if write is None else write)
+        write, hour = new if write is None else write, self.cache_creation_input_token_cost_above_1hr
+        kept = written * write + for_an_hour * (write if hour is None else hour)
+        return fresh * new + cached * (new if read is None else read) + kept
+
+    def of_reply(self, tokens: int, reasoning: int = 0) -> float:
+        """Return the price of a reply, of these tokens ``reasoning`` for thought."""
+        said, thought = self.output_cost_per_token or 0.0, self.output_cost_per_reasoning_token
+        return (tokens - reasoning) * said + reasoning * (said if thought is None else thought)
+
+
+class _Tier(Price, frozen=True, kw_only=True):
+    """The prices of prompts whose number of tokens is in this range."""
+
+    range: tuple[float, float] = (0, 0)
 
 
 class Prices:
     """The prices of models: those of a file, else of litellm's table, where litellm is installed.
 
     The file has the form of litellm's ``model_prices_and_context_window.json``: an object for each model, of which the
-    fields of ``Price`` are read. A model is found by its name, also without the provider before a slash. Prices for
-    long prompts, batches and priorities are not applied. Raises ``InvalidArgument`` for a file that cannot be read.
+    fields of ``Price`` are read, those with ``_above_200k_tokens`` behind them or another number, and
+    ``tiered_pricing``. A model is found by its name, also without the provider before a slash. Raises
+    ``InvalidArgument`` for a file that cannot be read.
     Cost: the file; litellm's table, 3 MB, when it is first needed, without an import of litellm.
     """
 
@@ -53,38 +81,62 @@ class Prices:
         names = [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
         price = next((self._own[name] for name in names if name in self._own), None)
         if price is None and (known := next((self._litellms[name] for name in names if name in self._litellms), None)):
-            price = msgspec.json.decode(known, type=Price)
+            price = _price(msgspec.json.decode(known))
         if price is None or price.input_cost_per_token is None or price.output_cost_per_token is None:
             return None
         return price
 
-    def cost(self, model: str, usage: Mapping[str, int]) -> float | None:
-        """Return what calls of this usage cost; None where the price, or the tokens in or out, are not known."""
-        price = self.of(model) if {"prompt_tokens", "completion_tokens"} <= usage.keys() else None
-        if price is None:
+    def cost(self, model: str, usage: Mapping[str, int], above: int = -1) -> float | None:
+        """Return what calls of this usage cost, the prompt of each having more tokens than ``above``; None where the
+        price, or the tokens in or out, are not known.
+        """
+        plain = self.of(model) if {"prompt_tokens", "completion_tokens"} <= usage.keys() else None
+        if plain is None:
             return None
+        price, replied = plain.at(above + 1), usage["completion_tokens"]
         cached, written = usage.get("cached_tokens", 0), usage.get("cache_write_tokens", 0)
-        fresh = max(0, usage["prompt_tokens"] - cached - written)
-        return price.of_prompt(fresh, cached, written) + usage["completion_tokens"] * (price.output_cost_per_token or 0)
+        fresh, hour = max(0, usage["prompt_tokens"] - cached - written), usage.get("cache_write_1h_tokens", 0)
+        thought = min(usage.get("reasoning_tokens", 0), replied)
+        return price.of_prompt(fresh, cached, written - hour, hour) + price.of_reply(replied, thought)
+
+    def may_be_more(self, model: str, usage: Mapping[str, int], above: int) -> bool:
+        """Return whether calls may cost more, since the prompt of each is not known and a long one has other prices."""
+        price = self.of(model) if above < 0 else None
+        return price is not None and price.at(usage.get("prompt_tokens", 0)) is not price
 
 
 def _prices_in(path: Path) -> dict[str, Price]:
     try:
         given = path.read_bytes()
-        prices = msgspec.json.decode(given, type=dict[str, Price])
+        entries = msgspec.json.decode(given, type=dict[str, dict[str, Any]])
+        prices = {model: _price(entry) for model, entry in entries.items()}
     except (OSError, msgspec.MsgspecError) as error:
         raise InvalidArgument(f"the prices in {str(path)!r} cannot be read: {error}; {_FORM}") from error
-    known = {*Price.__struct_fields__}
-    for model, fields in msgspec.json.decode(given).items():
-        if "litellm_provider" not in fields and (others := [name for name in fields if name not in known]):
+    for model, entry in entries.items():
+        used = {name: value for name, value in entry.items() if name == _TIERS or _USED.fullmatch(name)}
+        if "litellm_provider" not in entry and (others := [name for name in entry if name not in used]):
             raise InvalidArgument(f"{str(path)!r}: {model!r} has the unknown {', '.join(others)}; {_FORM}")
-    for model, price in prices.items():
-        for name, value in msgspec.structs.asdict(price).items():
-            if value is not None and not 0 <= value < float("inf"):
+        for name, value in used.items():
+            if name != _TIERS and value is not None and not 0 <= value < float("inf"):
                 raise InvalidArgument(f"{str(path)!r}: {name} of {model!r} is {value}, which is not a price; {_FORM}")
     return prices
 
 
+def _price(entry: Mapping[str, Any]) -> Price:
+    """Return the prices in an entry of the table; those of longer prompts are the ones below with what differs."""
+    used = [(each, value) for name, value in entry.items() if (each := _USED.fullmatch(name))]
+    told = [(1_000.0 * int(each[2] or 0), each[1], value) for each, value in used if value is not None]
+    for tier in msgspec.convert(entry.get(_TIERS) or (), tuple[_Tier, ...]):
+        told += [(tier.range[0], name, value) for name in _NAMES if (value := getattr(tier, name)) is not None]
+    prices: dict[float, dict[str, Any]] = {0: {}}
+    for above, name, value in sorted(told, key=lambda each: each[0]):
+        prices.setdefault(above, {**prices[max(prices)]})[name] = value
+    plain, *longer = ((above, msgspec.convert(one, Price)) for above, one in prices.items())
+    return msgspec.structs.replace(plain[1], longer=tuple(longer))
+
+
+_NAMES = Price.__struct_fields__[:-1]
+_USED, _TIERS = re.compile(rf"({'|'.join(_NAMES)})(?:_above_(\d+)k_tokens)?"), "tiered_pricing"
 _FORM = (
     'give JSON such as {"my-model": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05}}, in US dollars '
     "for a token"

@@ -11,9 +11,10 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from foldlog._documents import ModelDocument, SpentDocument
-from foldlog._reports.prices import Prices
+from foldlog._reports.prices import PRICED_FROM, Prices
 from foldlog._reports.unreadable import sound
 from foldlog._reports.usage import UNNAMED, ModelCall, calls_beside, calls_of_event, calls_of_imported, counts_on
+from foldlog._usage import whole
 from foldlog._words.times import happened_at
 from foldlog.eventstore import ConversationRow, Event, Logged, Store
 
@@ -25,13 +26,17 @@ _PRICED = {"prompt_tokens", "completion_tokens"}
 
 
 class Calls(NamedTuple):
-    """Some calls of one model on one day; ``cost`` is None where they tell none."""
+    """Some calls of one model on one day; ``cost`` is None where they tell none. The prompt of each has more tokens
+    than ``above``, which is the same for prompts of one price; -1 where each prompt is not known.
+    """
 
     day: str
     model: str
     usage: dict[str, int]
     cost: float | None
     calls: int
+    above: int = -1
+    by_condenser: bool = False
 
 
 class Spending(Struct):
@@ -67,7 +72,10 @@ class Spending(Struct):
 
     def _take(self, call: ModelCall) -> None:
         day = NO_DAY if call.at is None else call.at.astimezone(UTC).date().isoformat()
-        told = Calls(day, call.model, dict(call.usage), call.cost, call.calls)
+        usage = whole(call.usage)
+        above = max(size for size in PRICED_FROM if size < max(1, usage.get("prompt_tokens", 0)))
+        above = above if call.calls == 1 else -1
+        told = Calls(day, call.model, usage, call.cost, call.calls, above, call.by_condenser)
         if call.reply is None:
             self.calls.append(told)
         else:
@@ -77,18 +85,18 @@ class Spending(Struct):
         """Return all calls together, with those that a source tells of ``beside`` its records: of a whole run what the
         other calls lack of it.
         """
-        whole = Spending()
+        runs = Spending()
         for call in calls_beside(beside):
-            (whole if call.reply is None else self)._take(call)
+            (runs if call.reply is None else self)._take(call)
         calls = summed(chain(self.calls, self.replies.values()))
-        for run in summed(whole.calls):
+        for run in summed(one._replace(above=-1) for one in runs.calls):
             calls = _completed(calls, run)
         return calls
 
 
 def _completed(calls: Sequence[Calls], run: Calls) -> list[Calls]:
     """Return calls, and what they lack of those of a run on its model: tokens, and a cost if they do not tell it."""
-    known = [one for one in calls if run.model in (one.model, UNNAMED)]
+    known = [one for one in calls if run.model in (one.model, UNNAMED) and run.by_condenser == one.by_condenser]
     told = {name: sum(one.usage.get(name, 0) for one in known) for name in run.usage}
     lacks = {name: max(0, count - told[name]) for name, count in run.usage.items()}
     paid = round((run.cost or 0.0) - sum(one.cost or 0.0 for one in known), _DIGITS)
@@ -104,26 +112,28 @@ def summed(each: Iterable[Calls]) -> list[Calls]:
     """Return calls, those of one day and model that tell the same together. Cost: the calls."""
     sums: dict[tuple[Any, ...], Calls] = {}
     for one in each:
-        day, model, usage, cost, calls = one
-        alike = day, model, cost is None, usage.keys() >= _PRICED
+        day, model, usage, cost, calls, *which = one
+        alike = day, model, cost is None, usage.keys() >= _PRICED, *which
         if (so_far := sums.get(alike)) is None:
             sums[alike] = one
             continue
         usage = {**so_far.usage, **{name: number + so_far.usage.get(name, 0) for name, number in usage.items()}}
         told = None if cost is None else round(cost + (so_far.cost or 0.0), _DIGITS)
-        sums[alike] = Calls(day, model, usage, told, calls + so_far.calls)
+        sums[alike] = one._replace(usage=usage, cost=told, calls=calls + so_far.calls)
     return [*sums.values()]
 
 
 def priced(each: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], ModelDocument]:
     """Return calls by day and model; where no cost is told, at these prices."""
     models: dict[tuple[str, str], ModelDocument] = {}
-    for day, model, usage, told, calls in each:
-        estimated = prices.cost(model, usage) if told is None else None
-        cost = told if estimated is None else round(estimated, _DIGITS)
-        counts = {"costs_recorded": calls * (cost is not None), "costs_estimated": calls * (estimated is not None)}
-        one = ModelDocument(day=day, model=model, calls=calls, cost=cost, **counts, **usage)
-        sum_up(models, {(day, model): one})
+    for day, model, usage, cost, calls, above, by_condenser in each:
+        tokens = {name: count for name, count in usage.items() if name != "dearer"}
+        known, estimated = calls * (cost is not None), 0
+        if cost is None and (price := prices.cost(model, usage, above)) is not None:
+            cost, estimated = round(price, _DIGITS), calls
+            known = 0 if prices.may_be_more(model, usage, above) else max(0, calls - usage.get("dearer", 0))
+        counts = {"costs_recorded": known, "costs_estimated": estimated, "condenser_calls": calls * by_condenser}
+        sum_up(models, {(day, model): ModelDocument(day=day, model=model, calls=calls, cost=cost, **counts, **tokens)})
     return models
 
 

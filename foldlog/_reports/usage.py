@@ -10,20 +10,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
-from foldlog._usage import usage_of
+from foldlog._usage import OF_NO_MODEL, usage_of
 from foldlog._words.times import time_in
 from foldlog.condensers import model_of, on_a_model, reports_of
-from foldlog.eventstore import Annotation, CondensationAction, Event, SystemMessage
+from foldlog.eventstore import Action, Annotation, CondensationAction, Event, SystemMessage
+from foldlog.projections import begins_reply
 
 UNNAMED = "(not named)"
+OF_CONDENSER = "condenser"
+"""What OpenHands names the use of a model by its condenser."""
 
 
 class ModelCall(NamedTuple):
     """One or more calls of a model. ``at`` is None where no time is known; a time without a zone counts as UTC.
     ``usage`` has the tokens that are told, see ``usage_of``; ``cost`` is None where none is told. ``reply`` is the id
-    of the reply, where other histories may repeat it.
+    of the reply, where other histories may repeat it. ``by_condenser``: they are not the agent's.
     """
 
     at: datetime | None
@@ -32,6 +35,19 @@ class ModelCall(NamedTuple):
     cost: float | None = None
     calls: int = 1
     reply: str | None = None
+    by_condenser: bool = False
+
+
+def begins_call(event: Event, before: Event | None) -> bool:
+    """Return whether the agent's model was called for this event, after it said ``before``: see ``begins_reply``. A
+    reply of the program, in which the agent runs, is not one.
+    """
+    return event.meta.get("model") != OF_NO_MODEL and begins_reply(event, before)
+
+
+def is_call(event: Event) -> TypeGuard[Action]:
+    """Return whether an event is a call of a tool by the agent; what the user or the program did is not one."""
+    return isinstance(event, Action) and event.source == "agent"
 
 
 def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
@@ -41,11 +57,12 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
     for report in reports:
         metrics = report["metrics"]
         attempts = metrics.get("attempts")
-        yield _call(at, model_of(report), metrics, attempts if type(attempts) is int and attempts > 0 else 1)
+        number = attempts if type(attempts) is int and attempts > 0 else 1
+        yield _call(at, model_of(report), metrics, number)._replace(by_condenser=True)
     told = event.metadata if isinstance(event, CondensationAction) else event.meta
     is_told = told and (told.get("model") or isinstance(told.get("usage"), dict) or _cost(told.get("cost")) is not None)
     if is_told and not reports:
-        yield _call(at, told.get("model"), told)
+        yield _call(at, told.get("model"), told)._replace(by_condenser=isinstance(event, CondensationAction))
 
 
 def _call(at: datetime | None, model: object, told: Mapping[str, Any], calls: int = 1) -> ModelCall:
@@ -59,10 +76,9 @@ def calls_beside(told: Any) -> Iterator[ModelCall]:
     for each in told if type(told) is list else ():
         if isinstance(each, dict):
             calls, reply = each.get("calls"), each.get("reply")
-            call = _call(
-                time_in(each.get("at")), each.get("model"), each, calls if type(calls) is int and calls > 0 else 1
-            )
-            yield call._replace(reply=reply if type(reply) is str else None)
+            number, by = calls if type(calls) is int and calls > 0 else 1, each.get("use") == OF_CONDENSER
+            call = _call(time_in(each.get("at")), each.get("model"), each, number)
+            yield call._replace(reply=reply if type(reply) is str else None, by_condenser=by)
 
 
 def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:
@@ -84,14 +100,15 @@ def _at(event: Event) -> datetime | None:
 
 def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts."""
-    replies: dict[str | int, tuple[datetime | None, Mapping[str, Any]]] = {}
+    replies: dict[str | int, tuple[datetime | None, Mapping[str, Any], bool]] = {}
     for event in events:
         told = event.meta
         if told and (_inner(told, "usage") or _cost(told.get("cost")) is not None):
-            replies[str(told["reply"]) if "reply" in told else event.id] = _at(event), told
-    for reply, (at, last) in replies.items():
+            by_condenser = isinstance(event, CondensationAction)
+            replies[str(told["reply"]) if "reply" in told else event.id] = _at(event), told, by_condenser
+    for reply, (at, last, by_condenser) in replies.items():
         usage, cost = usage_of(_inner(last, "usage")), _cost(last.get("cost"))
-        yield ModelCall(at, _name(last), usage, cost, reply=reply if isinstance(reply, str) else None)
+        yield ModelCall(at, _name(last), usage, cost, 1, reply if isinstance(reply, str) else None, by_condenser)
 
 
 def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -142,7 +159,8 @@ def _of_openhands_v0(events: Iterable[Event]) -> Iterator[ModelCall]:
     for event in events:
         model = event.meta.get("model", model)
         told = _inner(event.meta, "accumulated")
-        yield from counter.added(_at(event), model, usage_of(told), told.get("cost"))
+        for call in counter.added(_at(event), model, usage_of(told), told.get("cost")):
+            yield call._replace(by_condenser=isinstance(event, CondensationAction))
 
 
 def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -156,7 +174,8 @@ def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
         for use, metrics in _inner(stats, "usage_to_metrics").items():
             told = _inner(metrics)
             model, usage = str(told.get("model_name") or UNNAMED), usage_of(told.get("accumulated_token_usage"))
-            yield from counters[use].added(_at(event), model, usage, told.get("accumulated_cost"))
+            for call in counters[use].added(_at(event), model, usage, told.get("accumulated_cost")):
+                yield call._replace(by_condenser=use == OF_CONDENSER)
 
 
 _READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {

@@ -6,12 +6,15 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import CondensationAction, Event, events, said
 from foldlog.projections import normalize, words_of
+
+if TYPE_CHECKING:
+    from foldlog._documents import ModelDocument, SpentDocument
 
 _SHELL = ("-c", "-lc")
 """The option of a shell before the command that it runs."""
@@ -78,18 +81,14 @@ def _thought(data: Any) -> str:
 
 def _condensation(event: CondensationAction, intervals_max: int) -> str:
     intervals, summaries = event.forgotten
-    ids = f" ({interval_words(intervals, intervals_max)})" if intervals else ""
-    parts = [f"{forgotten_words(intervals, summaries)}{ids}"]
+    ids = interval_words(intervals, intervals_max)
+    named = [f"event{'' if ids.isdecimal() else 's'} {ids}"] if ids else []
+    parts = [" and ".join(filter(None, (*named, events_and_summaries(0, len(summaries))))) or "nothing"]
     if why := because(event):
         parts.append(why)
     if event.summary is not None:
         parts.append(f"a summary replaces them: {event.summary}")
     return ", ".join(parts)
-
-
-def forgotten_words(intervals: tuple[tuple[int, int], ...], summaries: Sequence[int]) -> str:
-    """Count what a condensation forgot: ``46 events and 2 summaries``, or ``nothing``."""
-    return events_and_summaries(sum(last - first + 1 for first, last in intervals), len(summaries)) or "nothing"
 
 
 def events_and_summaries(events: int, summaries: int) -> str:
@@ -135,9 +134,23 @@ def parsed(arguments: dict[str, Any] | str | None) -> Any:
         return arguments
 
 
-def cost_words(cost: float | None, *, estimated: bool = False) -> str:
-    """Return a cost in words, in US dollars: ``unknown`` for None, with ≈ where it is one at the prices of a table."""
-    return "unknown" if cost is None else f"{'≈ ' if estimated else ''}${cost:,.4f}"
+def cost_words(cost: float | None, *, estimated: bool = False, at_least: bool = False) -> str:
+    """Return a cost in words, in US dollars: ``unknown`` for None, with ≈ where it is one at the prices of a table, and
+    + where it is not all.
+    """
+    return "unknown" if cost is None else f"{'≈ ' if estimated else ''}${cost:,.4f}{'+' if at_least else ''}"
+
+
+def spent_words(spent: ModelDocument | SpentDocument) -> str:
+    """Return what calls of models cost."""
+    some = spent.costs_recorded < spent.calls
+    return cost_words(spent.cost, estimated=spent.costs_estimated > 0, at_least=some)
+
+
+def calls_words(spent: ModelDocument | SpentDocument) -> str:
+    """Return a number of calls of models: ``96 + 2`` are 96 of the agent's and 2 of condensers."""
+    by = spent.condenser_calls
+    return f"{spent.calls - by:,}" + (f" + {by:,}" if by else "")
 
 
 def compact(value: Any) -> str:

@@ -18,7 +18,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import CondensedDocument, SizesDocument, SpendingDocument, SummaryDocument
 from foldlog._histories import Histories
-from foldlog._words.gist import count, forgotten_words
+from foldlog._words.gist import count, events_and_summaries
 from foldlog._words.reasons import because, requests_before
 from foldlog.condensers import (
     LLM,
@@ -32,7 +32,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.models.estimate import tokens_of
 from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, install_command, summary_id
-from foldlog.projections import View
+from foldlog.projections import View, normalize
 
 _REASON = "foldlog condense"
 
@@ -186,11 +186,14 @@ def _show(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counte
     action, before, after, requests = made
     condenser = terminal.printable(str(action.metadata.get("condenser", "one without a name")), one_line=True)
     name = terminal.typed_id(conversation)
-    intervals, summaries = action.forgotten
-    ids = f" ({interval_words(intervals)})" if intervals else ""
+    still = {event.id for event in after}
+    gone = [event.id for event in before if event.id not in still]
+    events = [(event, event) for event in gone if event >= 0]
+    forgot = events_and_summaries(len(events), len(gone) - len(events)) or "nothing"
+    ids = f" ({interval_words(normalize(events))})" if events else ""
     rows = [
         ("why", because(action, requests)),
-        ("forgot", f"{forgotten_words(intervals, summaries)}{ids}"),
+        ("forgot", f"{forgot}{ids}"),
         ("View", f"{count(len(before), 'event')} → {len(after):,}"),
         ("tokens", _tokens(tokens, counter)),
         ("cost", _cost(_spending(reports_of(action)))),

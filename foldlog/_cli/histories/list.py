@@ -23,7 +23,7 @@ from foldlog._cli.stores import listed, open_existing
 from foldlog._cli.tables import COST, Column, print_rows
 from foldlog._histories import is_own
 from foldlog._lease import ends_of_leases, to_resume
-from foldlog._words.gist import compact, cost_words, count
+from foldlog._words.gist import compact, count, spent_words
 from foldlog.eventstore import ConversationRow, Store, StoreUnusable
 from foldlog.projections import Views
 
@@ -65,6 +65,7 @@ class _Line(NamedTuple):
     row: ConversationRow
     more: Overview | None = None
     errors: int | None = None
+    condensations: int | None = None
     spent: SpentDocument | None = None
     depth: int = 0
     """The number of its ancestors that the list shows above it."""
@@ -235,19 +236,19 @@ def _described(
 
     table = Prices(prices)
     for row, one in KeptSums(store).of(rows, whole=sizes):
-        more, errors, spent = one.overview, None, None
+        more, errors, made, spent = one.overview, None, None, None
         if more.problem is not None and more.needs_key:
             locked[row.id] = more.problem
         elif more.problem is not None:
             terminal.unread(terminal.about(row.id, more.problem))
         if sizes and one.is_sound and row.erased_at is None:
-            errors, spent = one.errors, spent_by(one.calls, table)
+            errors, made, spent = one.errors, one.saved().condensations, spent_by(one.calls, table)
             if spent.cost is None:
                 priceable = (
                     each.model for each in one.calls if {"prompt_tokens", "completion_tokens"} <= each.usage.keys()
                 )
                 unpriced[row.id] = {*priceable} - {UNNAMED}
-        yield _Line(row, more, errors, spent)
+        yield _Line(row, more, errors, made, spent)
 
 
 def _not_described(rows: Iterable[ConversationRow], *, sizes: bool) -> Iterator[_Line]:
@@ -284,8 +285,9 @@ def _by_figure(store: Store, figures: Mapping[str, Any], *, reverse: bool, is_sh
 def _document(line: _Line) -> ConversationDocument:
     from foldlog._documents import ConversationDocument
 
-    told = {} if line.more is None else {**line.more._asdict(), "errors": line.errors, "spent": line.spent}
-    return ConversationDocument.of_row(line.row, **told)
+    row, more, *_ = line
+    figures = {name: getattr(line, name) for name in ("errors", "condensations", "spent")}
+    return ConversationDocument.of_row(row, **({} if more is None else {**more._asdict(), **figures}))
 
 
 # -- for people -------------------------------------------------------------------------------------------------------
@@ -351,16 +353,11 @@ def _long_cells(line: _Line) -> list[str]:
         sent = ""
     else:
         sent = f"{more.sent_events:,}" + (f" + {more.sent_summaries:,}" if more.sent_summaries else "")
-    of_view = (None, None) if more is None else (more.tokens, more.condensations)
-    spent, cost = (None, "") if line.spent is None else (line.spent.tokens, _cost(line.spent))
+    of_view = (None if more is None else more.tokens, line.condensations)
+    spent, cost = (None, "") if line.spent is None else (line.spent.tokens, spent_words(line.spent))
     errors, *figures = ("" if each is None else f"{each:,}" for each in (line.errors, *of_view, spent))
     activity, below = _last_cells(line)
     return [*_name_cells(line), activity, errors, sent, *figures, cost, below]
-
-
-def _cost(spent: SpentDocument) -> str:
-    known = cost_words(spent.cost, estimated=spent.costs_estimated > 0)
-    return known + ("+" if 0 < spent.costs_recorded < spent.calls else "")
 
 
 def _name_cells(line: _Line) -> list[str]:

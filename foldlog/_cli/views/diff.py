@@ -29,7 +29,7 @@ from foldlog._documents import (
     SummaryDocument,
 )
 from foldlog._words.event_json import event_document
-from foldlog._words.gist import cost_words, count
+from foldlog._words.gist import count, spent_words
 from foldlog._words.reasons import because, requests_before
 from foldlog.eventstore import CondensationRequest, Event, Store
 from foldlog.projections import Difference, Views
@@ -220,7 +220,9 @@ def _show_runs(found: RunsDocument) -> None:
         tokens = (None if run.spent is None else getattr(run.spent, name) for run in found.runs)
         rows.append((name.replace("_", " "), *("unknown" if each is None else f"{each:,}" for each in tokens)))
     costs = [run.spent or SpentDocument() for run in found.runs]
-    rows.append(("cost", *(cost_words(each.cost, estimated=each.costs_estimated > 0) for each in costs)))
+    if any(each.condenser_calls for each in costs):
+        rows.insert(2, ("replies of condensers' models", *(f"{each.condenser_calls:,}" for each in costs)))
+    rows.append(("cost", *map(spent_words, costs)))
     print_rows((Column(""), *(Column(name, "right", 12, COST.marks) for name in (one, other))), rows)
     lines = terminal.PrintedLines()
     terminal.print_heading("the last answers")

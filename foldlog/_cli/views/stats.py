@@ -14,11 +14,10 @@ from foldlog._cli.events import moment_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile, SomeConversations
 from foldlog._cli.stores import chosen, events_total, open_existing
 from foldlog._cli.tables import COST, Column, print_rows
-from foldlog._documents import CondensationsDocument, ModelDocument, SpentDocument
 from foldlog._reports.prices import Prices
 from foldlog._reports.spending import spent
 from foldlog._reports.stats import Stats, collect_stats
-from foldlog._words.gist import cost_words, count
+from foldlog._words.gist import calls_words, cost_words, count, spent_words
 from foldlog.eventstore import StoreUnusable
 from foldlog.projections import Views
 
@@ -117,22 +116,24 @@ def _show_models(stats: Stats) -> None:
         (
             day,
             terminal.printable(model, one_line=True),
-            f"{one.calls:,}",
+            calls_words(one),
             *(_counted(getattr(one, f"{name}_tokens")) for name in _TOKENS),
-            _cost_words(one, one.calls),
+            spent_words(one),
         )
         for (day, model), one in sorted(stats.models.items())
     ]
     columns = (
         Column("day"),
         Column("model", least=12),
-        *(Column(name, "right", may_go=True) for name in ("calls", *_TOKENS)),
+        Column("calls", "right", marks={"+": "calls + those of condensers"}, may_go=True),
+        *(Column(name, "right", may_go=True) for name in _TOKENS),
         COST,
     )
     print_rows(columns, rows)
     total = spent(stats.models.values())
     if len(stats.models) > 1:
-        terminal.PrintedLines().write((f"  in all {count(total.calls, 'call')}: {_cost_words(total, total.calls)}", ""))
+        known = "" if total.costs_recorded in (0, total.calls) else f", all of it of {total.costs_recorded:,} calls"
+        terminal.PrintedLines().write((f"  in all {calls_words(total)} calls: {spent_words(total)}{known}", ""))
 
 
 def _show_condensations(stats: Stats) -> None:
@@ -147,7 +148,7 @@ def _show_condensations(stats: Stats) -> None:
             f"{one.events_forgotten:,}",
             f"{one.summaries_forgotten:,}" if one.summaries_forgotten else "",
             "" if one.tokens_saved is None else f"≈ {one.tokens_saved:,}",
-            _cost_words(one, one.made + one.declined),
+            cost_words(one.cost, at_least=one.costs_recorded < one.made + one.declined),
         )
         for name, one in stats.condensations.items()
     ]
@@ -158,12 +159,6 @@ def _show_condensations(stats: Stats) -> None:
 
 def _counted(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
-
-
-def _cost_words(one: CondensationsDocument | ModelDocument | SpentDocument, number: int) -> str:
-    """Return what condensations or calls cost, and of how many of them that is known."""
-    said = cost_words(one.cost, estimated=getattr(one, "costs_estimated", 0) > 0)
-    return said + (f" (of {one.costs_recorded:,})" if 0 < one.costs_recorded < number else "")
 
 
 def _show_view(stats: Stats) -> None:

@@ -23,6 +23,7 @@ from foldlog._formats.claude_code.writing import ENVELOPE, NAME
 from foldlog._formats.format import Options, Past
 from foldlog._formats.record import usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Source, SystemMessage
 
 _RESPONSES_MAX = 100
@@ -259,6 +260,8 @@ def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
     """
     if type(message) is not dict or "usage" not in message:
         return {}
+    if message.get("model") == OF_NO_MODEL:
+        return {"model": OF_NO_MODEL}
     reply = message.get("id")
     if type(reply) is str and type(request) is str:
         reply = f"{reply} {request}"
