@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from foldlog._documents import CondensationsDocument, ToolDocument
 from foldlog._kinds import label
 from foldlog._reports.overview import is_about_it
-from foldlog._reports.savings import is_declined, recorded_cost
+from foldlog._reports.savings import is_declined, is_made, recorded_cost
 from foldlog._reports.spending import NO_DAY, sum_up
+from foldlog._reports.usage import is_call
 from foldlog._words.times import happened_at
 from foldlog.eventstore import Action, CondensationAction, Event, Observation
 
@@ -62,28 +63,17 @@ class Counts(Struct):
         if not is_about_it(event):
             self._happened(at)
         match event:
-            case Action(tool=tool):
+            case Action(tool=tool) if is_call(event):
                 one = self.tools.get(tool or NO_NAME, ToolDocument())
                 self.tools[tool or NO_NAME] = replace(one, calls=one.calls + 1)
             case Observation(tool=tool, is_error=True):
                 sum_up(self.tools, {tool or NO_NAME: ToolDocument(errors=1)})
             case CondensationAction():
-                sum_up(self.condensations, {strategy_of(event): _counted(event)})
-
-
-def _counted(event: CondensationAction) -> CondensationsDocument:
-    cost = recorded_cost(event)
-    known = int(cost is not None)
-    if is_declined(event):
-        return CondensationsDocument(declined=1, cost=cost, costs_recorded=known)
-    intervals, summaries = event.forgotten
-    return CondensationsDocument(
-        made=1,
-        events_forgotten=sum(last - first + 1 for first, last in intervals),
-        summaries_forgotten=len(summaries),
-        cost=cost,
-        costs_recorded=known,
-    )
+                cost, made, declined = recorded_cost(event), is_made(event), is_declined(event)
+                if made or declined:
+                    counted = CondensationsDocument(made=int(made), declined=int(declined), cost=cost)
+                    known = replace(counted, costs_recorded=int(cost is not None))
+                    sum_up(self.condensations, {strategy_of(event): known})
 
 
 def strategy_of(event: CondensationAction) -> str:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-from foldlog._reports.savings import is_declined
 from foldlog._reports.sent import sent_of
 from foldlog._reports.sizes import view_tokens
 from foldlog._usage import IMPORTED
 from foldlog._words.times import time_text
 from foldlog.eventstore import (
     ATTRIBUTES,
-    CondensationAction,
     ConversationErased,
     ConversationRow,
     DocumentChanges,
@@ -22,7 +20,6 @@ from foldlog.eventstore import (
     KeyUnavailable,
     Logged,
     Message,
-    ReadTransaction,
     Redaction,
     Store,
     newest_value,
@@ -53,7 +50,6 @@ class Overview(NamedTuple):
                        pending ones, and without summaries
     ``sent_summaries`` the summaries that a model is sent with it
     ``tokens``         the tokens of that View, as ``view_tokens`` counts them; without a tokenizer a high estimate
-    ``condensations``  how many were made, whether or not they were taken back later; declined ones are not counted
     ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC; without a zone where an
                        imported time names none. Receipts of redactions and changes of attributes do
                        not count
@@ -67,7 +63,6 @@ class Overview(NamedTuple):
     sent_events: int | None = None
     sent_summaries: int | None = None
     tokens: int | None = None
-    condensations: int | None = None
     last_event_at: str | None = None
     problem: str | None = None
     needs_key: bool = False
@@ -103,17 +98,11 @@ def overview_of(
             sent_events=events,
             sent_summaries=summaries,
             tokens=tokens,
-            condensations=store.query(row.id, lambda reading: _condensations(reading, row.version)),
         )
     except ConversationErased:
         raise
     except EventStoreError as error:
         return found._replace(problem=str(error), needs_key=isinstance(error, KeyUnavailable))
-
-
-def _condensations(reading: ReadTransaction, version: int) -> int:
-    made = (each for each in reading.structural_events(0, version) if isinstance(each, CondensationAction))
-    return sum(not is_declined(each) for each in made)
 
 
 def near_the_ends(store: Store, row: ConversationRow) -> Overview:
@@ -155,6 +144,15 @@ def _ends(store: Store, row: ConversationRow) -> Iterator[Logged]:
 def is_about_it(event: Event) -> bool:
     """Return whether an event is about the history: the receipt of a redaction, a change of attributes, or usage."""
     return isinstance(event, Redaction) or (isinstance(event, DocumentChanges) and {*event.changed} <= _ABOUT_IT)
+
+
+def is_request(event: Event) -> TypeGuard[Message]:
+    """Return whether an event is a request of a user: not a command for the program alone, nor what that answered."""
+    if not (isinstance(event, Message) and event.source == "user"):
+        return False
+    parts = [] if isinstance(event.content, str) else event.content
+    asked, said = _asked(event)
+    return bool(asked) or not said or any(part.get("type") != "text" for part in parts)
 
 
 def _asked(event: Message) -> tuple[str, str]:

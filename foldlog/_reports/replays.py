@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from foldlog._documents import CallDocument, MissingDocument
 from foldlog._reports.needed import Needs
 from foldlog._reports.prices import Price
-from foldlog._reports.savings import recorded_cost
+from foldlog._reports.savings import is_made, recorded_cost
+from foldlog._reports.usage import begins_call
 from foldlog.condensers import (
     AgentModel,
     Condensation,
@@ -125,7 +126,7 @@ class Replay:
                 return None
             cached = repeated if repeated >= CACHED_LEAST else 0
             written = sent - cached if sent >= CACHED_LEAST else 0
-            costs += price.of_prompt(sent - cached - written, cached, written)
+            costs += price.at(sent).of_prompt(sent - cached - written, cached, written)
         return costs
 
     @property
@@ -213,7 +214,7 @@ class Replaying:
                 f"that it took back"
             )
         if event.shown and begins_reply(event):
-            if begins_reply(event, self._said):
+            if begins_call(event, self._said):
                 self._take_turn(event.id)
             self._said = event
         new_id = self._view.version
@@ -307,7 +308,8 @@ class Replaying:
         else:
             self._summarized[summary_id(action.id)] = together
         self._report(reports_of(action))
-        self._made.append(Made(event_id, len(before), len(self._view), action.summary is not None))
+        if is_made(action):
+            self._made.append(Made(event_id, len(before), len(self._view), action.summary is not None))
 
     def _standing_for(self, ids: Iterable[int]) -> list[int]:
         """Return the ids in the history of these events and summaries."""

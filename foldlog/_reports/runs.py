@@ -19,13 +19,15 @@ from msgspec.structs import replace
 
 from foldlog._documents import KnewDocument, LineDocument, RunDocument, RunsDocument, StepDocument
 from foldlog._kinds import label
+from foldlog._reports.overview import is_request
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import view_tokens
 from foldlog._reports.spending import spent_by
 from foldlog._reports.sums import KeptSums
+from foldlog._reports.usage import begins_call, is_call
 from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable
-from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Store, said
+from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store, said
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept
 
 GIST, _BEFORE = 160, 40
@@ -78,33 +80,31 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
     version = store.version(name)
     kept = store.query(name, lambda read: intervals_kept(read.structural_events(0, version), version))
     steps: list[_Step] = []
-    counts = dict.fromkeys(("requests", "calls", "errors", "replies"), 0)
-    tools = Counter[str]()
+    counts = dict.fromkeys(("requests", "replies"), 0)
     before: Event | None = None
     answer: LineDocument | None = None
     asked = 0
     for event in store.events(name, 0, version):
-        if not event.shown or not contains(kept, event.id):
-            continue
+        counts["requests"] += is_request(event)
         if begins_reply(event):
-            if begins_reply(event, before):
+            if begins_call(event, before):
                 asked = event.id
                 counts["replies"] += 1
             before = event
-        counts["errors"] += isinstance(event, Observation) and event.is_error
-        if isinstance(event, Message) and event.source == "user":
-            counts["requests"] += 1
+        if not event.shown or not contains(kept, event.id):
+            continue
+        if is_request(event):
             steps.append(_step(event, event.id))
         elif isinstance(event, Message) and event.source == "agent" and event.content:
             answer = _line(event)
-        elif isinstance(event, Action) and event.source == "agent":
-            counts["calls"] += 1
-            tools[event.tool] += 1
+        elif is_call(event):
             steps.append(_step(event, asked))
     ((_, one),) = KeptSums(store).of([row])
     spent = spent_by(one.calls, prices) if one.is_sound else None
-    by_tool = dict(tools.most_common())
-    return RunDocument(conversation=name, version=version, spent=spent, tools=by_tool, answer=answer, **counts), steps
+    called = sorted(one.counts.tools.items(), key=lambda tool: -tool[1].calls)
+    tools = {tool: each.calls for tool, each in called if each.calls}
+    counts |= {"calls": sum(tools.values()), "errors": one.counts.errors}
+    return RunDocument(conversation=name, version=version, spent=spent, tools=tools, answer=answer, **counts), steps
 
 
 def _step(event: Event, version: int) -> _Step:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._documents import SavingsDocument
 from foldlog.condensers import Usage, on_a_model, reports_of
 from foldlog.eventstore import CondensationAction
+
+if TYPE_CHECKING:
+    from foldlog.projections import Lifetime
 
 _WITHOUT_A_MODEL = frozenset(("amortized", "conversation_window", "digest"))
 """The strategies of ours that forget, and ask no model."""
@@ -23,7 +26,7 @@ class Saving(NamedTuple):
 
     ``tokens``    the tokens of the View before it, less those after it; None if they are not known
     ``cost``      the cost that it recorded; None if it recorded none
-    ``declined``  whether it only records that nothing was condensed
+    ``declined``  whether nothing was condensed: see ``is_made``
     """
 
     tokens: int | None
@@ -34,6 +37,23 @@ class Saving(NamedTuple):
 def is_declined(event: CondensationAction) -> bool:
     """Return whether a condensation only records that nothing was condensed."""
     return event.metadata.get("outcome") == "declined"
+
+
+def is_made(event: CondensationAction) -> bool:
+    """Return whether a condensation condensed: it is not declined, and no newer prompt takes the place of an older."""
+    return not is_declined(event) and event.metadata.get("outcome") != "replaced"
+
+
+def forgotten_by(lives: Iterable[Lifetime]) -> dict[int, tuple[int, int]]:
+    """Return how many events and how many summaries of its View each structural event removed, by its id. A source may
+    name more as forgotten, which no View showed: bookkeeping, or what another condensation forgot before.
+    """
+    removed: dict[int, tuple[int, int]] = {}
+    for one in lives:
+        for by in (span.by for span in one.spans if span.by is not None and span.departure is not None):
+            events, summaries = removed.get(by, (0, 0))
+            removed[by] = events + (one.id >= 0), summaries + (one.id < 0)
+    return removed
 
 
 def recorded_cost(event: CondensationAction) -> float | None:
@@ -52,8 +72,8 @@ def saving_of(event: CondensationAction, sizes: Sequence[int] | Mapping[int, int
     the versions before and after it: see ``Lifetimes.sizes``.
     """
     cost = recorded_cost(event)
-    if is_declined(event) or event.metadata.get("outcome") == "replaced":  # a newer prompt follows it
-        return Saving(0, cost, declined=is_declined(event))
+    if not is_made(event):
+        return Saving(0, cost, declined=True)
     if event.id in sizes if isinstance(sizes, Mapping) else event.id + 1 < len(sizes):
         return Saving(sizes[event.id] - sizes[event.id + 1], cost)
     return Saving(None, cost)

@@ -25,7 +25,7 @@ from foldlog._reports.kept import KeptBeside, value_of
 from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.overview import Overview, overview_of
 from foldlog._reports.prices import Prices
-from foldlog._reports.savings import is_declined, saving_of, total_of
+from foldlog._reports.savings import forgotten_by, is_made, saving_of, total_of
 from foldlog._reports.sizes import CountedTokens, CountsTokens
 from foldlog._reports.spending import Calls, Spending, own_spending, priced, spent_by, sum_up, summed
 from foldlog._reports.unreadable import sound
@@ -45,7 +45,7 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import LifetimesFold, Views
 
-SUMS = "sums", 6
+SUMS = "sums", 7
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _BLOCKS = 100
@@ -288,7 +288,7 @@ class KeptSums:
                 with suppress(ConversationErased):
                     own = own_spending(self._store, row, chosen) or self._counting(row).spending
                     calls += own.calls
-                    calls += (told for reply, told in own.replies.items() if _hash(reply) not in seen)
+                    calls += (told for reply, told in own.replies.items() if _hash(reply, told) not in seen)
                     seen.update(line.replies)
         return summed(calls)
 
@@ -313,13 +313,20 @@ class KeptSums:
         return block, is_sound
 
 
-def _hash(reply: str) -> int:
-    return int.from_bytes(blake2b(reply.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+def _hashes(replies: Mapping[str, Calls]) -> list[int]:
+    return [_hash(reply, told) for reply, told in replies.items()]
+
+
+def _hash(reply: str, told: Calls) -> int:
+    """Return the hash of a reply: another one may have the same id, and then another model or other tokens."""
+    whole = json.dumps([reply, told.model, sorted(told.usage.items())])
+    return int.from_bytes(blake2b(whole.encode(), digest_size=8).digest())
 
 
 def _line(row: ConversationRow, one: Sums, of_fork: Spending | None, *, is_counted: bool) -> ListedLine:
     if one.counted or is_counted:
         told = {**asdict(one.saved()), **one.overview._asdict(), "errors": one.errors, "open_ms": one.open_ms}
+        told["condensations"] = told["condensations"] if one.is_sound else None
     else:
         told = {"title": one.overview.title}
     document = ServedConversationDocument.of_row(row, **told)
@@ -336,7 +343,7 @@ def _line(row: ConversationRow, one: Sums, of_fork: Spending | None, *, is_count
         told.get("open_ms") or 0.0,
         is_counted,
         one.overview.needs_key,
-        tuple(one.replies if of_fork is None else map(_hash, of_fork.replies)),
+        tuple(one.replies if of_fork is None else _hashes(of_fork.replies)),
         json.dumps(to_builtins(_Rest(document, one.calls if one.is_sound else None, own), str_keys=True)),
     )
 
@@ -404,7 +411,7 @@ def counted_on(
     try:
         structural = store.query(row.id, lambda reading: list(reading.structural_events(0, row.version)))
         beside = store.query(row.id, lambda reading: newest_value(reading, IMPORTED, row.version))
-        made = [each for each in structural if isinstance(each, CondensationAction) and not is_declined(each)]
+        made = [each for each in structural if isinstance(each, CondensationAction) and is_made(each)]
         if not found.spending.counts_on or any(each.id + 1 not in found.sizes for each in made):
             found = Counting(found.version, overview=found.overview, open_ms=found.open_ms)
         if alone or (made and not found.counted):
@@ -436,13 +443,15 @@ def counted_on(
     if problem is not None:
         counts.findings.append(f"conversation {row.id!r}: the sizes of its View are not counted: {problem}")
     elif fold is not None:
-        sizes = fold.result().sizes
+        lives = fold.result()
+        sizes, removed = lives.sizes, forgotten_by(lives)
         found.sizes = {version: sizes[version] for each in made for version in (each.id, each.id + 1)}
         for each in made:
-            saved = CondensationsDocument(tokens_saved=saving_of(each, sizes).tokens)
-            sum_up(counts.condensations, {strategy_of(each): saved})
+            (events, summaries), saved = removed.get(each.id, (0, 0)), saving_of(each, sizes).tokens
+            what = CondensationsDocument(events_forgotten=events, summaries_forgotten=summaries, tokens_saved=saved)
+            sum_up(counts.condensations, {strategy_of(each): what})
     found.reasons = _reasons(structural, found.sizes)
-    found.calls, found.replies = found.spending.summed(beside), [*map(_hash, found.spending.replies)]
+    found.calls, found.replies = found.spending.summed(beside), _hashes(found.spending.replies)
     found.counted, counts.conversations = row.version, 1
     return found, sizes if alone else ()
 

@@ -498,7 +498,8 @@ class Changed:
             for line, row in zip(lines, rows, strict=True):
                 one, told = anew[row.id], line.document
                 assert (told.version, told.head, told.parent) == (row.version, row.head, row.parent)
-                for name in ("title", "tokens", "last_event_at", "condensations"):
+                assert told.condensations == (one.saved().condensations if one.is_sound else None)
+                for name in ("title", "tokens", "last_event_at"):
                     assert getattr(told, name) == getattr(one.overview, name)
                 assert priced(line.calls, Prices()) == priced(one.calls, Prices())
 

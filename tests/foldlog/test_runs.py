@@ -63,7 +63,7 @@ def test_runs_are_aligned_by_what_was_asked_and_called(tmp_path, keys):
         histories["two"].retract(6)
         histories["two"].append(Message(source="user", content="stop"))
         again = compared_runs(histories.store, "one", "two", Prices())
-        assert (again.runs[1].calls, again.runs[1].spent.calls) == (2, 5)  # taken back, and paid all the same
+        assert (again.runs[1].calls, again.runs[1].spent.calls) == (6, 5)  # taken back, and made and paid all the same
         assert [each and each.gist for each in again.first_difference] == ["run: c", "stop"]
         histories["one"].redact(1, reason="asked for")
         assert compared_runs(histories.store, "one", "two", Prices()).same_first == 0

@@ -25,8 +25,8 @@ from foldlog._documents import ComparisonDocument, StrategyFiguresDocument
 from foldlog._reports.comparison import comparison, described, verdict_of
 from foldlog._reports.comparison_page import write_page
 from foldlog._words.gist import count
-from foldlog.eventstore import CondensationAction, Message, Store, install_command
-from foldlog.projections import contains, intervals_kept, normalize
+from foldlog.eventstore import CondensationAction, Store, install_command
+from foldlog.projections import Views, contains, intervals_kept, normalize
 
 if TYPE_CHECKING:
     from foldlog._reports.prices import Price
@@ -80,7 +80,7 @@ def run(
         version = store.conversation(conversation).version
         replays, asks = _replays(store, conversation, version, condensers, model)
         with terminal.working("comparing"):
-            called = None if agent is not None else _model_called(store, conversation, version)
+            called = None if agent is not None else _model_called(store, conversation)
         rows = comparison(
             replays, asks, price, {name: described(each, model or ESTIMATE) for name, each in condensers.items()}
         )
@@ -107,19 +107,17 @@ def run(
         )
 
 
-def _model_called(store: Store, conversation: str, version: int) -> str | None:
+def _model_called(store: Store, conversation: str) -> str | None:
     """Return the model that the agent called most, if its replies tell. Cost: the events."""
-    from foldlog._reports.spending import Spending
-    from foldlog._reports.unreadable import sound
+    from foldlog._reports.sums import Counting, counted_on
     from foldlog._reports.usage import UNNAMED
 
-    spending, calls = Spending(), Counter[str]()
-    logged = sound(store, conversation, 0, version, [])
-    spending.take(each for each in logged if not isinstance(each.event, CondensationAction))
-    for one in spending.summed():
-        calls[one.model] += one.calls
+    calls = Counter[str]()
+    found, _ = counted_on(store, Views(store), store.conversation(conversation), Counting())
+    for one in found.calls:
+        calls[one.model] += 0 if one.by_condenser else one.calls
     del calls[UNNAMED]
-    return next((model for model, _ in calls.most_common(1)), None)
+    return next((model for model, number in calls.most_common(1) if number), None)
 
 
 def _price(agent: str | None, prices: Path | None) -> tuple[Price, str]:
@@ -160,6 +158,7 @@ def _replays(
     store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
 ) -> tuple[dict[str, Replay], list[int]]:
     """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
+    from foldlog._reports.overview import is_request
     from foldlog._reports.replays import Replaying
     from foldlog.condensers import ESTIMATE
 
@@ -173,7 +172,7 @@ def _replays(
         for event in store.events(conversation, 0, version):
             if not contains(kept, event.id):
                 continue  # a retraction took it back
-            if isinstance(event, Message) and event.source == "user":
+            if is_request(event):
                 asks.append(event.id)
             for name, one in replaying.items():
                 with _named(name):

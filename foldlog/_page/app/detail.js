@@ -275,7 +275,7 @@ export class Detail {
     const { made } = history.savingsAt(version);
     const told = [el("p", { class: "about" }, isLast ? "Whole history: " : `Up to version ${grouped(version)}: `, ...this.totalsAt(version), made ? el("span", { class: "soft" }, ` Saved: ${savingMeans(history.counted_as)}.`) : "")];
     if (!isLast) told.push(el("p", { class: "about soft" }, "Whole history: ", ...(this.isSame(version) ? ["the same."] : this.totalsAt(history.version))));
-    if (history.models.length) told.push(el("dl", { "aria-label": "Models" }, ...history.models.flatMap((each) => [el("dt", {}, said(each.model)), el("dd", {}, `${count(each.calls, "call")}, ${usageWords(each)}, cost ${costWords(each)}`)])));
+    if (history.models.length) told.push(el("dl", { "aria-label": "Models" }, ...history.models.flatMap((each) => [el("dt", {}, said(each.model)), el("dd", {}, `${count(each.calls, "call")}${each.condenser_calls ? `, ${grouped(each.condenser_calls)} of them of condensers` : ""}, ${usageWords(each)}, cost ${costWords(each)}`)])));
     const attributes = this.attributes();
     if (attributes) told.push(attributes);
     if (!changes.length) told.push(el("p", {}, `Nothing is forgotten at version ${grouped(version)}: no condensation came before it. The View shows all events that it can.`));

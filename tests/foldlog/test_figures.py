@@ -1,0 +1,250 @@
+"""One figure for one thing: every command, the page and their JSON say the same of the same history."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import foldlog as library
+from foldlog import Action, CondensationAction, Message
+from foldlog._reports.prices import PRICED_FROM, Prices
+from foldlog._reports.sums import KeptSums
+from foldlog._usage import usage_of, whole
+from foldlog.formats import FORMATS
+
+CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
+SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
+PAGE = re.compile(r'class="history"[^>]*>(.*?)</script>')
+WRITTEN = {"input_tokens": 3, "output_tokens": 5, "cache_creation_input_tokens": 1_000, "cache_read_input_tokens": 20}
+AN_HOUR = {**WRITTEN, "cache_creation": {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 900}}
+ENTRY = {
+    "input_cost_per_token": 5e-06,
+    "output_cost_per_token": 2.5e-05,
+    "cache_read_input_token_cost": 5e-07,
+    "cache_creation_input_token_cost": 6.25e-06,
+    "cache_creation_input_token_cost_above_1hr": 1e-05,
+}
+OF_AN_HOUR = 3 * 5e-06 + 20 * 5e-07 + 100 * 6.25e-06 + 900 * 1e-05 + 5 * 2.5e-05
+
+
+def reply(usage, message="m1", request="r1", said="yes", model="m", **more):
+    told = {
+        "id": message,
+        "role": "assistant",
+        "model": model,
+        "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": said}],
+    }
+    return {
+        **{"type": "assistant", "uuid": f"{message}{request}", "parentUuid": "u", "timestamp": "2026-03-01T10:00:01Z"},
+        **{"sessionId": "s", "requestId": request, "message": {**told, "usage": usage}, **more},
+    }
+
+
+def asked(text, line="u"):
+    said = {"role": "user", "content": text}
+    return {"type": "user", "uuid": line, "parentUuid": None, "sessionId": "s", "message": said}
+
+
+def left_of_page(page):
+    """How many events and summaries a page says that each change took out of the View."""
+    events = page.events
+    spans = dict(page.spans)
+    by = [each for event, each in enumerate(events.by) if event not in spans and each >= 0]
+    by += [span[2] for each in spans.values() for span in each if span[2] >= 0]
+    of_summaries = [span[2] for one in page.summaries for span in one.spans if span[2] >= 0]
+    return {change.id: (by.count(change.id), of_summaries.count(change.id)) for change in page.changes}
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "tidewatch"])
+def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
+    from foldlog._cli.stores import open_existing
+    from foldlog._web.pages import Pages
+    from foldlog.projections import Views
+
+    path, options = (SAMPLE, []) if name == "tidewatch" else (CORPUS / f"{name}.jsonl", ["--format", name])
+    assert foldlog("import", path, *options, "--conversation", "c").status == 0
+    with library.open("foldlog.db") as histories:
+        histories["other"].append(Message(source="user", content="something else"))
+    stats = foldlog("stats", "c", "--json").document
+    (listed,) = foldlog("list", "--long", "--match", "c", "--json").document["conversations"]
+    run, _ = foldlog("diff", "c", "other", "--json").document["runs"]
+    with open_existing("foldlog.db") as store:
+        page = Pages(store, prices=Prices()).history("c")
+        events = list(store.events("c"))
+        views, log = Views(store), {e.id: e for e in events if isinstance(e, CondensationAction)}
+        left = {each: views.difference("c", each, each + 1).left for each in log}
+    assert listed["spent"] == run["spent"] == stats["spent"]
+    for field in ("calls", "condenser_calls", "prompt_tokens", "completion_tokens", "costs_recorded"):
+        assert sum(getattr(model, field) or 0 for model in page.models) == (stats["spent"][field] or 0), field
+    tools = {tool: one["calls"] for tool, one in stats["tools"].items() if one["calls"]}
+    assert (run["tools"], run["calls"]) == (tools, sum(tools.values()))
+    assert run["errors"] == listed["errors"] == stats["errors"] == stats["events"].get("error", 0)
+    assert stats["spent"]["calls"] - stats["spent"]["condenser_calls"] <= run["replies"] or not run["replies"]
+    made = sum(one["made"] for one in stats["condensations"].values())
+    assert made == listed["condensations"] == page.condensations
+    counted = [(one["events_forgotten"], one["summaries_forgotten"]) for one in stats["condensations"].values()]
+    of_page = left_of_page(page)
+    for ways in (
+        of_page,
+        {each: (sum(e.id >= 0 for e in gone), sum(e.id < 0 for e in gone)) for each, gone in left.items()},
+    ):
+        sums = [
+            sum(ways[each][place] for each in log if log[each].metadata.get("outcome") != "replaced")
+            for place in (0, 1)
+        ]
+        assert sums == [sum(one[place] for one in counted) for place in (0, 1)]
+
+
+def test_a_reply_of_the_program_is_no_call_and_what_a_user_types_for_it_no_request(foldlog, write):
+    silent = dict.fromkeys(WRITTEN, 0)
+    records = [
+        asked("fix it"),
+        reply(WRITTEN),
+        {**asked("<command-name>/exit</command-name>\n<command-args></command-args>", "v"), "parentUuid": "m1r1"},
+        {**asked("<local-command-stdout>Goodbye!</local-command-stdout>", "w"), "parentUuid": "v"},
+        reply(silent, "m2", "r2", model="<synthetic>", parentUuid="w"),
+        {**asked("push", "x"), "parentUuid": "m2r2"},
+        reply(WRITTEN, "m3", "r3", said="no", parentUuid="x"),
+    ]
+    write("c.jsonl", records)
+    assert foldlog("import", "c.jsonl", "--conversation", "c").status == 0
+    with library.open("foldlog.db") as histories:
+        histories["other"].append(Message(source="user", content="something else"))
+    run, _ = foldlog("diff", "c", "other", "--json").document["runs"]
+    assert (run["requests"], run["replies"], run["spent"]["calls"]) == (2, 2, 2)
+    strategies = foldlog("compare", "c", "--json").document["strategies"]
+    assert {row["turns"] for row in strategies} == {2}
+
+
+def test_calls_of_condensers_are_counted_apart(foldlog):
+    metrics = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}, "cost": 0.25, "attempts": 2}
+    report = {"condenser": "llm", "response": {"id": "r", "model": "m"}, "metrics": metrics}
+    with library.open("foldlog.db") as histories:
+        history = histories["c"]
+        history.append([Message(source="user", content=f"I am {n}") for n in range(4)])
+        history.append(Message(source="agent", content="yes", meta={"model": "m", "cost": 0.5}))
+        history.append(CondensationAction(forgotten_event_ids=[1], metadata={"condenser_meta": [report]}))
+        history.append(Action(tool="ls", source="user"))
+    document = foldlog("stats", "c", "--json").document
+    assert (document["spent"]["calls"], document["spent"]["condenser_calls"], document["tools"]) == (3, 2, {})
+    assert "in all" not in (out := foldlog("stats", "c").out)
+    assert ("  1 + 2  " in out, "calls + those of condensers" in out) == (True, True)
+
+
+def test_tokens_that_stay_in_the_cache_for_an_hour_have_their_price(foldlog, write):
+    write("c.jsonl", [asked("fix it"), reply(AN_HOUR)])
+    Path("prices.json").write_text(json.dumps({"m": ENTRY}))
+    assert foldlog("import", "c.jsonl", "--conversation", "c").status == 0
+    with library.open("foldlog.db") as histories:
+        answered = {"type": "message", **reply(AN_HOUR)["message"]}
+        histories["live"].append_reply(answered)
+    for name in ("c", "live"):
+        (model,) = foldlog("stats", name, "--prices", "prices.json", "--json").document["models"]
+        assert (model["cache_write_tokens"], model["cache_write_1h_tokens"]) == (1_000, 900)
+        assert model["cost"] == pytest.approx(OF_AN_HOUR)
+
+
+def test_each_key_of_a_price_is_used_or_makes_the_cost_a_bound(tmp_path):
+    usage = {"prompt_tokens": 10, "completion_tokens": 4, "reasoning_tokens": 3}
+    long = {"input_cost_per_token_above_200k_tokens": 2.0, "output_cost_per_token_above_200k_tokens": 3.0}
+    tiers = [
+        {"range": [0, 32_000], "input_cost_per_token": 1.0, "output_cost_per_token": 1.0},
+        {"range": [32_000, 128_000], "input_cost_per_token": 5.0, "output_cost_per_token": 1.0},
+    ]
+    path = tmp_path / "prices.json"
+    plain = {"input_cost_per_token": 1.0, "output_cost_per_token": 1.0}
+    entries = {"long": {**plain, **long}, "think": {**plain, "output_cost_per_reasoning_token": 9.0}}
+    path.write_text(json.dumps({**entries, "tiers": {"tiered_pricing": tiers}}))
+    prices = Prices(path)
+    for model, above, cost in [
+        *(("long", 0, 14.0), ("long", 128_000, 14.0), ("long", 200_000, 32.0), ("long", -1, 14.0)),
+        *(("think", 0, 38.0), ("tiers", 0, 14.0), ("tiers", 32_000, 54.0)),
+    ]:
+        assert prices.cost(model, usage, above) == cost, (model, above)
+    many = {"prompt_tokens": 300_000, "completion_tokens": 1}
+    assert [prices.may_be_more(model, many, -1) for model in ("long", "think")] == [True, False]
+    assert not prices.may_be_more("long", many, 200_000)
+    for told in (
+        {"service_tier": "priority"},
+        {"speed": "fast"},
+        {"server_tool_use": {"web_search_requests": 1}},
+        {"prompt_tokens_details": {"audio_tokens": 5}},
+    ):
+        assert usage_of({"input_tokens": 9, "output_tokens": 1, **told})["dearer"] == 1, told
+    assert "dearer" not in usage_of({"input_tokens": 9, "output_tokens": 1, "service_tier": "flex"})
+
+
+def test_the_borders_of_prices_are_those_of_the_table():
+    found = find_spec("litellm")
+    table = json.loads(Path(found.origin).with_name("model_prices_and_context_window_backup.json").read_text())
+    borders = {
+        int(size) * 1_000 for each in table.values() for size in re.findall(r"_above_(\d+)k_tokens", " ".join(each))
+    }
+    ranges = {tier.get("range", [0])[0] for each in table.values() for tier in each.get("tiered_pricing", ())}
+    assert {1_000, *borders, *ranges} - {*PRICED_FROM} == {1_000}
+    prices = Prices()
+    for model in table:
+        prices.of(model)
+
+
+def test_calls_whose_whole_price_is_not_known_are_marked(foldlog):
+    Path("prices.json").write_text(json.dumps({"m": ENTRY}))
+    with library.open("foldlog.db") as histories:
+        for name, more in (("c", {}), ("d", {"service_tier": "priority"})):
+            answered = {"type": "message", **reply({**WRITTEN, **more})["message"]}
+            histories[name].append_reply(answered)
+    spent = {name: foldlog("stats", name, "--prices", "prices.json", "--json").document["spent"] for name in "cd"}
+    assert [each["costs_recorded"] for each in spent.values()] == [1, 0]
+    assert spent["c"]["cost"] == spent["d"]["cost"]
+    costs = [line.split()[-2:] for line in foldlog("list", "--long", "--prices", "prices.json").out.splitlines()]
+    assert [one for line in costs for one in line if "$" in one] == ["$0.0064", "$0.0064+"]
+
+
+def test_a_prompt_has_no_fewer_tokens_than_its_parts():
+    assert whole({"prompt_tokens": 13, "cached_tokens": 10, "cache_write_tokens": 7}) == {
+        **{"prompt_tokens": 20, "cached_tokens": 10, "cache_write_tokens": 7}
+    }
+    assert whole({"prompt_tokens": 5, "cached_tokens": 6})["prompt_tokens"] == 6
+    for usage in ({}, {"cached_tokens": 3}, {"prompt_tokens": 9, "cached_tokens": 9}):
+        assert whole(usage) == usage
+
+
+def test_replies_of_one_id_are_the_same_only_with_the_same_model_and_tokens(foldlog, write):
+    others = {"b": {"model": "n"}, "c": {"usage": {**WRITTEN, "output_tokens": 6}}, "d": {}}
+    write("a.jsonl", [asked("fix it"), reply(WRITTEN)])
+    for name, other in others.items():
+        write(f"{name}.jsonl", [asked(f"do {name}"), reply(**{"usage": WRITTEN, **other})])
+    for name in "abcd":
+        assert foldlog("import", f"{name}.jsonl", "--conversation", name).status == 0
+    assert foldlog("stats", "--json").document["spent"]["calls"] == 3
+    with library.open("foldlog.db") as histories:
+        sums = KeptSums(histories.store)
+        assert sum(one.calls for one in sums.calls(sums.blocks())) == 3
+
+
+def test_what_a_source_names_and_no_view_had_is_not_forgotten(foldlog, write):
+    time = {"timestamp": "2026-03-01T10:00:00"}
+    records = [
+        {"id": 0, "source": "user", "action": "message", "args": {"content": "hello"}, **time},
+        *(
+            {"id": n, "source": "environment", "observation": "agent_state_changed", "extras": {}, **time}
+            for n in (1, 2)
+        ),
+        {"id": 3, "source": "agent", "action": "message", "args": {"content": "yes"}, **time},
+        {
+            **{"id": 4, "source": "agent", "action": "condensation", **time},
+            "args": {"forgotten_events_start_id": 0, "forgotten_events_end_id": 2, "summary": "s", "summary_offset": 0},
+        },
+        {"id": 5, "source": "user", "action": "message", "args": {"content": "more"}, **time},
+    ]
+    Path("c.json").write_text(json.dumps(records))
+    assert foldlog("import", "c.json", "--conversation", "c", "--format", "openhands-v0").status == 0
+    (one,) = foldlog("stats", "c", "--json").document["condensations"].values()
+    with library.open("foldlog.db") as histories:
+        (made,) = (e for e in histories["c"].events() if isinstance(e, CondensationAction))
+    assert (sum(last - first + 1 for first, last in made.forgotten.intervals), one["events_forgotten"]) == (3, 1)
