@@ -254,11 +254,16 @@ class Steps:
             return process.held[name]
         return process.histories[name], None
 
-    def hold(self, process: Process, name: str, history: History) -> None:
-        """The handle has met the conversation that has this id now."""
-        held = process.held.get(name)
-        if held is not None and held[0] is history and held[1] is None and name in process.site.model.living:
+    def hold(self, process: Process, name: str, history: History, *, done: bool) -> None:
+        """A handle that was used for the first time has met the conversation that has this id now. If it was refused,
+        nothing tells whether it read the conversation: it is let go.
+        """
+        if process.held.get(name) != (history, None):
+            return
+        if done and name in process.site.model.living:
             process.held[name] = (history, process.site.model.living[name].tag)
+        else:
+            del process.held[name]
 
     # ---------------------------------------------------------------- appends
 
@@ -355,8 +360,8 @@ class Steps:
             return site.model.append(name, same_events, self.world.at, documents=documents, handle=handle, **options)
 
         self.tell(f"  {name} {options} {[_brief(each) for each in events]} {documents or ''}")
-        if self.both(process, "append", product, told, self.recorded, name=name) is not None:
-            self.hold(process, name, history)
+        done = self.both(process, "append", product, told, self.recorded, name=name) is not None
+        self.hold(process, name, history, done=done)
         self.look(rng, process, name)
 
     def together(self, rng: random.Random, site: Site, process: Process) -> None:
@@ -450,11 +455,8 @@ class Steps:
             return site.model.append(name, [event], self.world.at, handle=handle)
 
         self.tell(f"  {name} {_brief(event)}")
-        if (
-            self.both(process, "forget", lambda: history.append(built(event)), told, self.recorded, name=name)
-            is not None
-        ):
-            self.hold(process, name, history)
+        answer = self.both(process, "forget", lambda: history.append(built(event)), told, self.recorded, name=name)
+        self.hold(process, name, history, done=answer is not None)
         self.look(rng, process, name)
 
     def request(self, rng: random.Random, site: Site, process: Process) -> None:
