@@ -4,6 +4,8 @@ has the id: see ``docs/decisions/0036-generations.md``.
 
 from __future__ import annotations
 
+from copy import copy
+
 from foldlog.eventstore import Conversation, ConversationNotFound, Generation, Store
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import not_erased
@@ -42,14 +44,13 @@ class Meant(Database):
 
 def meant(store: Store, conversation: str) -> tuple[Meant, Store]:
     """Return a store with one conversation for this id."""
-    kind = type(store)  # it may be observed
-    database, own = Meant(store.database, conversation), kind.__new__(kind)
-    vars(own).update(vars(store), database=database)
+    own = copy(store)
+    own.database = database = Meant(store.database, conversation)
     return database, own
 
 
 def views_of(own: Store, views: Views) -> Views:
     """Return the Views of a store that ``meant`` made. They are in memory with those of ``views``."""
-    made = Views.__new__(Views)
-    vars(made).update(vars(views), _store=own)
+    made = copy(views)
+    made._store = own
     return made
