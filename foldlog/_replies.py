@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import is_of_anthropic, is_of_server, part_of, with_results
+from foldlog._formats.blocks import is_of_server, part_of, returned, with_results
 from foldlog._formats.calls import id_in_result
 from foldlog._formats.json_text import check_depth
-from foldlog._formats.record import dict_or_empty, dicts_in
+from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
 from foldlog._formats.told import parts_in
 from foldlog._usage import usage_of
 from foldlog.eventstore import (
@@ -151,7 +151,7 @@ def _events(value: Any) -> Iterator[Event]:
     elif "choices" in value:
         yield from _completion(value)
     elif isinstance(value.get("output"), list) and "call_id" not in value:
-        yield from _response(value["output"], _text_or_none(value.get("id")), _account(value, value.get("status")))
+        yield from _response(value["output"], text_or_none(value.get("id")), _account(value, value.get("status")))
     elif "tool_calls" in value and "latency_s" in value:
         called, account = [_called(call) for call in value["tool_calls"]], _account(value, value["finish_reason"])
         yield from _said(value["text"] or "", called, (), value["response_id"], account)
@@ -201,9 +201,7 @@ def _completion(completion: Part) -> Iterator[Event]:
     message = choices[0].get("message") if isinstance(choices[0], dict) else None
     if not isinstance(message, dict):
         raise InvalidArgument("this is a chunk of a stream; collect the chunks into one completion, then give that")
-    yield from _chat(
-        message, _text_or_none(completion.get("id")), _account(completion, choices[0].get("finish_reason"))
-    )
+    yield from _chat(message, text_or_none(completion.get("id")), _account(completion, choices[0].get("finish_reason")))
 
 
 def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
@@ -236,7 +234,7 @@ def _assistant(message: Part, content: Content, response_id: str | None, meta: d
     called = [_called(call) for call in calls or ()]
     if not content:
         spoken = dict_or_empty(message.get("audio")).get("transcript")
-        content = _taken(message, "refusal") or _text_or_none(spoken) or ""
+        content = _taken(message, "refusal") or text_or_none(spoken) or ""
     thinking = tuple(dicts_in(message.pop("thinking_blocks", None)))
     told = message.pop("reasoning_content", None), message.pop("reasoning", None)  # two names of one text
     if reasoning := None if thinking else told[0] or told[1]:
@@ -270,7 +268,7 @@ def _response(items: Sequence[Part], response_id: str | None, meta: dict[str, An
             del item["type"]
             later.append(Observation(call_id=call_id, content=content, meta=_rest("item", item)))
         elif "role" not in item:
-            yield Annotation(name=_text_or_none(kind) or "reply", data=item)
+            yield Annotation(name=text_or_none(kind) or "reply", data=item)
         elif item.pop("role") == "assistant":
             del item["type"]
             texts.append(_content_of(item, "an assistant message"))
@@ -294,16 +292,15 @@ def _is_of_anthropic(message: Part) -> bool:
 
 
 def _anthropic(message: Part) -> Iterator[Event]:
-    meta, response_id = _account(message, message.get("stop_reason")), _text_or_none(message.get("id"))
+    meta, response_id = _account(message, message.get("stop_reason")), text_or_none(message.get("id"))
     role, calls = message["role"], message.pop("tool_calls", None) or ()
     is_agent, blocks = role == "assistant", _parts_in(message.pop("content"), f"a {role} message")
     for known in ("role", "type", "id", "model", "stop_reason", "usage", "cost"):
         message.pop(known, None)
-    blocks = with_results(blocks) if is_agent else list(map(_kept, blocks))
+    blocks = with_results(blocks, singles=True) if is_agent else list(map(returned, blocks))
     own = ("tool_use", "tool_result", *_THINKING, "reasoning") if is_agent else ("tool_result",)
     open_calls = [block for block in blocks if is_of_server(block) and "input" in block]
-    parts = [block for block in blocks if block.get("type") not in own and block not in open_calls]
-    said = {"content": [_returned(part) for part in parts] if is_agent else parts}
+    said = {"content": [block for block in blocks if block.get("type") not in own and block not in open_calls]}
     content, results = _content_of(said, f"a {role} message"), _of(blocks, "tool_result")
     meta |= _rest("message", message) | _rest("blocks", said)
     if is_agent:
@@ -317,26 +314,12 @@ def _anthropic(message: Part) -> Iterator[Event]:
     for block in results:
         call_id, failed = _taken(block, "tool_use_id"), bool(block.pop("is_error", False))
         if isinstance(block.get("content"), list):
-            block["content"] = list(map(_kept, block["content"]))
+            block["content"] = list(map(returned, block["content"]))
         result = _content_of(block, "a tool_result")
         del block["type"]
         yield Observation(call_id=call_id, content=result, is_error=failed, meta=_rest("block", block))
     if content:
         yield Message(source="user", content=content, meta=meta)
-
-
-def _returned(block: Part) -> Part:
-    """Return a block of a reply, as the part that goes back to Anthropic's server if only this knows it. A result goes
-    back with its call alone.
-    """
-    is_own = is_of_anthropic(block) and "tool_use_id" not in block
-    return {"type": "server_tool", "blocks": [block]} if is_own else block
-
-
-def _kept(block: Any) -> Any:
-    """Return a block that only Anthropic's server knows as a part that goes back to it as it came."""
-    is_own = isinstance(block, dict) and is_of_anthropic(block)
-    return {"type": "anthropic", "block": block} if is_own else block
 
 
 def _of(blocks: Iterable[Part], *kinds: str) -> list[Part]:
@@ -402,16 +385,14 @@ def _arguments(arguments: Any) -> dict[str, Any] | str | None:
     """
     if not isinstance(arguments, dict | str | None):
         raise InvalidArgument(f"the arguments of a call are {short(arguments)}; give a map, or its JSON text")
-    read, text = arguments, arguments
+    read = arguments
     try:
-        if isinstance(text, str):
-            read = json.loads(text, parse_constant=_refuse, object_pairs_hook=_without_repeated_keys)
-        else:
-            text = json.dumps(read, ensure_ascii=False, default=said)
+        if isinstance(arguments, str):
+            read = json.loads(arguments, parse_constant=_refuse, object_pairs_hook=_without_repeated_keys)
         json.dumps(read, allow_nan=False, default=said)
         check_depth(read)
     except (ValueError, RecursionError):
-        return text
+        return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=said)
     return read if isinstance(read, dict) else arguments
 
 
@@ -433,7 +414,7 @@ def _account(reply: Part, finish_reason: Any) -> dict[str, Any]:
     if isinstance(usage, dict) and "service_tier" in reply:
         usage = {**usage, "service_tier": reply["service_tier"]}
     cost = reply.get("cost", usage.get("cost") if isinstance(usage, dict) else None)
-    told = {"model": _text_or_none(reply.get("model")), "finish_reason": _text_or_none(finish_reason)}
+    told = {"model": text_or_none(reply.get("model")), "finish_reason": text_or_none(finish_reason)}
     known = {key: value for key, value in {**told, "usage": usage_of(usage)}.items() if value}
     return known if type(cost) not in (int, float) else {**known, "cost": cost}
 
@@ -501,10 +482,6 @@ def _rest(name: str, fields: Part) -> dict[str, Any]:
 def _taken(fields: Part, key: str) -> str | None:
     """Return a text, and take it from the fields; None where it is not there."""
     return fields.pop(key) if isinstance(fields.get(key), str) else None
-
-
-def _text_or_none(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _plain(value: Any) -> Any:

@@ -6,9 +6,9 @@
 
 The messages, and the events that they become:
 
-    user: text, image, file         Message; from the environment where it is only what the tool adds
+    user: text, image, file, …      Message; from the environment where it is only what the tool adds
     user: tool_result               Observation, one a result
-    assistant: text, thinking       Message
+    assistant: text, thinking       Message, with the calls that the server answered and their results
     assistant: tool_use             Action, one a use; text and thinking before it belong to it
     isSummary (Roo Code)            CondensationAction: its model is sent the summary and what comes later
     isTruncationMarker (Roo Code)   CondensationAction that forgets the messages with its ``truncationParent``

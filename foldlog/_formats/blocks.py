@@ -53,22 +53,29 @@ AS_THEY_ARE = frozenset(("document", "search_result", "server_tool", "anthropic"
 _KNOWN = AS_THEY_ARE | THINKING | {"image", "tool_use", "tool_result", "reasoning"}
 
 
-def with_results(blocks: Iterable[_Block]) -> list[_Block]:
+def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Block]:
     """Return the blocks of a model's message, with one part for each call that Anthropic's server answered itself and
-    its results: the server takes them all back, or none.
+    its results: the server takes them all back, or none. With ``singles`` each other block of its own is such a part.
     """
     found: dict[Any, _Block] = {}
     for place, block in enumerate(blocks):
-        answered = str(block.get("tool_use_id"))
-        if not is_of_server(block) or not ("input" in block or answered in found):
-            found[place, answered] = block
-        elif "input" in block:
+        answered, is_own = str(block.get("tool_use_id")), is_of_anthropic(block)
+        if is_own and block.keys() >= _CALL:
             found[str(block["id"])] = block
-        else:
+        elif is_own and answered in found:
             both = [*found[answered].get("blocks", [found[answered]]), block]
             told = [{key: value for key, value in each.items() if value is not None} for each in both]
             found[answered] = {"type": "server_tool", "blocks": told}
+        else:
+            is_single = singles and is_own and "tool_use_id" not in block
+            found[place, None] = {"type": "server_tool", "blocks": [block]} if is_single else block
     return list(found.values())
+
+
+def returned(block: Any) -> Any:
+    """Return a block of the user that only Anthropic's server knows as a part that goes back to it as it came."""
+    is_own = isinstance(block, dict) and is_of_anthropic(block)
+    return {"type": "anthropic", "block": block} if is_own else block
 
 
 def _url_of(source: dict[str, Any]) -> str | None:

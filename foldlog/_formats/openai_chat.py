@@ -7,6 +7,7 @@ The messages, and the events that they become:
     tool, function                  Observation of the call that it answers
     user, assistant, any other      Message, from the user, the agent or the environment
 
+A call without an id has the name of its tool as its id; a result without an id or a name is of the first such call.
 Call ids may be used again within a history: the nth observation with an id belongs to the nth call with it. Messages
 have no ids of their own, so an event's ``origin.id`` is None.
 
