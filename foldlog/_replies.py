@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import is_of_server, part_of, returned, with_results
+from foldlog._formats.blocks import is_of_anthropic, is_of_server, part_of, returned, with_results
 from foldlog._formats.calls import id_in_result
 from foldlog._formats.json_text import check_depth
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
@@ -285,9 +285,12 @@ def _response(items: Sequence[Part], response_id: str | None, meta: dict[str, An
 
 
 def _is_of_anthropic(message: Part) -> bool:
-    """Return whether a message of the user or the assistant has blocks of Anthropic's."""
+    """Return whether a message of the user or the assistant has blocks of Anthropic's. A user may give any server a
+    part that is not known here: of these a name tells.
+    """
     blocks, role = dicts_in(message.get("content")), message.get("role")
-    has_own = any(block.get("type") in _BLOCKS_OF_ANTHROPIC or is_of_server(block) for block in blocks)
+    is_own = is_of_anthropic if role == "assistant" else is_of_server
+    has_own = any(block.get("type") in _BLOCKS_OF_ANTHROPIC or is_own(block) for block in blocks)
     return role in ("user", "assistant") and ("stop_reason" in message or has_own)
 
 
@@ -496,7 +499,7 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     dump: Callable[..., Any] | None = getattr(value, "model_dump", None)
     if callable(dump):
-        return _plain(dump(mode="json", warnings=False, exclude_none=True))
+        return _plain(dump(mode="json", warnings=False, exclude_none=True, by_alias=True))
     fields = getattr(value, "__dataclass_fields__", None) or getattr(value, "__dict__", {})
     public = [name for name in fields if not name.startswith("_")]
     if not public or isinstance(value, type | Iterator) or hasattr(value, "__aiter__"):

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
 from foldlog import Action, from_openai
 from foldlog.formats import decode, encode
@@ -201,6 +202,20 @@ def test_a_block_of_the_user_and_of_a_result_goes_to_anthropic_as_it_came(histor
         ] * 4
         if dialect == "anthropic" and not is_lost:
             assert [told[0]["content"], told[2]["content"]] == [asked, [found, *asked]]
+
+
+class Fallback(BaseModel):
+    type: str = "fallback"
+    from_: dict[str, str] = Field(alias="from")
+
+
+@pytest.mark.parametrize(
+    "block", [{"type": "compaction", "content": "x"}, Fallback(**{"from": {"model": "a"}})], ids=repr
+)
+def test_what_a_client_gives_back_as_it_got_it_is_known(history, block):
+    history.append([ASKED, {"role": "assistant", "content": [{"type": "text", "text": "said-1"}, block]}])
+    (_, told) = history.view().to_messages("anthropic")[1]["content"]
+    assert told == (block if isinstance(block, dict) else block.model_dump(by_alias=True))
 
 
 ITEMS = [
