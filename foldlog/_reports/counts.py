@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from foldlog._documents import CondensationsDocument, ToolDocument
 from foldlog._kinds import label
-from foldlog._reports.overview import is_about_it
+from foldlog._reports.overview import is_activity
 from foldlog._reports.savings import is_declined, is_made, recorded_cost
 from foldlog._reports.spending import NO_DAY, sum_up
 from foldlog._reports.usage import is_call
@@ -60,7 +60,7 @@ class Counts(Struct):
         day = NO_DAY if at is None else at.date().isoformat()
         self.events[kind] = self.events.get(kind, 0) + 1
         self.days[day] = self.days.get(day, 0) + 1
-        if not is_about_it(event):
+        if is_activity(event):
             self._happened(at)
         match event:
             case Action(tool=tool) if is_call(event):

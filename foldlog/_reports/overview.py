@@ -22,6 +22,7 @@ from foldlog.eventstore import (
     Message,
     Redaction,
     Store,
+    is_structural,
     newest_value,
 )
 
@@ -51,8 +52,8 @@ class Overview(NamedTuple):
     ``sent_summaries`` the summaries that a model is sent with it
     ``tokens``         the tokens of that View, as ``view_tokens`` counts them; without a tokenizer a high estimate
     ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC; without a zone where an
-                       imported time names none. Receipts of redactions and changes of attributes do
-                       not count
+                       imported time names none. What was done to the history does not count: see
+                       ``is_activity``
     ``problem``        why figures are missing
     ``needs_key``      they are missing because a key is not given, not because of damage
     """
@@ -119,7 +120,7 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
             said = said or words  # of the first message
         if form is None:
             form = NATIVE if event.origin is None else event.origin.format
-        if not is_about_it(event):
+        if is_activity(event):
             last = time_text(event, recorded_at) or last
     told = _title_in(attributes) or title or request or said or None
     return Overview(attributes, None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
@@ -135,7 +136,7 @@ def _ends(store: Store, row: ConversationRow) -> Iterator[Logged]:
     yield from store.log(row.id, 0, _WITHIN)
     page: list[Logged] = []
     stop = row.version
-    while stop > _WITHIN and all(is_about_it(event) for _, event in page):
+    while stop > _WITHIN and not any(is_activity(event) for _, event in page):
         start = max(_WITHIN, stop - _WITHIN)
         stop, page = start, list(store.log(row.id, start, stop))
     yield from page
@@ -153,6 +154,13 @@ def is_request(event: Event) -> TypeGuard[Message]:
     parts = [] if isinstance(event.content, str) else event.content
     asked, said = _asked(event)
     return bool(asked) or not said or any(part.get("type") != "text" for part in parts)
+
+
+def is_activity(event: Event) -> bool:
+    """Return whether the event is what the agent, a tool or a user did, and not what was done to the history: a
+    condensation, a retraction, or what ``is_about_it`` says.
+    """
+    return not (is_structural(event) or is_about_it(event))
 
 
 def _asked(event: Message) -> tuple[str, str]:

@@ -87,6 +87,24 @@ def test_an_import_goes_on_after_a_live_recording_and_a_recording_after_an_impor
     assert times == [NOON, None, NOON, None]
 
 
+def test_what_was_done_to_a_history_is_no_activity(foldlog, tmp_path):
+    with foldlog_open(tmp_path / "foldlog.db") as histories:
+        for name, minute in (("before", 0), ("after", 1)):
+            said = [Message(source="user", content="x" * 99, timestamp=NOON.replace(minute=minute)) for _ in range(200)]
+            histories[name].append(said)
+
+    def shown():
+        rows = foldlog("list", "--sort", "activity", "--reverse", "--json").document["conversations"]
+        times = {row["conversation"]: row["last_event_at"] for row in rows}
+        return times, foldlog("stats", "before", "--json").document["last_at"]
+
+    as_it_was = shown()
+    assert [*as_it_was[0]] == ["after", "before"]
+    assert foldlog("condense", "before").status == 0
+    assert foldlog("retract", "before", "--to", 199, "--reason", "wrong").status == 0
+    assert shown() == as_it_was
+
+
 def test_what_keeps_attributes_is_no_time_of_a_history(foldlog, tmp_path):
     with foldlog_open(tmp_path / "foldlog.db") as histories:
         histories["c"].append(Message(source="user", content="the gauge", timestamp=NOON))

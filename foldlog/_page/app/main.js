@@ -508,7 +508,7 @@ class App {
 
   describe() {
     const { history } = this;
-    const times = history.columns.time.filter((time) => time !== null);
+    const times = history.columns.time.filter((time, id) => time !== null && !history.changes.has(id));
     const first = moment(times[0] ?? null, "").slice(0, 10);
     const last = moment(times.at(-1) ?? null, "").slice(0, 10);
     return `Whole history: ${[
