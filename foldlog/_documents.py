@@ -609,11 +609,14 @@ class ParameterDocument(Document, frozen=True, kw_only=True):
 
 
 class StrategyDocument(Document, frozen=True, kw_only=True):
-    """A strategy that a configuration can name."""
+    """A strategy that a configuration can name. ``handles_requests``: ``foldlog condense`` can run it; a pipeline,
+    where one of its parts does.
+    """
 
     type: str
     aliases: tuple[str, ...]
     description: str
+    handles_requests: bool
     parameters: tuple[ParameterDocument, ...]
 
 

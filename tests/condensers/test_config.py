@@ -546,6 +546,10 @@ def test_strategies_are_listed_with_every_parameter_its_type_default_and_meaning
         (each.name, each.type, each.required) for each in listed["llm"].parameters
     ]
     assert {each.name for each in listed["digest"].parameters if each.required} == set()
+    whole = [one for one in listed.values() if not any(each.required for each in one.parameters)]
+    built = {one.type: condenser_from_config({"type": one.type}).handles_condensation_requests() for one in whole}
+    assert built == {one.type: one.handles_requests for one in whole}
+    assert set(built.values()) == {True, False}
     wordless = [
         (strategy.type, each.name)
         for strategy in listed.values()

@@ -214,7 +214,7 @@ def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, co
     assert foldlog("compare", "c2", *noop, "--agent-model", "gpt-4o").err == ""
 
 
-def test_people_read_a_verdict_and_a_table(foldlog, work, config):
+def test_people_read_a_verdict_and_a_table(foldlog, work, config, monkeypatch):
     files = "--config", config("amortized", "max_size = 20"), "--config", config("noop")
     out = foldlog("compare", "c1", *files).out
     title, *verdict = out.splitlines()[:6]
@@ -238,6 +238,13 @@ def test_people_read_a_verdict_and_a_table(foldlog, work, config):
     assert cells["sent in total, tokens"][0] < cells["sent in total, tokens"][1]
     assert "as gpt-4o counts them" in out
     assert "what that cost" not in out, "where no model was asked nothing is said of one"
+    for columns, gone in ((90, ""), (64, "noop"), (54, "amortized, noop")):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        narrow = foldlog("compare", "c1", *files).out
+        table = narrow[narrow.index("\n\n") :]
+        assert max(map(len, table.splitlines())) <= columns
+        assert "…" not in table
+        assert ("left out on a terminal this narrow, and in --json: " + gone in " ".join(table.split())) is bool(gone)
 
 
 def test_a_page_holds_verdict_and_figures_and_takes_nothing_for_markup(foldlog, work, config, tmp_path):

@@ -298,6 +298,11 @@ def test_a_list_is_sorted_filtered_and_limited(foldlog, work):
     heading, first, *_ = foldlog("list", "--sort", "tokens", "--reverse").out.splitlines()
     assert "tokens spent" in heading
     assert " 10,000 " in first
+    for order, most in (("tokens", "10,000"), ("cost", "$0.5000"), ("errors", "2")):
+        heading, first, *_ = foldlog("list", "--short", "--sort", order, "--reverse").out.splitlines()
+        assert heading.split()[-1] == order.replace("tokens", "spent")
+        assert "first recorded (UTC)" in heading
+        assert most in first.split(), first
     (row,) = foldlog("list", "--long", "--match", "alpha-2", "--json").document["conversations"]
     assert (row["errors"], row["spent"]["prompt_tokens"]) == (2, None)
     for typed in ("--match zzz", "--since 2099-01-01", "--match zzz --sort last"):

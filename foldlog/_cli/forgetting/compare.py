@@ -253,7 +253,8 @@ def _show(
         console.print(terminal.printable(line, one_line=True))
     console.print()
     names = (terminal.printable(row.strategy, one_line=True) for row in rows)
-    print_rows((Column(""), *(Column(name, "right", least=12) for name in names)), figure_rows(rows, model)[1:])
+    columns = (Column(name, "right", least=12, may_go=place > 0) for place, name in enumerate(names))
+    print_rows((Column(""), *columns), figure_rows(rows, model)[1:])
     for row in rows:
         if row.missing:
             console.print(terminal.printable(f"{row.strategy} did not show {_missing(row)}", one_line=True))

@@ -13,7 +13,8 @@ from rich.text import Text
 from foldlog._cli import terminal
 from foldlog._cli.options import AsJson
 from foldlog._documents import ParameterDocument, StrategiesDocument, StrategyDocument
-from foldlog.condensers import CondenserConfig, list_strategies
+from foldlog.condensers import Condenser, CondenserConfig, list_strategies
+from foldlog.condensers.config.registry import CONDENSER_REGISTRY
 
 
 def run(as_json: AsJson = False) -> None:
@@ -28,11 +29,12 @@ def run(as_json: AsJson = False) -> None:
 
 def strategy_of(config_type: type[CondenserConfig]) -> StrategyDocument:
     """Return the strategy of a configuration class, for people."""
-    fields = config_type.model_fields.items()
+    fields, condenser = config_type.model_fields.items(), CONDENSER_REGISTRY[config_type]
     return StrategyDocument(
         type=config_type.names()[0],
         aliases=config_type.aliases,
         description=(config_type.__doc__ or "").strip(),
+        handles_requests=condenser.handles_condensation_requests is not Condenser.handles_condensation_requests,
         parameters=tuple(_parameter(name, field) for name, field in fields if name != "type"),
     )
 
@@ -52,7 +54,8 @@ def _parameter(name: str, field: FieldInfo) -> ParameterDocument:
 def _show(console: Console, strategies: tuple[StrategyDocument, ...]) -> None:
     for strategy in strategies:
         also = f"  also {', '.join(strategy.aliases)}" if strategy.aliases else ""
-        console.print(Text.assemble((strategy.type, "bold cyan"), (also, "dim")))
+        only = "" if strategy.handles_requests else "  not for condense"
+        console.print(Text.assemble((strategy.type, "bold cyan"), (also + only, "dim")))
         terminal.print_indented(console, Text(strategy.description), 2)
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(no_wrap=True)

@@ -128,8 +128,6 @@ def run(
         return _list_followers(db)
     if sort not in _COLUMNS:
         raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(_COLUMNS)}")
-    if sort in _FIGURES and long is False:
-        raise Refused(f"--sort {sort} needs the columns of --long; leave out --short")
     for each in filter(is_like_a_store, attributes or ()):
         raise Refused(f"an option names the store: '{command('list', '--db', each)}'")
     after = given_moment("--since", since)
@@ -162,11 +160,12 @@ def run(
         long = True if long is None and prices is not None else long
         if long is None and not as_json:
             rows, long = _is_short(rows, limit)
-        in_full = bool(long or sort in _FIGURES)
-        describe = partial(_described, store, locked, unpriced, prices) if in_full or not as_json else _not_described
+        sizes = bool(long or sort in _FIGURES)
+        in_full = sizes and long is not False
+        describe = partial(_described, store, locked, unpriced, prices) if sizes or not as_json else _not_described
         if sort in _SORTS and (sort != "id" or reverse):
             rows = iter(sorted(rows, key=_SORTS[sort], reverse=reverse))
-        lines = describe(islice(rows, limit), sizes=in_full)
+        lines = describe(islice(rows, limit), sizes=sizes)
         if as_json:
             from foldlog._documents import ListDocument, streamed
 
@@ -175,7 +174,7 @@ def run(
             if sort == "id" and not reverse and len(page) < _PAGE:
                 page = _as_tree(page)
             with paged():
-                cells = _long_cells if in_full else _short_cells
+                cells = _long_cells if in_full else partial(_short_cells, sort)
                 print_rows(_columns(sort, in_full=in_full), map(cells, chain(page, lines)))
         else:
             _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None)
@@ -337,14 +336,21 @@ _ERRORS, _SENT, _TOKENS, _CONDENSED, _SPENT = (
 _LONG = (*_NAME, _ACTIVITY, _ERRORS, _SENT, _TOKENS, _CONDENSED, _SPENT, COST)
 
 
+_SORTED = {"events": _NAME[1], "activity": _ACTIVITY, "errors": _ERRORS, "tokens": _SPENT, "cost": COST}
+"""The columns by which a list is sorted."""
+
+
 def _columns(sort: str, *, in_full: bool) -> list[Column]:
-    """Return the columns; that by which the list is sorted does not go."""
-    kept = {"events": _NAME[1], "activity": _ACTIVITY, "errors": _ERRORS, "tokens": _SPENT}.get(sort)
-    return [each._replace(may_go=False) if each is kept else each for each in (_LONG if in_full else _SHORT)]
+    """Return the columns; that by which the list is sorted is there, and does not go."""
+    kept = _SORTED.get(sort)
+    shown = _LONG if in_full else _SHORT if kept is None or kept in _SHORT else (*_SHORT, kept)
+    return [each._replace(may_go=False) if each is kept else each for each in shown]
 
 
-def _short_cells(line: _Line) -> list[str]:
-    return [*_name_cells(line), moment_words(line.row.created_at), *_last_cells(line)]
+def _short_cells(sort: str, line: _Line) -> list[str]:
+    kept, (activity, below) = _SORTED.get(sort), _last_cells(line)
+    more = [] if kept is None or kept in _SHORT else [_long_cells(line)[_LONG.index(kept)]]
+    return [*_name_cells(line), moment_words(line.row.created_at), activity, *more, below]
 
 
 def _long_cells(line: _Line) -> list[str]:
