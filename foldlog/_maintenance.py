@@ -9,8 +9,8 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, told
-from foldlog._search.index import erase_from_index, index_path, remove_index, still_in_index
+from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, stores_in, told
+from foldlog._search.index import erase_from_index, remove_index, still_in_index
 from foldlog._seen_files import source_files
 from foldlog.eventstore import (
     ConversationErased,
@@ -76,7 +76,7 @@ class Maintenance:
             remove_index(self._store)
         for each in rekey.rekey(self._store, *conversations, decrypt=decrypt):
             is_last = has_keys and not decrypt and each.bytes_pending is not None
-            yield each._replace(plain=tuple(derived_from(self._store))) if is_last else each
+            yield each._replace(plain=in_plain_text(self._store)) if is_last else each
 
     def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
         """Copy the store to a new file and verify the copy. See ``maintenance.backup.back_up``.
@@ -302,15 +302,23 @@ def note_files(store: Store, restored_from: str, former: str | None) -> None:
         confirm(store, name, 0)
 
 
-def derived_from(store: Store) -> Iterator[str]:
-    """Yield what is derived from a store and lies outside of its own file, as far as the store knows of it: names such
-    as "audit database /path". It holds plain text, whether the store is encrypted or not. Cost: two look-ups.
-
-    Backups are not among them: those of an encrypted store are encrypted.
+def in_plain_text(store: Store) -> tuple[str, ...]:
+    """Return what may still hold events of a store with keys as plain text: what ``holders`` names, but the stores in
+    which nothing is plain. Cost: a look-up for each of them, and for each conversation of those stores.
     """
-    path = index_path(store)
-    if path is not None and os.path.exists(path):
-        yield f"search index {path}"
-    for name in read_models(store):
-        if os.path.exists(path_in(name)) and not name.startswith("backup "):
-            yield name
+    names = holders(store, read_models(store))
+    encrypted = {path for path in stores_in(names) if not _is_plain(path)}
+    return tuple(name for name in names if path_in(name) not in encrypted)
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether an event of a store can be read without a key, or the store cannot be looked into."""
+    try:
+        with open_store(f"{as_url(path)}?mode=ro") as store:
+            for row in store.iter_conversations():
+                with suppress(EventStoreError):
+                    if row.erased_at is None and store.query(row.id, lambda read: read.tail(1)):
+                        return True
+    except EventStoreError:
+        return True
+    return False

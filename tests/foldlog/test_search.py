@@ -266,9 +266,15 @@ def test_rekeying_removes_it_and_names_what_else_holds_plain_text(url: str, tmp_
         histories["c"].append(Message(source="user", content="the secret word"))
         assert len(histories.search("secret")) == 1
         update(histories.store, audit)
+        backups = [f"backup {tmp_path}/before.db"] if url.startswith("sqlite") else []
+        for name in backups:
+            histories.maintenance.back_up(name.removeprefix("backup "))
     with foldlog.open(url, keys=keys) as histories:
         (done,) = histories.maintenance.rekey()
-        assert (done.problem, done.plain) == (None, (f"audit database {audit}",))
+        assert (done.problem, done.plain) == (None, (f"audit database {audit}", *backups))
+        if backups:
+            histories.maintenance.back_up(str(tmp_path / "encrypted.db"))
+        assert [each.plain for each in histories.maintenance.rekey()] == [(f"audit database {audit}", *backups)]
         assert bytes_beside(tmp_path / "history.db") == b""
         assert [each.problem for each in histories.maintenance.rekey(decrypt=True)] == [None]
     with foldlog.open(url) as histories:
