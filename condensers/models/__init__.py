@@ -1,7 +1,6 @@
 """The language models behind condensers and budgets. Importing this package loads nothing.
 
-client       the one file that imports litellm, at the first call; llm_config is its configuration, openhands_keys
-             the keys of OpenHands' tables that it does not have
+client       the one file that imports litellm, at the first call; llm_config is its configuration
 replies      one question to a model, and the check of its reply
 failures     the errors of a call: which kind, without secrets
 deadline     a time limit for a call

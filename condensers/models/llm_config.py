@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AliasChoices,
     BeforeValidator,
     Field,
     SecretStr,
@@ -18,9 +17,9 @@ from pydantic import (
     model_validator,
 )
 
+from foldlog._observed import tell
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S
-from foldlog.condensers.models.openhands_keys import MAPS, PASSED_ON, WITHOUT_EFFECT, in_our_words
 from foldlog.condensers.tables import StrictTable, refused, told
 
 SET_BY_FOLDLOG = frozenset(
@@ -30,6 +29,38 @@ SET_BY_FOLDLOG = frozenset(
     )
 )
 """Arguments of litellm.completion that foldlog makes from the other keys, or always sets itself."""
+
+RENAMED = {
+    "timeout": "timeout_s",
+    "num_retries": "retries",
+    "retry_min_wait": "retry_wait_s",
+    "custom_tokenizer": "tokenizer",
+    "native_tool_calling": "function_calling",
+    "ollama_base_url": "base_url",
+}
+"""Our keys by litellm's words for them, and by those of OpenHands' tables (V0's ``[llm]``, V1's dumps)."""
+PASSED_ON = frozenset(
+    (
+        *("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "aws_region_name", "aws_profile_name"),
+        *("aws_role_name", "aws_session_name", "aws_bedrock_runtime_endpoint", "custom_llm_provider", "drop_params"),
+        *("extra_headers", "input_cost_per_token", "output_cost_per_token", "reasoning_effort", "safety_settings"),
+        *("seed", "top_k", "top_p"),
+    )
+)
+"""Arguments of litellm.completion."""
+MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": "extra_body"}
+"""Maps of further arguments of litellm.completion, and the one argument that a map is."""
+WITHOUT_EFFECT = frozenset(
+    (
+        *("caching_prompt", "correct_num", "disable_stop_word", "disable_vision", "for_routing"),
+        *("log_completions", "log_completions_folder", "max_message_chars", "modify_params", "openrouter_app_name"),
+        *("openrouter_site_url", "retry_max_wait", "retry_multiplier"),  # above: V0's too; below: V1's alone
+        *("api_mode", "capability_overrides", "enable_encrypted_reasoning", "extended_thinking_budget"),
+        *("force_string_serializer", "inline_image_urls", "is_subscription", "model_canonical_name"),
+        *("prompt_cache_retention", "reasoning_summary", "stream", "stream_idle_timeout", "usage_id"),
+    )
+)
+"""Keys of habits of OpenHands' own client, which say nothing of which model is asked what."""
 
 
 def _of_its_name(value: Any, info: ValidationInfo) -> Any:
@@ -72,15 +103,9 @@ class LLMConfig(StrictTable):
     timeout_s: float = Field(
         default=STEP_S,
         gt=0,
-        validation_alias=AliasChoices("timeout_s", "timeout"),
         description="time limit of the model in one step, with retries, waits and fallbacks, in seconds",
     )
-    retries: int = Field(
-        default=2,
-        ge=0,
-        validation_alias=AliasChoices("retries", "num_retries"),
-        description="number of attempts after the first",
-    )
+    retries: int = Field(default=2, ge=0, description="number of attempts after the first")
     retry_wait_s: float = Field(
         default=1.0, ge=0, description="wait before the first retry, doubled before each further retry"
     )
@@ -110,7 +135,32 @@ class LLMConfig(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _in_our_words(cls, table: Any) -> Any:
-        return in_our_words(table) if isinstance(table, Mapping) else table
+        """Return the table with our keys. Unknown keys stay, to be refused. Keys without a value go; so do keys without
+        an effect, with a message.
+        """
+        if not isinstance(table, Mapping):
+            return table
+        if ignored := sorted(key for key in WITHOUT_EFFECT & table.keys() if table[key] is not None):
+            tell("foldlog.model.keys_ignored", model=table.get("model"), keys=", ".join(ignored))
+        ours: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
+        for key, value in table.items():
+            if key == "api_key" and isinstance(value, str) and value.strip("*") == "" != value:
+                raise ValueError("api_key is masked, as printed JSON has it; give the key itself, or api_key_env")
+            if value is None or key in WITHOUT_EFFECT or (key, value) == ("auth_type", "api_key"):
+                continue
+            if key in PASSED_ON:
+                extra[key] = value.get_secret_value() if isinstance(value, SecretStr) else value
+            elif key in MAPS:
+                whole = MAPS[key]
+                extra |= value if whole is None or not value else {whole: value}
+            else:
+                name: Any = RENAMED.get(key, key)
+                if ours.setdefault(name, value) != value:
+                    raise ValueError(f"{name} has two values, one of them as {key} or another word; leave one out")
+        if extra:
+            ours["extra"] = {**extra, **ours.get("extra", {})}
+        return ours
 
     @field_validator("extra")
     @classmethod

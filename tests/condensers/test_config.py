@@ -331,6 +331,8 @@ ASKING = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n'
         ('condenser = "noop"', "condenser: should be a table, not a text"),
         (OF + '"noop"\nkind = "llm"', "condenser.kind: is another word for 'type', and both are given"),
         (OF + '"digest"\nmax_length = 499', "condenser.max_length: should be greater than or equal to 500"),
+        (ASKING + "timeout = 9\ntimeout_s = 3", "condenser.llm_config: llm: timeout_s has two values, one of them as"),
+        (ASKING + "retry_wait_s = 9\nretry_min_wait = 3", "condenser.llm_config: llm: retry_wait_s has two values"),
         (ASKING + 'fallbacks = "b"', "condenser.llm_config: llm.fallbacks: should be a valid list"),
         (ASKING + "timeout_s = inf", "condenser.llm_config: llm.timeout_s: should be a finite number"),
         (ASKING + 'api_key = ""', "condenser.llm_config: llm.api_key: "),

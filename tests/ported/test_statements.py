@@ -10,7 +10,7 @@ import pytest
 
 from foldlog.condensers import list_strategies
 from foldlog.condensers.config.registry import CONDENSER_REGISTRY
-from foldlog.condensers.models import openhands_keys
+from foldlog.condensers.models import llm_config
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "COMING_FROM_OPENHANDS.md").read_text(encoding="utf-8")
@@ -42,6 +42,6 @@ def test_what_people_write_runs(theirs: str, example: str, tmp_path, monkeypatch
 
 
 def test_every_key_of_a_models_table_there_is_on_the_page():
-    keys = {*openhands_keys.RENAMED, *openhands_keys.PASSED_ON, *openhands_keys.MAPS, *openhands_keys.WITHOUT_EFFECT}
+    keys = {*llm_config.RENAMED, *llm_config.PASSED_ON, *llm_config.MAPS, *llm_config.WITHOUT_EFFECT}
     named = set(re.findall(r"`(\w+)`", PAGE))
     assert {key for key in keys if key not in named and not key.startswith("aws_")} == set()
