@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from foldlog._observed import span
@@ -35,9 +35,7 @@ from foldlog.condensers.models.replies import checked, reply_of, report_on, requ
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.reports import Usage
 from foldlog.eventstore import install_command
-
-if TYPE_CHECKING:
-    from foldlog.projections import Dialect
+from foldlog.projections import Dialect
 
 _NOT_CALLED = {"metrics": {"attempts": 0}}
 """The report of a call that was not made has this."""

@@ -21,7 +21,6 @@ T = TypeVar("T")
 STEP_S = 60.0
 """The default of the seconds that the models of one step may take."""
 
-
 _left = contextvars.ContextVar[Callable[[], float]]("time of the step", default=lambda: math.inf)
 
 

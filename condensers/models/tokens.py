@@ -10,13 +10,13 @@ from __future__ import annotations
 import marshal
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import accumulate, compress, count
 from operator import ne
 from typing import Any, NamedTuple
 
 from foldlog.eventstore import Action, Event, Message, SystemMessage
-from foldlog.projections import Dialect, Rendered, View, begins_reply, rendered, says_something
+from foldlog.projections import Dialect, View, begins_reply, rendered, says_something
 
 _MESSAGES_KEPT = 20_000
 """The number of counts that a counter keeps. It also keeps their messages, which Views mostly share."""
@@ -116,10 +116,13 @@ class TokenCounter:
             elif start:
                 sums, calls = before.sums[: start + 1], before.calls | calls
         added = [0] * (len(events) - start)
-        for messages, position in _together(
-            rendered(events, fit[bisect_left(fit, start) :], dialect, opening=not start)
-        ):
-            added[position - start] += self._of(*messages)
+        group, last = list[dict[str, Any]](), start  # a call with its results, which follow it: they count at the last
+        messages = rendered(events, fit[bisect_left(fit, start) :], dialect, opening=not start)
+        for message, positions in reversed(messages):
+            group, last = [message, *group], max(last, positions[-1])
+            if message["role"] != "tool":
+                added[last - start] += self._of(*group)
+                group, last = [], start
         sums = (*sums[:-1], *accumulate(added, initial=sums[-1]))
         measured = _Measured(events, fit, sums, _calls(events, 0) if calls is None else calls)
         self._keep(self._last, key, measured, _CONVERSATIONS_KEPT)
@@ -163,20 +166,6 @@ def _in_openais_shape(tool: Any) -> Any:
     name = tool.get("name") or tool.get("title") or ""
     function = {"name": name, "description": tool.get("description") or "", "parameters": schema}
     return {"type": "function", "function": function}
-
-
-def _together(messages: Sequence[Rendered]) -> Iterator[tuple[list[dict[str, Any]], int]]:
-    """Yield the messages that are counted together, calls with their results, and the last event of each such group."""
-    group: list[dict[str, Any]] = []
-    last = 0
-    for message, positions in messages:
-        if group and message["role"] != "tool":
-            yield group, last
-            group, last = [], 0
-        group.append(message)
-        last = max(last, positions[-1])
-    if group:
-        yield group, last
 
 
 def _shared_beginning(before: _Measured, view: View) -> int:
