@@ -19,7 +19,6 @@ Failure = Literal["timeout", "rate_limited", "context_window", "refused", "rejec
 """Why a model call failed: ``refused`` by the model, ``rejected`` by its server (a bad key, a bad request),
 ``bad_reply`` where there was one and it was empty, cut off or malformed."""
 
-
 OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
 """Failures that say nothing of the prompt: the same model would not answer another one either."""
 
@@ -55,19 +54,12 @@ class ModelCallFailed(CondenserError):
     earlier calls of the same step and this one.
     """
 
-    def __init__(
-        self,
-        model: str,
-        failure: Failure,
-        problem: str,
-        details: Mapping[str, Any] | None = None,
-        before: tuple[Mapping[str, Any], ...] = (),
-    ) -> None:
+    def __init__(self, model: str, failure: Failure, problem: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(f"model {model!r} gave no usable answer ({failure}): {problem}")
         self.model, self.failure, self.problem = model, failure, problem
         said = {"model": model, "failure": failure, "problem": problem}
         self.report: Mapping[str, Any] = {**said, "metrics": {}, **(details or {})}
-        self.reports = (*before, self.report)
+        self.reports: tuple[Mapping[str, Any], ...] = (self.report,)
 
 
 class TokensUnknown(CondenserError):

@@ -32,7 +32,6 @@ much as fits the limit beside a summary. The first one condenses rarely, the sec
 MAX_SIZE = 100
 """The default of ``max_size`` if no token limit is known."""
 
-
 _PIECES_MAX = 8
 """The most pieces into which the forgotten events are divided for a model that cannot read them all at once."""
 
@@ -81,7 +80,6 @@ class SummarizingCondenser(RollingCondenser):
     )
 
     def check_sizes(self) -> None:
-        """Raise ``InvalidCondenser`` unless half of ``max_size`` has room for the head, the summary and one event."""
         check_sizes(self._size, self.keep_first, beside=1)
 
     @abstractmethod
@@ -155,8 +153,8 @@ class SummarizingCondenser(RollingCondenser):
             goes_before = CondensationSummary(content=first.text)
             second = self._in_pieces((goes_before, *events[half:]), limit, pieces // 2)
         except ModelCallFailed as error:
-            before = (*reports, *error.reports[:-1])
-            raise ModelCallFailed(error.model, error.failure, error.problem, error.report, before) from error
+            error.reports = (*reports, *error.reports)
+            raise
         return replace(second, reports=(*reports, *second.reports))
 
     def _reset(self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable) -> Condensation:
