@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -42,7 +42,7 @@ class ClearToolUsesCondenser(Condenser):
             masks[place] = (
                 cleared if isinstance(event, Action) else ("content", f"Old tool result cleared [{event.id}]")
             )
-        return masked(view, masks, self.type, asdict(self))
+        return masked(self, view, masks)
 
     def _cleared(self, view: View) -> Iterator[int]:
         """Yield the index of each result to clear, and that of its call if this is cleared, too."""
@@ -105,4 +105,4 @@ class ClearThinkingCondenser(Condenser):
                     turns[-1][place] = ("data", None)
         with_thinking = [turn for turn in turns if turn]
         masks = {place: mask for turn in with_thinking[: -self.keep] for place, mask in turn.items()}
-        return masked(view, masks, self.type, asdict(self))
+        return masked(self, view, masks)

@@ -7,7 +7,7 @@ and is not taken for a summary. It is marked in ``meta`` under ``MASKED``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeGuard
 
 from msgspec.structs import replace
@@ -45,8 +45,7 @@ class RecentEventsCondenser(Condenser):
             return Step(view)
         kept = ends(view, self.keep_first, max(0, self.max_events - self.keep_first))
         hidden = {event.id for event in unkept(view, kept, summaries=True)}
-        rule = {"keep_first": self.keep_first, "max_events": self.max_events}
-        report: dict[str, Any] = {"condenser": self.type, "rule": rule, "hidden": len(hidden)}
+        report: dict[str, Any] = {"condenser": self.type, "rule": asdict(self), "hidden": len(hidden)}
         if whole := len(view) - len(hidden) - len(kept):
             report["events_kept_whole"] = whole
         shown = view.with_events(event for event in view.events if event.id not in hidden) if hidden else view
@@ -81,7 +80,7 @@ class ObservationMaskingCondenser(Condenser):
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         older = view[: max(0, len(view) - self.attention_window)]
         masks = {index: _MASK for index, event in enumerate(older) if isinstance(event, Observation)}
-        return masked(view, masks, self.type, {"attention_window": self.attention_window})
+        return masked(self, view, masks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +97,7 @@ class BrowserOutputCondenser(Condenser):
         answers = view.units.answers if older else {}
         calls = {answer: view[call] for call, answer in answers.items()}
         masks = {index: ("content", f"{_where(event, calls.get(index))}\nContent omitted") for index, event in older}
-        return masked(view, masks, self.type, {"attention_window": self.attention_window})
+        return masked(self, view, masks)
 
 
 def is_browser_output(event: Event) -> TypeGuard[Observation]:
@@ -112,9 +111,11 @@ def _where(output: Observation, call: Event | None) -> str:
     return f"Visited URL {url}" if url else f"Output of {output.tool}"
 
 
-def masked(view: View, masks: Mapping[int, tuple[str, Any]], by: str, rule: Mapping[str, Any]) -> Step:
-    """Return ``view`` with another value in one field of the events at these indices, and a report on these events."""
-    kept_from, made = view.kept_from, view.state.items.masks
+def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
+    """Return ``view`` with another value in one field of the events at these indices, and a report on these events. Its
+    rule has the settings of the condenser.
+    """
+    by, kept_from, made = condenser.type, view.kept_from, view.state.items.masks
     shown: dict[int, Event] = {}
     for index, (field, value) in masks.items():
         event = view.events[index]
@@ -129,7 +130,7 @@ def masked(view: View, masks: Mapping[int, tuple[str, Any]], by: str, rule: Mapp
         return Step(view)
     report = {
         "condenser": by,
-        "rule": rule,
+        "rule": asdict(condenser),
         "masked": len(shown),
         "newest_masked": view[max(shown)].id,
     }
