@@ -247,16 +247,16 @@ def test_an_append_to_a_long_history_reads_nothing(histories, monkeypatch):
 
 
 def test_records_of_a_conversation_whose_id_is_used_again_are_read_by_themselves(histories):
-    def line(number):
-        envelope = {"sessionId": "s", "cwd": "/w", "version": "2", "type": "user", "uuid": f"u{number}"}
-        return {**envelope, "message": {"role": "user", "content": f"m{number}"}, "parentUuid": f"u{number - 1}"}
-
-    histories["c1"].append_records([line(0)], format="claude-code")
+    call = {"type": "tool_use", "id": "t1", "name": "ls", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "a.py"}
+    histories["c1"].append_records([line(0, None, "assistant", [call])], format="claude-code")
     histories.erase("c1", reason="test")
     history = histories.create("c1", replace_erased=True)
     assert history.version() == 1, "as long as the erased one was"
-    history.append_records([line(1), line(2)], format="claude-code")
-    assert list(encode(history.events(), "claude-code")) == [line(1), line(2)]
+    history.append_records([line(1, 0, content=[result])], format="claude-code")
+    answered = next(history.events(1))
+    assert (answered.call_id, answered.cause) == ("t1", None), "the call was erased"
+    assert list(encode(history.events(), "claude-code")) == [line(1, 0, content=[result])]
 
 
 def test_writers_of_one_history_lose_nothing(histories):
