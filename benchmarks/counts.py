@@ -145,7 +145,7 @@ def _step(store: Store, views: Views, sums: TokenCounter | None = None) -> int:
     version = store.append("c", _PAIR if sums is None else _called(store), expected_version=ANY_VERSION)[-1].id
     view = views.current("c")
     assert view.version == version + 1
-    return len(view.events) if sums is None else sums.sums(view)[-1]
+    return len(view.events) if sums is None else sums.token_sums(view)[-1]
 
 
 def _called(store: Store) -> list[Event]:

@@ -259,6 +259,7 @@ def main(
 ) -> None:
     """Ask the questions about PostgreSQL that have targets. Exit status 1 where a target of a full run is missed."""
     answers: list[Answer] = []
+    before = os.getloadavg()[0]
     for question in QUESTIONS:
         if matching in question.name:
             print(f"{question.name} …", file=sys.stderr, flush=True)
@@ -266,7 +267,9 @@ def main(
     Console().print(table(answers))
     if scale == "full":
         results.mkdir(parents=True, exist_ok=True)
-        (results / "postgres.json").write_text(as_json(answers, ["python", "-m", "benchmarks.postgres", *sys.argv[1:]]))
+        load = f"{before:.1f} to {os.getloadavg()[0]:.1f}"
+        command = ["python", "-m", "benchmarks.postgres", *sys.argv[1:]]
+        (results / "postgres.json").write_text(as_json(answers, [], load, command))
     if writers:
         by_writers(3.0)
     if scale == "full" and not all(answer.holds for answer in answers):

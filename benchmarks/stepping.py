@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.raw import RawStore, body_of
 from benchmarks.workload import history
-from foldlog.condensers.models.client import LLM, LLMConfig
+from foldlog.condensers.models.client import LLM
+from foldlog.condensers.models.llm_config import LLMConfig
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, open_store
 from foldlog.projections import View, Views
@@ -44,7 +45,7 @@ def measure_without_tokenizer(scale: Scale, folder: Path) -> Iterator[Round]:
         known = {place: _characters(_added(pair), ()) for place, pair in enumerate(_pairs(_workload(seed)[1]))}
         counter = TokenCounter(_characters)
         yield _measured(
-            folder / f"cached-{seed}", seed, counter.sums, lambda messages: _characters(messages, ()), known=known
+            folder / f"cached-{seed}", seed, counter.token_sums, lambda messages: _characters(messages, ()), known=known
         )
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.workload import history
-from foldlog.condensers.models.client import LLM, LLMConfig
+from foldlog.condensers.models.client import LLM
+from foldlog.condensers.models.llm_config import LLMConfig
 from foldlog.eventstore import CondensationAction, Event
 from foldlog.projections import View
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from msgspec.structs import replace
 
@@ -23,12 +24,12 @@ from benchmarks.raw import RawStore
 from benchmarks.workload import history
 from foldlog.eventstore import ANY_VERSION, CondensationAction, Event, KeyRing, Store, open_store
 from foldlog.eventstore.codec import Encoded
-from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.log import writing
 from foldlog.eventstore.log.keys import KEY
+from foldlog.eventstore.log.row import checksum_seed, with_checksums
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.verify import verify as verify_store
-from foldlog.eventstore.recorders.types import Conversation, Row
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, Row
 from foldlog.projections import Views
 
 BATCH = 500
@@ -76,7 +77,7 @@ def _with_and_without_chain(scale: Scale, folder: Path, size: int) -> Iterator[R
             seconds = [0.0, 0.0]
             for turn, some in enumerate(appends):
                 for side in (0, 1) if turn % 2 else (1, 0):
-                    with _without_chain() if side else nullcontext():
+                    with mock.patch.object(writing, "chained", _unchained) if side else nullcontext():
                         begun = time.perf_counter()
                         (bare if side else chained).append("c1", some, expected_version=ANY_VERSION)
                         seconds[side] += time.perf_counter() - begun
@@ -95,25 +96,14 @@ def without_id(event: Event) -> Event:
     return replace(event, id=-1, cause=None)
 
 
-@contextmanager
-def _without_chain() -> Iterator[None]:
-    """As if events had no heads: a constant stands there. Their checksums, which need no chain, stay."""
-    chained = writing.chained
-    writing.chained = _unchained
-    try:
-        yield
-    finally:
-        writing.chained = chained
-
-
 def _unchained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> tuple[list[Row], Conversation]:
-    head, seed = bytes(hash_chain.HEAD_BYTES), hash_chain.checksum_seed(conversation.id)
-    before, turns, rows = conversation.shown, conversation.structural, []
+    """Make rows without heads: a constant stands there. Their checksums, which need no chain, stay."""
+    proof, before, turns, columns = bytes(HEAD_BYTES), conversation.shown, conversation.structural, []
     for event_id, (kind, schema, shown, structural, body, _) in enumerate(batch, conversation.version):
-        columns = event_id, kind, schema, shown, structural, now, 0, body, head, before, turns
-        rows.append(Row(*columns, hash_chain.checksum(seed, *columns)))
+        columns.append((event_id, kind, schema, shown, structural, now, 0, body, proof, before, turns, 0))
         before += shown
         turns += structural
+    rows = with_checksums(checksum_seed(conversation.id), columns)
     return rows, conversation.grown(rows[-1])
 
 
