@@ -171,13 +171,11 @@ class Wire:
                 batch, results = self._unread[0], self._results()
         except psycopg.Error as error:
             raise of_driver(error, self._server) from error
-        answered = zip(batch, results, strict=True)
-        failed = next(((name, result) for name, result in answered if result.status == ExecStatus.FATAL_ERROR), None)
-        if failed is not None:
-            name, result = failed
-            fault = of_result(result, self._server, name)
-            self._broken = isinstance(fault, ConnectionLost)
-            raise fault
+        for name, result in zip(batch, results, strict=True):
+            if result.status == ExecStatus.FATAL_ERROR:
+                fault = of_result(result, self._server, name)
+                self._broken = isinstance(fault, ConnectionLost)
+                raise fault
         self._broken = False
         return [result for name, result in zip(batch, results, strict=True) if name[0] != _PREPARE]
 
@@ -219,7 +217,10 @@ class Wire:
 
     @property
     def usable(self) -> bool:
-        """Whether the connection may go back to the pool."""
+        """Whether the connection works, and its server has not ended it since the last answer."""
+        with contextlib.suppress(psycopg.Error):
+            while not self._broken and self._socket.poll(0):
+                self._pg.consume_input()
         return not self._broken and self._pg.status == ConnStatus.OK
 
     def cancel(self) -> None:
@@ -278,9 +279,7 @@ class Wire:
             self._wait(self._pg.is_busy, select.POLLIN)
             result = self._pg.get_result()
             if self._pg.status != ConnStatus.OK:
-                if result is None:
-                    raise psycopg.OperationalError("the server closed the connection")
-                return results + [result] * (len(batch) - len(results))
+                raise psycopg.OperationalError("the server closed the connection")
             if result is None:
                 continue
             if result.status == ExecStatus.PIPELINE_SYNC:
