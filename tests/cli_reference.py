@@ -28,13 +28,13 @@ _TABLE = re.compile(r"(<!-- commands: scripts/cli-reference -->\n).*?(<!-- end -
 _HEAD = """\
 # The command foldlog
 
-Made by `scripts/cli-reference` of what `foldlog COMMAND --help` prints, and of what an example prints where
-`foldlog import tidewatch.jsonl` imported the shipped history (in `foldlog/sample`): its first
+Made by `scripts/cli-reference` of each command's `--help`, and of what an example prints after
+`foldlog import tidewatch.jsonl` (the shipped history, in `foldlog/sample`): its first
 lines, with … for the rest, and for what each run prints otherwise. Exit status:
-0 done; 1 there are findings, or a part could not be done or written, and the rest was done; 2 bad input or usage, and
+0 done; 1 there are findings, or a part could not be done, and the rest was; 2 bad input or usage, and
 nothing was done. An error is one line on stderr, `foldlog: …`, and so is each finding, `foldlog: found: …`. A record
 that `import` cannot read is a note where the rest was imported. With `--json`, stdout is one JSON document
-and nothing else, and each line on stderr is an object such as
+([json-schema.json](json-schema.json)), and each line on stderr is an object such as
 `{"level": "error", "message": "…"}`: an `error`, a thing `found`, or a `note`.
 
 `list` never cuts an id: on a terminal, one that does not fit has a line of its own; piped, each row is one
@@ -42,9 +42,8 @@ line, as wide as its id. An id with a character that steers a terminal is shown 
 zsh take it, `$'tab\\tx'`; `--json` has it as it is. An id that begins with a dash comes last, after `--`:
 `foldlog log -- -x`.
 
-Options of nearly every command, not repeated below: `--db STORE`, the store, a file such as `history.db` or a
-URL (else `FOLDLOG_DB`, else `foldlog.db`); `--json`, one JSON document: [json-schema.json](json-schema.json) describes
-them; `--help`.
+Options of nearly every command, not repeated below: `--db STORE`, a file or a URL (else
+`FOLDLOG_DB`, else `foldlog.db`); `--json`; `--help`.
 """
 _OPTION = re.compile(r"^  (-\S.*\n(?: {8,}.*\n)*)", re.MULTILINE)
 _COMMON = re.compile(r"^  (?:--db STORE|--json|-h, --help) .*\n(?: {10,}.*(?:\n|$))*", re.MULTILINE)
