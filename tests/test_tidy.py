@@ -160,8 +160,8 @@ def test_every_relative_link_leads_to_a_file():
 
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 UNEXPLAINED = (
-    "adapter|bond|clearing|dedupe|detachment|dialect|digest|era|essential|generation|left behind|lifetime|lineage|mask"
-    "|parent|receipt|recorder|register|salt|seal|staged|tomb|tombstone"
+    "adapter|bond|clearing|dedupe|detachment|dialect|digest|era|essential|generation|historie|history|left behind"
+    "|lifetime|lineage|mask|parent|protected|receipt|recorder|register|salt|seal|staged|tomb|tombstone|worker"
 )
 """Words of the code that the page says in plain English, because it does not explain them."""
 
