@@ -35,6 +35,7 @@ from foldlog.condensers.reports import (
     with_reports,
 )
 from foldlog.condensers.rolling import models_are_spared
+from foldlog.condensers.selection import sent_ids
 from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
@@ -51,7 +52,6 @@ from foldlog.projections.units import pending_positions
 
 _WAIT, _WAIT_MAX = 10, 160
 """The number of events before a failed model is asked again: after its first failure, and the maximum."""
-
 
 Append = Callable[..., tuple[Recorded, ...]]
 """``Store.append`` for one conversation."""
@@ -106,7 +106,7 @@ class CondenseHandler:
             begun = time.perf_counter()
             view = self._views.current(conversation)
             remembered = self._remembered(conversation)
-            spared = models_are_spared.set(not remembered.may_ask(view.version))
+            spared = models_are_spared.set(view.version < remembered.ask_again_at)
             try:
                 result, reports = self.preview(view)
             except NoCondensationAvailable as error:
@@ -309,14 +309,10 @@ def planned_before(action: CondensationAction, view: View, meanwhile: Sequence[E
         raise Outdated(f"{len(gone)} of the {len(ids)} events to forget are not shown now, such as {min(gone)}")
     after = view.then((action,))
     waiting = {view[position].id for position in pending_positions(view.units)}
-    parted = (_sent(view) - ids - _sent(after)) | (waiting & (ids | (after.left_behind - view.left_behind)))
+    parted = (sent_ids(view) - ids - sent_ids(after)) | (waiting & (ids | (after.left_behind - view.left_behind)))
     if parted:
         raise Outdated(f"calls and observations would be separated: {len(parted)} events, such as {min(parted)}")
     return view
-
-
-def _sent(view: View) -> set[int]:
-    return {view[position].id for position in view.fit_positions}
 
 
 def _named(action: CondensationAction) -> set[int]:
@@ -332,26 +328,22 @@ class Remembered:
     """The memory of a handler for one conversation, so that it does not report or try the same at every step.
 
     ``has_rules`` says whether the log has rules that may have to be ended. A model that failed while condensing could
-    wait is asked again some events later, and the number of events doubles with each further failure. Several threads
-    may use one object: at worst a model is asked once too often.
+    wait is asked again at the version ``ask_again_at``: some events later, twice as many after each further failure.
+    Several threads may use one object: at worst a model is asked once too often.
     """
 
     def __init__(self, store: Store, views: Views, conversation: str) -> None:
         self.has_rules = bool(newest_rules(store, conversation, views.current(conversation).version)[1])
-        self._wait, self._ask_again_at = _WAIT, 0
-
-    def may_ask(self, version: int) -> bool:
-        """Return whether a model may be asked for a condensation that can wait."""
-        return version >= self._ask_again_at
+        self._wait, self.ask_again_at = _WAIT, 0
 
     def failed(self, version: int) -> None:
         """Note that a condensation that could wait was tried at this version and failed: the model is asked later."""
-        self._ask_again_at = version + self._wait
+        self.ask_again_at = version + self._wait
         self._wait = min(2 * self._wait, _WAIT_MAX)
 
     def condensed(self) -> None:
         """Note that a condensation was made: the next failure counts as the first."""
-        self._wait, self._ask_again_at = _WAIT, 0
+        self._wait, self.ask_again_at = _WAIT, 0
 
 
 def _rule(report: Report) -> str:

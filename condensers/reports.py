@@ -26,7 +26,6 @@ Report = Mapping[str, Any]
 failed.
 """
 
-
 RULES_COUNT_FOR = 100
 """A recorded rule counts for this number of events; a handler records it again after half of them."""
 

@@ -87,8 +87,7 @@ def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
     """
     going = {event.id: event for event in forgotten}
     after = view.with_events(event for event in view.events if event.id not in going)
-    sent_before, sent_after = ({each[place].id for place in each.fit_positions} for each in (view, after))
-    if sent_before <= sent_after | going.keys():
+    if sent_ids(view) <= sent_ids(after) | going.keys():
         return tuple(going.values())
     in_a_loop = False
     for event in view.events:
@@ -111,6 +110,11 @@ def stands_for_forgotten(event: Event) -> bool:
     holds it and the events that it summarizes.
     """
     return isinstance(event, CondensationSummary) and event.id < 0
+
+
+def sent_ids(view: View) -> set[int]:
+    """Return the ids of the events of a View that a model is sent."""
+    return {view[position].id for position in view.fit_positions}
 
 
 def real(events: Iterable[Event]) -> int:

@@ -77,8 +77,6 @@ def register_config(config_type: type[CondenserConfig], condenser_type: type[Con
     """
     if not isinstance(config_type.names()[0], str):
         raise InvalidCondenser(f"{config_type.__name__} must give its field 'type' a literal and a default")
-    if config_type in CONDENSER_REGISTRY:
-        raise InvalidCondenser(f"condenser configuration {config_type.__name__} is already registered")
     for name in config_type.names():
         if taken := _registered(name):
             raise InvalidCondenser(f"condenser type {name!r} is already registered, by {taken.__name__}")

@@ -75,8 +75,8 @@ PROTECTIONS = {
         "a plan holds if what stays is still sent",
         "condensers.handler:planned_before",
         Instead(
-            "_sent",
-            "parted = (_sent(view) & (after.left_behind - view.left_behind)) | (waiting & "
+            "sent_ids",
+            "parted = (sent_ids(view) & (after.left_behind - view.left_behind)) | (waiting & "
             "(ids | (after.left_behind - view.left_behind)))",
         ),
         _PLANS,
