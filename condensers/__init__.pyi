@@ -43,7 +43,7 @@ from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondense
 from foldlog.condensers.strategies.forgetting import (
     ConversationWindowCondenser as ConversationWindowCondenser,
 )
-from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser as LLMAttentionCondenser
+from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser as LLMAttentionCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser as LLMSummarizingCondenser
 from foldlog.condensers.strategies.model_summaries import (
     StructuredSummaryCondenser as StructuredSummaryCondenser,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from foldlog._words.reasons import because
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import reports_of
-from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
+from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
 from tests.condensers.made import (
     REQUEST,
     after,
@@ -73,7 +73,7 @@ def test_a_summary_is_shown_to_the_model_by_its_own_id_and_stays():
 
 def test_nobody_is_asked_where_nothing_can_go():
     condenser = attention([1])
-    with pytest.raises(NoCondensationAvailable, match="fits half of max_size"):  # T7
+    with pytest.raises(NoCondensationAvailable, match="fit half of max_size"):  # T7
         condenser.get_condensation(viewed(messages(5)))
     assert condenser.llm.calls == []
 

@@ -16,8 +16,11 @@ from foldlog.condensers.reports import is_standing, reports_of
 from foldlog.condensers.rolling import RollingCondenser
 from foldlog.condensers.strategies.clearing import ClearThinkingCondenser, ClearToolUsesCondenser
 from foldlog.condensers.strategies.digest import DigestCondenser
-from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser, ConversationWindowCondenser
-from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
+from foldlog.condensers.strategies.forgetting import (
+    AmortizedForgettingCondenser,
+    ConversationWindowCondenser,
+    LLMAttentionCondenser,
+)
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser, StructuredSummaryCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import (

@@ -14,7 +14,7 @@ from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.reports import reports_of
-from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
+from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.showing import is_masked
 from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, open_store

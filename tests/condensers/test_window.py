@@ -6,8 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
-from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser, ConversationWindowCondenser
-from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
+from foldlog.condensers.strategies.forgetting import (
+    AmortizedForgettingCondenser,
+    ConversationWindowCondenser,
+    LLMAttentionCondenser,
+)
 from foldlog.condensers.strategies.showing import RecentEventsCondenser
 from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
 from foldlog.projections import View, well_formed

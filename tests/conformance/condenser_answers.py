@@ -14,8 +14,11 @@ from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, NoConde
 from foldlog.condensers.prompts.rendering import plain_text
 from foldlog.condensers.reports import is_standing, reports_of
 from foldlog.condensers.rolling import RollingCondenser
-from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser, ConversationWindowCondenser
-from foldlog.condensers.strategies.llm_attention import LLMAttentionCondenser
+from foldlog.condensers.strategies.forgetting import (
+    AmortizedForgettingCondenser,
+    ConversationWindowCondenser,
+    LLMAttentionCondenser,
+)
 from foldlog.condensers.strategies.model_summaries import TOOL_NAME, LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser as CondenserPipeline
 from foldlog.condensers.strategies.showing import (
