@@ -12,7 +12,6 @@ from pydantic import AliasChoices, Field, ValidationInfo, create_model, field_va
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.config.registry import CondenserConfig, condenser_from_config, register_config
 from foldlog.condensers.errors import InvalidCondenser
-from foldlog.condensers.models.agents_model import AgentsModel
 from foldlog.condensers.models.client import LLM
 from foldlog.condensers.models.llm_config import Model, Models
 from foldlog.condensers.strategies.clearing import ClearThinkingCondenser, ClearToolUsesCondenser
@@ -51,7 +50,7 @@ class _Asking(CondenserConfig):
     @classmethod
     def of(cls, condenser: Any, **values: Any) -> Self:
         llm = condenser.llm
-        if not isinstance(llm, LLM | AgentsModel):
+        if not isinstance(llm, LLM | None):
             raise InvalidCondenser(
                 f"the model {llm.model!r} of the condenser {condenser.type!r} has no configuration; use foldlog.LLM"
             )
@@ -60,10 +59,8 @@ class _Asking(CondenserConfig):
     def arguments(self, path: str) -> dict[str, Any]:
         arguments = super().arguments(path)
         del arguments["llm_config"]
-        if self.llm_config is None:
-            return {**arguments, "llm": AgentsModel()}
         try:
-            return {**arguments, "llm": LLM(self.llm_config)}
+            return {**arguments, "llm": None if self.llm_config is None else LLM(self.llm_config)}
         except InvalidCondenser as error:
             raise InvalidCondenser(f"{path}.llm_config.{error}") from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-from foldlog.condensers.base import AgentModel, Condenser, Reply, Step, Summarizer
+from foldlog.condensers.base import AgentModel, Condenser, Step, Summarizer
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S, within_s
 from foldlog.condensers.rolling import RollingCondenser
@@ -17,32 +17,20 @@ _NAME_ONE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AgentsModel:
-    """The place of the agent's model until that is known. A call raises ``InvalidCondenser``."""
-
-    model: str = "the agent's model"
-    supports_function_calling: bool = True
-    supports_response_schema: bool = True
-
-    def complete(self, *messages: Any, **how: Any) -> Reply:
-        raise InvalidCondenser(f"the condenser names no model; {_NAME_ONE}")
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AskingCondenser(RollingCondenser):
-    """A condenser that asks the model ``llm``. ``AgentsModel`` stands for that of the agent."""
+    """A condenser that asks the model ``llm``, or, if that is None, the agent's own."""
 
     asks_a_model = True
 
     needs: ClassVar[Literal["function_calling", "response_schema"] | None] = None
     """What the model must be able to do, as the setting of a model calls it."""
 
-    llm: Summarizer = field(kw_only=False)
+    llm: Summarizer | None = field(kw_only=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.needs and not getattr(self.llm, f"supports_{self.needs}"):
+        if self.needs and self.llm is not None and not getattr(self.llm, f"supports_{self.needs}"):
             raise InvalidCondenser(
                 f"the condenser {self.type!r} needs a model that has {self.needs}, and {self.llm.model!r} has not; use "
                 f"the condenser 'llm', or set {self.needs} for the model if it has it after all"
@@ -58,7 +46,7 @@ class AskingCondenser(RollingCondenser):
             return super().step(view, agent_llm)
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        if not isinstance(self.llm, AgentsModel):
+        if self.llm is not None:
             return self
         if agent_llm is None:
             raise InvalidCondenser(f"the condenser {self.type!r} names no model and the agent has none; {_NAME_ONE}")

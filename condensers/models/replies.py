@@ -23,12 +23,14 @@ _LENGTH_MAX = 1_000_000
 """The most characters of a reply. A longer one could be too large for an event."""
 
 
-def ask(llm: Summarizer, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
+def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
     """Return a whole reply to ``messages``; ``how`` are the other arguments of ``Summarizer.complete``.
 
     Raises ``ModelCallFailed`` if there is no reply, or none that ``checked`` accepts; a model that raises another error
-    gave none.
+    gave none. Raises ``InvalidCondenser`` without a model.
     """
+    if llm is None:
+        raise InvalidCondenser("the condenser names no model; give it one as llm, or the agent's to its step")
     try:
         return checked(llm.complete(messages, **how))
     except (ModelCallFailed, InvalidCondenser):
@@ -67,7 +69,6 @@ _SAYS_NOTHING = re.compile(
 )
 _RATIO_MAX, _LEAST = 2_000, 16
 """The most tokens that one token of a summary stands for, and the tokens that are always enough."""
-
 
 _SMALL = 512
 """A summary of up to these tokens may be larger than what it stands for: a few short events."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec import NODEFAULT, defstruct
 from msgspec.structs import asdict
 
-from foldlog.condensers.base import Reply, Summarizer
+from foldlog.condensers.base import Reply
 from foldlog.condensers.models.agents_model import AskingCondenser
 from foldlog.condensers.models.replies import ask, fit_to_replace, made_by, read_json, report_on, useless
 from foldlog.condensers.prompts import load_prompt
@@ -25,16 +26,16 @@ class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):
     type = "llm"
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        return _summary(self.llm, "summary", events, max_event_length, lambda reply: reply.text or "")
+        return _summary(partial(ask, self.llm), "summary", events, max_event_length, lambda reply: reply.text or "")
 
 
 def _summary(
-    llm: Summarizer, name: str, events: Sequence[Event], limit: int | None, text_of: Callable[[Reply], str], **how: Any
+    asked: Callable[..., Reply], name: str, events: Sequence[Event], limit: int | None, text_of: Callable[[Reply], str]
 ) -> Summary:
-    """Return the summary that a model writes by a prompt. ``text_of`` takes it from the reply."""
+    """Return the summary that a model writes if ``asked`` by a prompt. ``text_of`` takes it from the reply."""
     prompt = load_prompt(name)
     material = {"previous_summary": previous_summary(events, limit), "events": event_blocks(events, limit)}
-    reply = ask(llm, prompt.messages(tool=TOOL_NAME, **material), **how)
+    reply = asked(prompt.messages(tool=TOOL_NAME, **material))
     return Summary(fit_to_replace(reply, text_of(reply), events), made_by(reply, prompt), (report_on(reply),))
 
 
@@ -53,13 +54,11 @@ class Field(NamedTuple):
     required: bool = False
 
 
-_CORE, _CODE, _TESTS, _VCS, _MORE = (
-    "Core Information",
-    "Code Changes",
-    "Testing Status",
-    "Version Control",
-    "Additional Context",
-)
+_CORE = "Core Information"
+_CODE = "Code Changes"
+_TESTS = "Testing Status"
+_VCS = "Version Control"
+_MORE = "Additional Context"
 
 FIELDS = (
     Field("user_context", "User Context", _CORE, "what the user wants: requirements, goals, clarifications", True),
@@ -99,8 +98,8 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
     needs = "function_calling"
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        how = {"tools": (state_summary_tool(),), "tool_choice": TOOL_NAME}
-        return _summary(self.llm, "structured", events, max_event_length, lambda reply: _rendered(_state(reply)), **how)
+        asked = partial(ask, self.llm, tools=(state_summary_tool(),), tool_choice=TOOL_NAME)
+        return _summary(asked, "structured", events, max_event_length, lambda reply: _rendered(_state(reply)))
 
 
 def state_summary_tool() -> dict[str, Any]:
@@ -133,7 +132,7 @@ def _state(reply: Reply) -> dict[str, str]:
 
 def _rendered(state: Mapping[str, str]) -> str:
     lines = ["# State Summary"]
-    for part in (_CORE, _CODE, _TESTS, _VCS, _MORE):
+    for part in dict.fromkeys(field.part for field in FIELDS):
         lines.append(f"## {part}")
         lines += [f"**{field.label}**: {state[field.name]}" for field in FIELDS if field.part == part]
     return "\n\n".join(lines)
