@@ -499,3 +499,8 @@ def test_a_model_that_raises_is_one_that_fails():
     result, (report,) = LLMSummarizingCondenser(Broken(), max_size=10).step(view)
     assert result is view
     assert (report["failure"], report["problem"]) == ("bad_reply", "KeyError: 'choices'")
+
+
+def test_a_condensation_without_any_model_is_refused_by_name():
+    with pytest.raises(InvalidCondenser, match="names no model"):
+        LLMSummarizingCondenser(None, max_size=10).get_condensation(viewed(messages(20)))
