@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from foldlog._formats.record import INCOMPLETE, dicts_in
 from foldlog._formats.rewritten import Growth, is_same, standing_records
 from foldlog._observed import tell
+from foldlog._reports.usage import calls_of_imported
 from foldlog._seen_files import SeenFiles
 from foldlog._usage import IMPORTED, usage_of
 from foldlog._words.gist import count as counted
@@ -159,24 +160,32 @@ def _found_and_imported(
 def _marked(store: Store, source: Source, imported: Imported, *, marks: bool) -> Imported:
     """Keep in documents what is known of a source beside its events."""
     documents = Documents(store)
-    changed = _usage(documents, source, imported) | _incomplete(documents, source, imported, marks=marks)
+    changed = _usage(store, documents, source, imported) | _incomplete(documents, source, imported, marks=marks)
     added = len(documents.append(imported.conversation, (), changed)) if changed else 0
     return imported._replace(added=imported.added + added, version=imported.version + added)
 
 
-def _usage(documents: Documents, source: Source, imported: Imported) -> dict[str, Any]:
-    """Return the document with what calls of models used, as the source tells it; of what it told earlier, the calls
-    that it no longer has. Of two figures for the same calls the higher one is newer.
+def _usage(store: Store, documents: Documents, source: Source, imported: Imported) -> dict[str, Any]:
+    """Return the document with what calls of models used, as the source tells it beside its records: of each reply, and
+    of each use in a run, unless an event or a reply tells of calls, which are calls of the run. Of two figures for the
+    same calls the higher one is newer.
     """
     if not imported.version or not source.usage:
         return {}
-    each = sorted([*dicts_in(documents.get(imported.conversation, IMPORTED)), *source.usage], key=_size)
-    return {IMPORTED: [*{repr([one.get(key) for key in ("reply", "use", "model")]): one for one in each}.values()]}
+    told: dict[str, dict[str, Any]] = {}
+    known = dicts_in(documents.get(imported.conversation, IMPORTED))
+    for each in (*known, *source.usage):
+        key = repr((each.get("reply"), each.get("use")))
+        told[key] = max(each, told.get(key, each), key=_size)
+    found = [each for each in told.values() if type(each.get("reply")) is str]
+    if not found and not any(calls_of_imported(store.events(imported.conversation), source.format)):
+        found = [*told.values()]
+    return {IMPORTED: found} if found or known else {}
 
 
 def _size(told: dict[str, Any]) -> tuple[float, int]:
     cost = told.get("cost")
-    return cost if type(cost) is float else 0.0, sum(usage_of(told.get("usage")).values())
+    return cost if isinstance(cost, int | float) else 0.0, sum(usage_of(told.get("usage")).values())
 
 
 def _incomplete(documents: Documents, source: Source, imported: Imported, *, marks: bool) -> dict[str, Any]:
@@ -293,18 +302,22 @@ def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsew
             return grown
     try:
         return _ingested(store, source, conversation, watch)
-    except HistoryDiverged:
-        if source.findings_count:
-            with suppress(HistoryDiverged, InvalidEvent):
-                source.mend(standing_records(store.events(conversation), source.format) or ())
+    except HistoryDiverged as error:
+        diverged = error
+    if source.can_be_mended:
+        with suppress(InvalidEvent):
+            source.mend(standing_records(store.events(conversation), source.format) or ())
+            try:
                 return _ingested(store, source, conversation, watch)
-        same, records, more, _ = _compare(store, conversation, source)
-        if not same:
-            raise
-        version = store.version(conversation)
-        if more > 0:
-            raise ReadOtherwise(conversation, version, records) from None
-        return Imported(conversation, 0, version, is_older=more < 0)
+            except HistoryDiverged as error:
+                diverged = error
+    same, records, more, _ = _compare(store, conversation, source)
+    if not same:
+        raise diverged
+    version = store.version(conversation)
+    if more > 0:
+        raise ReadOtherwise(conversation, version, records)
+    return Imported(conversation, 0, version, is_older=more < 0)
 
 
 def _ingested(store: Store, source: Source, conversation: str, watch: Watch) -> Imported:

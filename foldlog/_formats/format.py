@@ -204,6 +204,7 @@ class Format:
     ``beside``        what the object that holds a history says beside its records, the first 50 and the last of which
                       are given: the records that come after these, and the usage of calls of models, each with its
                       ``reply``, the id of that reply, or else accumulated over the whole run
+    ``alike``         whether two records say the same, so that one may stand for the other
     ``looks_ahead``   whether ``decoder`` reads the records
     ``files``         the reader of its files, where these hold no JSON values in a row
     ``note``          what to know about every history of this format, said when one is imported
@@ -231,6 +232,7 @@ class Format:
     encoder: Callable[[], RecordEncoder]
     conversation: Callable[[Iterable[Any]], str | None] = lambda records: None
     beside: Callable[[Mapping[str, Any], Sequence[Any]], Beside] = lambda fields, records: ((), ())
+    alike: Callable[[Any, Any], bool] | None = None
     looks_ahead: bool = False
     files: FileReader | None = None
     begins: Callable[[Any], bool] = lambda record: False

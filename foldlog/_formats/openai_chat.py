@@ -24,6 +24,7 @@ from foldlog._formats.format import Beside, Format, Options, RecordEncoder
 from foldlog._formats.lookalikes import lookalike_of_record
 from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.rewritten import is_same
 from foldlog._formats.told import NOT_WRITTEN, call_id_of, role_of
 from foldlog.eventstore import (
     Action,
@@ -40,6 +41,7 @@ from foldlog.projections import arguments_of
 
 NAME = "openai-chat"
 
+_SAID = ("role", "content", "tool_calls", "function_call", "tool_call_id")
 _SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 
 
@@ -80,24 +82,27 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
 
     Of several choices the first is the answer. It is left out where the messages end with it.
     """
-    response, cost, told = fields.get("response"), fields.get("cost"), list[dict[str, Any]]()
+    response, cost = fields.get("response"), fields.get("cost")
     response = {"role": "assistant", "content": response} if type(response) is str else dict_or_empty(response)
     choices = dicts_in(response.get("choices"))
     answer = choices[0].get("message") if choices else response
-    if usage := usage_told(response.get("usage"), model=response.get("model"), reply=response.get("id"), cost=cost):
-        at = time_at(fields.get("timestamp"))
-        told.append(usage | ({} if at is None else {"at": at.isoformat()}))
     stats = dict_or_empty(dict_or_empty(fields.get("info")).get("model_stats"))
     tokens = {"prompt_tokens": stats.get("tokens_sent"), "completion_tokens": stats.get("tokens_received")}
-    if usage := usage_told(tokens, cost=stats.get("instance_cost")):
-        calls = stats.get("api_calls")
-        told.append(usage | ({"calls": calls} if type(calls) is int else {}))
-    is_new = accepts(answer) and not (records and accepts(records[-1]) and _gist(records[-1]) == _gist(answer))
-    return (answer,) if is_new else (), told
+    calls, at = stats.get("api_calls"), time_at(fields.get("timestamp"))
+    if told := usage_told(tokens, cost=stats.get("instance_cost")):
+        told |= {"calls": calls} if type(calls) is int else {}
+    elif told := usage_told(response.get("usage"), model=response.get("model"), reply=response.get("id"), cost=cost):
+        told |= {} if at is None else {"at": at.isoformat()}
+    is_new = accepts(answer) and not (records and alike(records[-1], answer))
+    return (answer,) if is_new else (), [told] if told else []
 
 
-def _gist(message: Any) -> list[Any]:
-    return [message.get(key) or None for key in ("role", "content", "tool_calls")]
+def alike(one: Any, other: Any) -> bool:
+    """Return whether two messages say and call the same, and differ at most in fields that one of them leaves empty."""
+    if not (accepts(one) and accepts(other)):
+        return False
+    pairs = ((key, one.get(key) or None, other.get(key) or None) for key in one.keys() | other.keys())
+    return all(is_same(a, b) or (key not in _SAID and None in (a, b)) for key, a, b in pairs)
 
 
 # -- messages to events -----------------------------------------------------------------------------------------------
@@ -249,6 +254,7 @@ FORMAT = Format(
     decoder=lambda records, options: OpenAIChatDecoder(OpenAI(), options),
     encoder=OpenAIChatEncoder,
     beside=beside,
+    alike=alike,
     live=True,
     source_id=member("id"),
     marks_errors=False,

@@ -228,11 +228,21 @@ class Source:
         """Whether its program may write it again: see ``Format.rewritten``."""
         return self._format.rewritten
 
+    @property
+    def can_be_mended(self) -> bool:
+        """Whether stored records may stand for some of its own: some cannot be read, or may be written otherwise."""
+        return self.findings_count > 0 or self._format.alike is not None
+
     def mend(self, standing: Sequence[StoredRecord]) -> None:
-        """Put what is stored of this history in the place of records that cannot be read. Memory: all records."""
+        """Put what is stored of this history in the place of records that cannot be read, and of those that say the
+        same. Memory: all records.
+        """
         self._held = list(self._reader if self._held is None else self._held)
         if any(located.problem is not None for located in self._held):
             self._held = list(mended(self._held, standing, self._format.source_id))
+        for place, (located, stored) in enumerate(zip(self._held, standing, strict=False)):
+            if self._format.alike is not None and self._format.alike(located.value, stored.record):
+                self._held[place] = located._replace(value=stored.record)
 
     def events_beyond(self, growth: Growth) -> Iterator[Event]:
         """Yield what a stored history lacks of this source, after the event that takes back what the source no longer

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC
+from hashlib import blake2b
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -13,10 +16,10 @@ from msgspec.structs import astuple, replace
 from foldlog._documents import ModelDocument, SpentDocument
 from foldlog._reports.prices import PRICED_FROM, Prices
 from foldlog._reports.unreadable import sound
-from foldlog._reports.usage import UNNAMED, ModelCall, calls_beside, calls_of_event, calls_of_imported, counts_on
-from foldlog._usage import whole
+from foldlog._reports.usage import ModelCall, calls_beside, calls_of_event, calls_of_imported, counts_on
+from foldlog._usage import IMPORTED, whole
 from foldlog._words.times import happened_at
-from foldlog.eventstore import ConversationRow, Event, Logged, Store
+from foldlog.eventstore import ConversationRow, Event, EventStoreError, Logged, ReadTransaction, Store, newest_value
 
 NO_DAY = "(no time)"
 
@@ -43,69 +46,63 @@ class Spending(Struct):
     """The calls of models in some conversations.
 
     ``calls`` are those that no other history repeats; ``replies`` are calls by the id of the reply, each to be counted
-    once. ``counts_on``: whether later events of the one conversation can be counted without these.
+    once; ``runs`` are those of which a source tells only together. ``counts_on``: whether later events of the one
+    conversation can be counted without these.
     """
 
     calls: list[Calls] = []
     replies: dict[str, Calls] = {}
+    runs: list[Calls] = []
     counts_on: bool = True
 
-    def take(self, logged: Iterable[Logged]) -> None:
-        """Count the calls in the next events, and read them all."""
+    def take(self, logged: Iterable[Logged], beside: Iterable[Any] = ()) -> None:
+        """Count the calls in the next events, and read them all; and those that the source tells of ``beside`` its
+        records, as of now.
+        """
         events = self._of_our_own(logged)
         for event in events:
             if event.origin is not None:
                 self.counts_on = self.counts_on and counts_on(event.origin.format)
                 for call in calls_of_imported(chain((event,), events), event.origin.format):
-                    self._take(call)
-        self.calls = summed(self.calls)
+                    self._take(call, self.calls)
+        self.calls, self.runs = summed(self.calls), []
+        for call in calls_beside(beside):
+            self._take(call, self.runs)
 
     def _of_our_own(self, logged: Iterable[Logged]) -> Iterator[Event]:
         """Count the calls of native events. Yield all events; a live one without a time has that of its recording."""
         for recorded_at, event in logged:
             if event.origin is None:
                 for call in calls_of_event(recorded_at, event):
-                    self._take(call)
+                    self._take(call, self.calls)
             elif event.meta and event.timestamp is None:
                 event = replace(event, timestamp=happened_at(event, recorded_at))
             yield event
 
-    def _take(self, call: ModelCall) -> None:
+    def _take(self, call: ModelCall, others: list[Calls]) -> None:
         day = NO_DAY if call.at is None else call.at.astimezone(UTC).date().isoformat()
         usage = whole(call.usage)
         above = max(size for size in PRICED_FROM if size < max(1, usage.get("prompt_tokens", 0)))
-        above = above if call.calls == 1 else -1
+        above = above if call.calls == 1 and others is not self.runs else -1
         told = Calls(day, call.model, usage, call.cost, call.calls, above, call.by_condenser)
         if call.reply is None:
-            self.calls.append(told)
+            others.append(told)
         else:
             self.replies[call.reply] = told
 
-    def summed(self, beside: Any = None) -> list[Calls]:
-        """Return all calls together, with those that a source tells of ``beside`` its records: of a whole run what the
-        other calls lack of it.
-        """
-        runs = Spending()
-        for call in calls_beside(beside):
-            (runs if call.reply is None else self)._take(call)
-        calls = summed(chain(self.calls, self.replies.values()))
-        for run in summed(one._replace(above=-1) for one in runs.calls):
-            calls = _completed(calls, run)
-        return calls
+    def hashes(self) -> list[int]:
+        """Return a hash of each reply: another one may have the same id, and then another model or other tokens."""
+        return [_hash(reply, told) for reply, told in self.replies.items()]
+
+    def summed(self, seen: Collection[int] = ()) -> list[Calls]:
+        """Return all calls together, without replies whose hashes were ``seen``."""
+        replies = (told for reply, told in self.replies.items() if not seen or _hash(reply, told) not in seen)
+        return summed(chain(self.calls, self.runs, replies))
 
 
-def _completed(calls: Sequence[Calls], run: Calls) -> list[Calls]:
-    """Return calls, and what they lack of those of a run on its model: tokens, and a cost if they do not tell it."""
-    known = [one for one in calls if run.model in (one.model, UNNAMED) and run.by_condenser == one.by_condenser]
-    told = {name: sum(one.usage.get(name, 0) for one in known) for name in run.usage}
-    lacks = {name: max(0, count - told[name]) for name, count in run.usage.items()}
-    paid = round((run.cost or 0.0) - sum(one.cost or 0.0 for one in known), _DIGITS)
-    if paid > 0:  # it is the price of the calls that tell none
-        calls = [one._replace(cost=0.0) if one in known and one.cost is None else one for one in calls]
-    elif not any(lacks.values()):
-        return [*calls]
-    number = max(0, run.calls - sum(one.calls for one in known))
-    return [*calls, run._replace(usage=lacks, cost=paid if paid > 0 else None, calls=number)]
+def _hash(reply: str, told: Calls) -> int:
+    text = json.dumps([reply, told.model, sorted(told.usage.items())])
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
 def summed(each: Iterable[Calls]) -> list[Calls]:
@@ -165,6 +162,12 @@ def spent_by(calls: Iterable[Calls], prices: Prices) -> SpentDocument:
     return spent(priced(calls, prices).values())
 
 
+def told_beside(read: ReadTransaction, version: int) -> list[Any]:
+    """Return what the source of a conversation tells of calls beside its records, as known at a version."""
+    told = newest_value(read, IMPORTED, version)
+    return told if type(told) is list else []
+
+
 def own_spending(store: Store, row: ConversationRow, beside: Container[str] | None) -> Spending | None:
     """Return the calls of a fork since it left the last of those ``beside`` it, None for all, whose past it shares, so
     that a sum over all of them counts each call once. None where there is no such past, and for formats whose usage
@@ -172,6 +175,10 @@ def own_spending(store: Store, row: ConversationRow, beside: Container[str] | No
     """
     borders = () if row.parent is None else store.query(row.id, lambda read: read.lineage)
     start = max((border.version for border in borders if beside is None or border.parent in beside), default=0)
-    own = Spending()
-    own.take(sound(store, row.id, start, row.version, []) if start else ())
+    own, told = Spending(), list[Any]()
+    if start:
+        with suppress(EventStoreError):  # the sums of the conversation name the problem
+            told, past = store.query(row.id, lambda read: [told_beside(read, at) for at in (row.version, start)])
+            told = [each for each in told if each not in past]
+    own.take(sound(store, row.id, start, row.version, []) if start else (), told)
     return own if start and own.counts_on else None

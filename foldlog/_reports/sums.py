@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -27,9 +26,8 @@ from foldlog._reports.overview import Overview, overview_of
 from foldlog._reports.prices import Prices
 from foldlog._reports.savings import forgotten_by, is_made, saving_of, total_of
 from foldlog._reports.sizes import CountedTokens, CountsTokens
-from foldlog._reports.spending import Calls, Spending, own_spending, priced, spent_by, sum_up, summed
+from foldlog._reports.spending import Calls, Spending, own_spending, priced, spent_by, sum_up, summed, told_beside
 from foldlog._reports.unreadable import sound
-from foldlog._usage import IMPORTED
 from foldlog._words.reasons import because
 from foldlog.condensers import event_tokens
 from foldlog.eventstore import (
@@ -41,11 +39,10 @@ from foldlog.eventstore import (
     EventStoreError,
     Logged,
     Store,
-    newest_value,
 )
 from foldlog.projections import LifetimesFold, Views
 
-SUMS = "sums", 8
+SUMS = "sums", 9
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _BLOCKS = 100
@@ -287,8 +284,7 @@ class KeptSums:
                 row = self._store.conversation(line.conversation)
                 with suppress(ConversationErased):
                     own = own_spending(self._store, row, chosen) or self._counting(row).spending
-                    calls += own.calls
-                    calls += (told for reply, told in own.replies.items() if _hash(reply, told) not in seen)
+                    calls += own.summed(seen)
                     seen.update(line.replies)
         return summed(calls)
 
@@ -313,16 +309,6 @@ class KeptSums:
         return block, is_sound
 
 
-def _hashes(replies: Mapping[str, Calls]) -> list[int]:
-    return [_hash(reply, told) for reply, told in replies.items()]
-
-
-def _hash(reply: str, told: Calls) -> int:
-    """Return the hash of a reply: another one may have the same id, and then another model or other tokens."""
-    whole = json.dumps([reply, told.model, sorted(told.usage.items())])
-    return int.from_bytes(blake2b(whole.encode(), digest_size=8).digest())
-
-
 def _line(row: ConversationRow, one: Sums, of_fork: Spending | None, *, is_counted: bool) -> ListedLine:
     if one.counted or is_counted:
         told = {**asdict(one.saved()), **one.overview._asdict(), "errors": one.errors, "open_ms": one.open_ms}
@@ -343,7 +329,7 @@ def _line(row: ConversationRow, one: Sums, of_fork: Spending | None, *, is_count
         told.get("open_ms") or 0.0,
         is_counted,
         one.overview.needs_key,
-        tuple(one.replies if of_fork is None else _hashes(of_fork.replies)),
+        tuple(one.replies if of_fork is None else of_fork.hashes()),
         json.dumps(to_builtins(_Rest(document, one.calls if one.is_sound else None, own), str_keys=True)),
     )
 
@@ -407,10 +393,10 @@ def counted_on(
     problem: str | None = None
     structural: list[Event] = []
     made: list[CondensationAction] = []
-    beside: Any = None
+    beside: list[Any] = []
     try:
         structural = store.query(row.id, lambda reading: list(reading.structural_events(0, row.version)))
-        beside = store.query(row.id, lambda reading: newest_value(reading, IMPORTED, row.version))
+        beside = store.query(row.id, lambda reading: told_beside(reading, row.version))
         made = [each for each in structural if isinstance(each, CondensationAction) and is_made(each)]
         if not found.spending.counts_on or any(each.id + 1 not in found.sizes for each in made):
             found = Counting(found.version, overview=found.overview, open_ms=found.open_ms)
@@ -436,7 +422,7 @@ def counted_on(
             on_events(len(some))
             yield from some
 
-    found.spending.take(logged())
+    found.spending.take(logged(), beside)
     sizes: tuple[int, ...] = ()
     if fold is not None and fold.version < row.version:
         problem = f"not every event from {fold.version} on can be read"
@@ -451,7 +437,7 @@ def counted_on(
             what = CondensationsDocument(events_forgotten=events, summaries_forgotten=summaries, tokens_saved=saved)
             sum_up(counts.condensations, {strategy_of(each): what})
     found.reasons = _reasons(structural, found.sizes)
-    found.calls, found.replies = found.spending.summed(beside), _hashes(found.spending.replies)
+    found.calls, found.replies = found.spending.summed(), found.spending.hashes()
     found.counted, counts.conversations = row.version, 1
     return found, sizes if alone else ()
 

@@ -71,14 +71,15 @@ def _call(at: datetime | None, model: object, told: Mapping[str, Any], calls: in
     return ModelCall(at, _name({"model": model}), counted, _cost(told.get("cost")), calls)
 
 
-def calls_beside(told: Any) -> Iterator[ModelCall]:
+def calls_beside(told: Iterable[Any]) -> Iterator[ModelCall]:
     """Yield the calls that a source tells of beside its records: with a ``reply`` one call, else all of the run."""
-    for each in told if type(told) is list else ():
+    for each in told:
         if isinstance(each, dict):
             calls, reply = each.get("calls"), each.get("reply")
             number, by = calls if type(calls) is int and calls > 0 else 1, each.get("use") == OF_CONDENSER
             call = _call(time_in(each.get("at")), each.get("model"), each, number)
-            yield call._replace(reply=reply if type(reply) is str else None, by_condenser=by)
+            if call.usage or call.cost is not None:
+                yield call._replace(reply=reply if type(reply) is str else None, by_condenser=by)
 
 
 def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:

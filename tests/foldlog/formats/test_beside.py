@@ -79,14 +79,64 @@ def test_the_answer_of_a_log_of_one_call_is_its_last_message(foldlog, write, mon
     assert "0 events" in foldlog("import", "--check", *names).out
 
 
-def test_each_log_of_a_session_adds_to_it(foldlog, write):
+PLAIN = {"role": "assistant", "content": "Only a.py."}
+MORE = {"role": "user", "content": "more"}
+
+
+@pytest.mark.parametrize("given_back", [ANSWER, PLAIN, {**PLAIN, "tool_calls": []}])
+def test_each_log_of_a_session_adds_to_it(foldlog, write, given_back):
     write("1.json", [one_call(session_id="s")])
-    write("2.json", [one_call([*ASKED, ANSWER, {"role": "user", "content": "more"}], reply="r2", session_id="s")])
+    write("2.json", [one_call([*ASKED, given_back, MORE], reply="r2", session_id="s")])
     for _ in range(2):
         foldlog("import", "--check", "1.json")
         foldlog("import", "--check", "2.json")
         assert spent()[0] == {"s": (180, 20, 1.0, 2)}
     assert len(view_of("s")) == 5
+    assert exported(foldlog, "s")[2] == ANSWER
+
+
+def test_an_answer_that_is_given_back_as_another_one_is_not_the_same(foldlog, write):
+    for number, other in enumerate(({"content": "b.py"}, {"tool_calls": CALL["tool_calls"]}, {"refusal": "no"})):
+        first = [{"role": "user", "content": f"question {number}"}, *ASKED]
+        write("s.json", [one_call(first, {**ANSWER, "refusal": "none"}, session_id=f"s{number}")])
+        assert foldlog("import", "s.json").status == 0
+        write("s.json", [one_call([*first, {**PLAIN, **other}, MORE], reply="r2", session_id=f"s{number}")])
+        assert foldlog("import", "s.json").status == 0
+        assert [len(view_of(name)) for name in (f"s{number}", f"s{number}@3")] == [4, 6]
+
+
+def test_a_log_that_was_edited_is_a_fork_at_the_edit_and_what_it_tells_is_in_every_sum(foldlog, write):
+    write("s.json", [one_call(ASKED[1:])])
+    foldlog("import", "s.json")
+    write("s.json", [one_call([ASKED[1], PLAIN, MORE], reply="r2", tokens=(120, 5))])
+    foldlog("import", "s.json")
+    write("s.json", [one_call([ASKED[1], PLAIN, MORE, PLAIN, {"role": "user", "content": "b"}], reply="r3", cost=0.7)])
+    foldlog("import", "s.json")
+    write("s.json", [one_call([ASKED[1], PLAIN, MORE, PLAIN, {"role": "user", "content": "c"}], reply="r4", cost=2.0)])
+    for _ in range(2):
+        assert foldlog("import", "s.json").status == 0
+        each, total, _ = spent()
+        assert each["s"] == (300, 25, 1.7, 3)
+        (fork,) = each.keys() - {"s"}
+        assert each[fork][2:] == (3.0, 3)
+        assert total == (3.7, 4)
+        figures = json.loads(foldlog("stats", "--json").out)["models"]
+        assert (sum(one["cost"] for one in figures), sum(one["calls"] for one in figures)) == (3.7, 4)
+    assert len(view_of(fork)) == 6
+
+
+def test_two_runs_that_share_a_reply_both_count(foldlog, write):
+    for name, cost, calls in (("x", 9.0, 7), ("y", 20.0, 9)):
+        stats = {"tokens_sent": 1_000, "tokens_received": 100, "instance_cost": cost, "api_calls": calls}
+        write(f"{name}.json", [one_call([*ASKED, {"role": "user", "content": name}], info={"model_stats": stats})])
+    foldlog("import", "x.json", "y.json")
+    each, total, _ = spent()
+    assert (each, total) == ({"x": (1_000, 100, 9.0, 7), "y": (1_000, 100, 20.0, 9)}, (29.0, 16))
+    write("z.json", [one_call()])
+    foldlog("import", "z.json", "x.json")
+    with package.open("sqlite:///foldlog.db") as histories:
+        histories["x"].fork(id="z2")
+    assert spent()[1] == (29.5, 17)
 
 
 def test_an_answer_of_anthropic_is_a_message(foldlog, write):
@@ -100,6 +150,11 @@ def test_an_answer_of_anthropic_is_a_message(foldlog, write):
     assert foldlog("import", "one.json").status == 0
     assert exported(foldlog, "one") == [[*messages, response]]
     assert spent()[0] == {"one": (90, 10, 0.5, 1)}
+    grown = [*messages, {"role": "assistant", "content": response["content"]}, MORE]
+    write("one.json", [{"messages": grown, "response": {**response, "id": "m2"}, "cost": 0.5}])
+    assert foldlog("import", "one.json").status == 0
+    assert exported(foldlog, "one") == [[*grown, {**response, "id": "m2"}]]
+    assert spent()[0] == {"one": (180, 20, 1.0, 2)}
 
 
 def said(n, **more):
@@ -132,8 +187,8 @@ def told_stats(n, **uses):
     return {"kind": "ConversationStateUpdateEvent", "id": f"e{n}", "key": "stats", "value": value, "source": "agent"}
 
 
-def test_the_state_beside_the_events_of_v1_tells_what_the_events_do_not(foldlog, write):
-    first = [said(0), told_stats(1, agent=metrics(100, 10, 0.25)), said(2)]
+def test_the_state_beside_the_events_of_v1_counts_until_the_events_tell(foldlog, write):
+    first = [said(0), said(1)]
     write_v1(write, first, agent=metrics(300, 30, 0.75, 3), condenser=metrics(50, 5, 0.0, model="small"))
     assert foldlog("import", "run").status == 0
     assert spent()[0] == {"v1": (350, 35, 0.75, 4)}
@@ -142,6 +197,28 @@ def test_the_state_beside_the_events_of_v1_tells_what_the_events_do_not(foldlog,
     assert {one["cached_tokens"] for one in models} == {0}, "a zero that is told is known"
     assert "0 events" in foldlog("import", "run", "--check").out
     assert "2026-01-01 10:00" in foldlog("list", "--long").out, "an import is no activity"
+    write_v1(write, [*first, told_stats(2, agent=metrics(100, 10, 0.25))], agent=metrics(900, 90, 9.0))
+    assert foldlog("import", "run").status == 0
+    assert spent()[0] == {"v1": (100, 10, 0.25, 1)}
+
+
+def test_a_use_whose_model_changes_is_counted_once(foldlog, write):
+    before, after = metrics(100, 10, 1.0), metrics(220, 21, 2.1, 2, "m2")
+    events = [said(0), told_stats(1, agent=before), said(2), told_stats(3, agent=after)]
+    for name, its in (("untold", [said(0), said(1), said(2)]), ("told", events)):
+        for state in (before, after):
+            write_v1(write, its, agent=state)
+            assert foldlog("import", "run", "--conversation", name).status == 0
+    assert spent()[0] == {"told": (220, 21, 2.1, 2), "untold": (220, 21, 2.1, 2)}
+
+
+def test_an_import_of_a_run_that_did_not_grow_adds_nothing(foldlog, write):
+    write_v1(write, [said(0)], agent=metrics(100, 10, 0.25), condenser=metrics(300, 3, 0.5))
+    foldlog("import", "run")
+    write_v1(write, [said(0), said(1)], agent=metrics(900, 90, 2.0, 3), condenser=metrics(300, 3, 0.5))
+    assert "2 events" in foldlog("import", "run").out
+    assert "0 events" in foldlog("import", "--check", "run").out
+    assert spent()[0] == {"v1": (1_200, 93, 2.5, 4)}
 
 
 def test_a_run_of_v1_grows_with_its_state_also_after_a_redaction(foldlog, write):
@@ -172,7 +249,7 @@ def test_a_document_of_this_name_that_another_hand_wrote_is_no_usage(foldlog, wr
 def test_a_price_is_estimated_for_no_call_of_which_the_whole_cost_is_told(foldlog, write, tmp_path):
     (tmp_path / "prices.json").write_text('{"m": {"input_cost_per_token": 1, "output_cost_per_token": 1}}')
     prices = Prices(tmp_path / "prices.json")
-    events = [said(0), told_stats(1, agent=metrics(100, 10, 0.0))]
+    events = [said(0), said(1)]
     write_v1(write, events, agent=metrics(100, 10, 0.0))
     foldlog("import", "run")
     assert spent(prices)[0] == {"v1": (100, 10, 110.0, 1)}
@@ -201,7 +278,7 @@ def test_the_info_of_swe_agent_tells_what_its_run_used(foldlog, write):
     assert exported(foldlog, "a") == history
 
 
-def test_the_metrics_of_a_run_of_v0_tell_what_its_events_do_not(foldlog, write):
+def test_the_metrics_of_a_run_of_v0_count_where_its_events_tell_nothing(foldlog, write):
     usage = {"prompt_tokens": 100, "completion_tokens": 10}
     metrics = {"accumulated_cost": 0.25, "accumulated_token_usage": usage}
     message = {"id": 0, "source": "user", "action": "message", "args": {"content": "go"}}
@@ -212,4 +289,24 @@ def test_the_metrics_of_a_run_of_v0_tell_what_its_events_do_not(foldlog, write):
     write("s/events/0.json", [message])
     write("s/events/1.json", [{**say, "llm_metrics": None}])
     assert foldlog("import", "runs.jsonl", "s").status == 0
-    assert spent()[0] == {"runs:i": (100, 10, 0.75, 1), "s": (100, 10, 0.5, 1)}
+    assert spent()[0] == {"runs:i": (100, 10, 0.25, 1), "s": (100, 10, 0.5, 1)}
+
+
+def test_the_share_of_the_condenser_in_a_run_of_v0_is_counted_once(foldlog, write):
+    def used(cost, prompt):
+        tokens = {"prompt_tokens": prompt, "completion_tokens": prompt // 10}
+        return {"accumulated_cost": cost, "accumulated_token_usage": tokens}
+
+    def act(n, action, told, **args):
+        return {"id": n, "source": "agent", "action": action, "args": args, "llm_metrics": told}
+
+    forgets = {"forgotten_events_start_id": 0, "forgotten_events_end_id": 0, "summary": "s", "summary_offset": 0}
+    history = [
+        {"id": 0, "source": "user", "action": "message", "args": {"content": "go"}},
+        act(1, "message", used(0.25, 100), content="a"),
+        act(2, "condensation", used(0.40, 300), **forgets),
+        act(3, "message", used(0.75, 500), content="b"),
+    ]
+    write("runs.jsonl", [{"instance_id": "i", "history": history, "metrics": used(0.75, 500)}])
+    assert foldlog("import", "runs.jsonl").status == 0
+    assert spent()[0] == {"runs:i": (500, 50, 0.75, 3)}
