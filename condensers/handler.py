@@ -67,7 +67,8 @@ class CondenseHandler:
     def __init__(self, store: Store, views: Views, condenser: Condenser, agent_llm: AgentModel | None = None) -> None:
         self._store, self._views, self._agent_llm = store, views, counting(agent_llm)
         self._given, self._condenser = condenser, condenser.for_agent(agent_llm)
-        self._remembered = lru_cache(_CONVERSATIONS_REMEMBERED)(partial(Remembered, store, views))
+        # The key tells conversations apart that have the same id, one after the other.
+        self._remembered = lru_cache(_CONVERSATIONS_REMEMBERED)(lambda id, key: Remembered(store, views, id))
 
     def with_agent(self, agent_llm: AgentModel) -> CondenseHandler:
         """Return a handler for another model of the agent. Both remember the same of each conversation."""
@@ -93,19 +94,19 @@ class CondenseHandler:
         something. Raises the store's errors, too. ``generation`` is that of ``Store.append``. Durability: appended
         events are on disk. Cost: the View, and the condenser's work.
         """
-        append = partial(self._store.append, conversation, generation=generation)
         with span("foldlog.condense", conversation=conversation) as more:
-            made = self._handled(conversation, append)
+            made = self._handled(conversation, generation)
             more["condensed"] = isinstance(made, Condensation)
             if isinstance(made, View):
                 measure("foldlog.view", events=len(made), tokens=partial(tokens_of, made, self._agent_llm))
             return made
 
-    def _handled(self, conversation: str, append: Append) -> View | Condensation:
+    def _handled(self, conversation: str, generation: Generation | None) -> View | Condensation:
+        append = partial(self._store.append, conversation, generation=generation)
         while True:
             begun = time.perf_counter()
             view = self._views.current(conversation)
-            remembered = self._remembered(conversation)
+            remembered = self._remembered(conversation, None if generation is None else generation.key)
             spared = models_are_spared.set(view.version < remembered.ask_again_at)
             try:
                 result, reports = self.preview(view)

@@ -19,8 +19,10 @@ from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     ConversationNotFound,
+    Generation,
     open_store,
 )
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.projections import View, Views
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair
 from tests.condensers.scripted import Characters, Scripted, failed, said
@@ -167,6 +169,16 @@ def test_other_conversations_are_not_made_to_wait(store, views):
     handler = CondenseHandler(store, views, llm(failed(), "NEW"))
     assert isinstance(handler.handle("c1"), View)
     assert isinstance(handler.handle("c2"), Condensation)
+
+
+def test_a_conversation_that_took_the_id_of_an_erased_one_is_not_made_to_wait(store, views):
+    handler = CondenseHandler(store, views, llm(failed(), "NEW"))
+    old, new = Generation(), Generation(replaces_erased=True)
+    store.append("c1", messages(11), expected_version=ANY_VERSION, generation=old)
+    assert isinstance(handler.handle("c1", old), View)
+    erase(store, "c1", reason="asked for")
+    store.append("c1", messages(11), expected_version=ANY_VERSION, generation=new)
+    assert isinstance(handler.handle("c1", new), Condensation)
 
 
 def test_a_handler_remembers_of_the_latest_conversations_alone(store, views, monkeypatch):
