@@ -673,6 +673,7 @@ class History:
         ``VersionConflict`` where ``id`` exists, and ``ConversationNotFound`` where this history has no events.
         Durability: on disk when it returns. Cost: one row; with ``at_source`` also the events from that one to the end.
         """
+        self._met()
         if at is not None and at_source is not None:
             raise InvalidArgument("a fork begins at a version or after a source id: give 'at' or 'at_source', not both")
         if at_source is not None:

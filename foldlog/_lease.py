@@ -217,6 +217,8 @@ class _Driven(Protocol):
     _store: Store
     _generation: Generation
 
+    def _met(self) -> int | None: ...
+
 
 class Working:
     """One block of ``History.working``: ``attempt`` until it takes the lease, and ``leave`` at the end."""
@@ -256,6 +258,7 @@ class Working:
                 f"this History of {self._id!r} is in a working() block already; another worker needs its own: "
                 f"histories[{self._id!r}]"
             )
+        self._history._met()
         started = time.monotonic()
         standing = self._database.recorder.query(self._other)
         if standing is None:

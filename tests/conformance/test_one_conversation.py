@@ -178,6 +178,23 @@ def test_an_object_that_met_no_conversation_takes_the_one_that_it_finds_first(hi
             old.version()
 
 
+def test_an_object_means_the_conversation_that_its_first_call_found(histories: tuple[Histories, Histories]):
+    histories[0]["c1"].append([said("first"), Action(tool="t", call_id="a")], documents={"state": 1})
+    last = ("append_records", "request_condensation", "pop", "retract")
+    calls = {name: CALLS[name] for name in sorted(CALLS, key=lambda name: name in last) if name != "condense"}
+    calls["fork at"] = lambda history: history.fork(1, id="an early fork")
+    olds = dict[str, History]()
+    for name, call in calls.items():
+        olds[name] = histories[0]["c1"]
+        whole(call(olds[name]))
+    for fork in ("a fork", "an early fork"):
+        histories[1].erase(fork, reason="asked for")
+    begun_again(histories[1])
+    for name, old in olds.items():
+        with pytest.raises(ConversationErased):
+            pytest.fail(f"append of one that met it by {name}: {old.append(said('late'))!r}")
+
+
 def test_an_append_that_was_rolled_back_makes_an_object_mean_no_conversation(recorder: Recorder):
     history = Histories(Store(recorder))["c1"]
     with pytest.raises(VersionConflict):
