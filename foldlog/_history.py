@@ -264,7 +264,7 @@ class History:
         from foldlog._replies import answered, set_apart
 
         view = self.view()
-        reply = answered((*view.open_calls, *before), reply)
+        reply = answered(view, before, reply)
         results = {event.call_id for event in reply if isinstance(event, Observation)}
 
         def newest_first() -> Iterator[Event]:
@@ -273,13 +273,16 @@ class History:
         for event in chain(reply, newest_first(), self.events(reverse=True)):  # a call may be forgotten
             if not results:
                 break
-            if isinstance(event, Action):
+            if isinstance(event, Action) and event.call_id is not None:
                 results.discard(event.call_id)
         if results:
-            calls = " and ".join(repr(call) if call else "a call without tool_call_id or name" for call in results)
+            missing = "a call without tool_call_id, and no such call of the newest reply is open"
+            calls = " and ".join(
+                missing if call is None else f"{call!r}, a call that no reply made" for call in results
+            )
             raise InvalidEvent(
-                f"conversation {self.id!r}: this is the result of {calls}, a call that no reply made; nothing was "
-                f"appended. Append the reply that made the call first"
+                f"conversation {self.id!r}: this is the result of {calls}; nothing was appended. Append the reply that "
+                f"made the call first"
             )
         if not any(isinstance(event, Action) for event in reply):
             return reply

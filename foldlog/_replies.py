@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from reprlib import repr as short
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from foldlog._formats.blocks import is_of_anthropic, is_of_server, part_of, returned, with_results
-from foldlog._formats.calls import id_in_result
+from foldlog._formats.calls import OpenCalls, is_of_reply
 from foldlog._formats.json_text import check_depth
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
 from foldlog._formats.told import parts_in
@@ -34,6 +35,7 @@ from foldlog.eventstore import (
     SystemMessage,
     said,
 )
+from foldlog.projections import View
 
 Part = dict[str, Any]
 
@@ -70,22 +72,28 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
         raise InvalidEvent("this message is nested too deep to be stored") from None
     if isinstance(reply, dict) and isinstance(hidden, Mapping):  # litellm has its cost beside the data
         reply = {"cost": hidden.get("response_cost"), **reply}
-    return answered((), tuple(_events(reply)))
+    return answered(View.from_events(()), (), tuple(_events(reply)))
 
 
-def answered(earlier: Iterable[Event], events: tuple[Event, ...]) -> tuple[Event, ...]:
-    """Return the events. A result that names neither its call nor its tool gets the id of the first open call of these
-    and of ``earlier`` ones that has no id of its own, but the name of its tool.
+def answered(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """Return the events to append behind ``view`` and ``before``. A result without an id gets that of its call: see
+    ``OpenCalls.of_result``.
     """
-    waiting: list[str] = []
-    found: list[Event] = []
-    for event in (*earlier, *events):
-        if isinstance(event, Action) and event.call_id == event.tool:
-            waiting.append(event.tool)
-        elif isinstance(event, Observation) and waiting:
-            event = replace(event, call_id=waiting[0]) if event.call_id is None else event
-            if event.call_id in waiting:
-                waiting.remove(event.call_id)
+    reply: list[Action] = []
+    first = len(before)
+    for place, event in zip(range(first - 1, -1, -1), reversed(before), strict=True):
+        if isinstance(event, Action):
+            if reply and not is_of_reply(event, reply):
+                break
+            reply.append(event)
+        first = place
+    calls, found = OpenCalls(lambda: view), list[Event]()
+    for event_id, event in enumerate((*before[first:], *events), view.version + first):
+        if isinstance(event, Action):
+            calls.open(replace(event, id=event_id))
+        elif isinstance(event, Observation):
+            call_id, _, _ = calls.close(calls.of_result(event.call_id, event.tool))
+            event = replace(event, call_id=call_id)
         found.append(event)
     return tuple(found[len(found) - len(events) :])
 
@@ -168,7 +176,7 @@ def _events(value: Any) -> Iterator[Event]:
 
 def _several(values: list[Any]) -> Iterator[Event]:
     """Yield the events of messages or items, in their order. A response ends where results of its calls come."""
-    items: list[Part] = []
+    items, earlier = list[Part](), list[Event]()
     for value in values:
         of_a_response = isinstance(value, dict) and _is_of_a_response(value)
         answered = bool(items) and items[-1].get("type") in _RESULT_ITEMS
@@ -178,7 +186,9 @@ def _several(values: list[Any]) -> Iterator[Event]:
         if of_a_response:
             items.append(value)
         else:
-            yield from _events(value)
+            made = set_apart(tuple(_events(value)), partial(reversed, earlier), len(earlier), may_be_repeated=False)
+            earlier += made
+            yield from made
     yield from _response(items, None, {})
 
 
@@ -217,8 +227,10 @@ def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Itera
         case "system" | "developer":
             yield SystemMessage(content=content, meta=_rest("message", message))
         case "tool" | "function":
-            call_id, _ = id_in_result(message), _taken(message, "tool_call_id")
-            tool = _taken(message, "name") or _taken(message, "tool_name") or ""
+            call_id, tool = (
+                _taken(message, "tool_call_id"),
+                _taken(message, "name") or _taken(message, "tool_name") or "",
+            )
             yield Observation(content=content, call_id=call_id, tool=tool, meta=_rest("message", message))
         case "user":
             yield Message(source="user", content=content, meta=_rest("message", message))

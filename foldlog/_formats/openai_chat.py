@@ -7,7 +7,8 @@ The messages, and the events that they become:
     tool, function                  Observation of the call that it answers
     user, assistant, any other      Message, from the user, the agent or the environment
 
-A call without an id has the name of its tool as its id; a result without an id or a name is of the first such call.
+A call without an id has the name of its tool as its id. A result without an id is of the first open call of the newest
+reply, of the tool that it names.
 Call ids may be used again within a history: the nth observation with an id belongs to the nth call with it. Messages
 have no ids of their own, so an event's ``origin.id`` is None.
 
@@ -19,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foldlog._formats.calls import id_in_result
 from foldlog._formats.format import Beside, Format, Options, RecordEncoder
 from foldlog._formats.lookalikes import lookalike_of_record
 from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, time_at, usage_told
@@ -66,8 +66,8 @@ class OpenAI:
 
     def answers(self, message: dict[str, Any]) -> list[str]:
         """Return the ids of the calls that a tool's message answers."""
-        call_id = id_in_result(message)
-        return [] if call_id is None else [call_id]
+        call_id = message.get("tool_call_id")
+        return [call_id] if type(call_id) is str else []
 
     def written(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return a message from the message that OpenAI would have."""
@@ -166,8 +166,9 @@ class OpenAIChatDecoder(FollowingDecoder):
 
     def _read_results(self, read: RecordEvents, record: dict[str, Any], content: Content) -> None:
         call_ids: Sequence[str | None] = self._dialect.answers(record)
-        for call_id in call_ids or [self.calls.first_without_id()]:
-            read.answer(call_id, content, tool=record.get("name"))
+        tool = text_or_empty(record.get("name")) or text_or_empty(record.get("tool_name"))
+        for call_id in call_ids or [None]:
+            read.answer(self.calls.of_result(call_id, tool), content, tool=tool)
             content = ""
 
 

@@ -49,7 +49,7 @@ class FollowingDecoder(RecordDecoder):
         super().__init__(options)
         self.options = options
         self.past = options.past if options.first_id else None
-        self.calls = OpenCalls(self.past)
+        self.calls = OpenCalls(None if self.past is None else self.past.view)
         self.shown = Members[Any](None if self.past is None else self.earlier, options.first_id)
 
     def earlier(self, version: int | None) -> Iterable[tuple[int, Any]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
 
-from foldlog import Action, from_openai
+import foldlog
+from foldlog import Action, InvalidEvent, from_openai
 from foldlog.formats import decode, encode
 from foldlog.projections.messages import DIALECTS
 from tests.projections.chat_rules import PROBLEMS
@@ -104,6 +106,73 @@ def test_each_call_of_a_chat_is_paired(history, messages, way):
     calls = [call["id"] for message in written for call in message.get("tool_calls", ())]
     assert sorted(calls) == sorted(message["tool_call_id"] for message in written if message["role"] == "tool")
     assert len(calls) == results(messages)
+
+
+def drawn(seed: int) -> tuple[list[Any], list[Any], list[tuple[int, str]]]:
+    """Return the messages of a chat; those with a result of a call that is open; and each pair: the place of the call
+    among all calls, and its result.
+    """
+    draw, calls = random.Random(seed), list[tuple[str, str | None]]()
+    messages, taken, pairs, reply, given = [ASKED], [ASKED], list[tuple[int, str]](), list[int](), set[int]()
+    for n in range(draw.randrange(4, 16)):
+        said = f"said-{n}"
+        if draw.random() < 0.35:
+            reply, had = [], len(calls)
+            for place in range(had, had + draw.choice([1, 1, 2, 3])):
+                calls.append((draw.choice("fg"), draw.choice([None, None, f"k{place}"])))
+                reply.append(place)
+            made = [function(tool, **({} if call_id is None else {"id": call_id})) for tool, call_id in calls[had:]]
+            messages.append(chat(*made))
+            taken.append(messages[-1])
+        elif draw.random() < 0.2:
+            messages.append({"role": "user", "content": said})
+            taken.append(messages[-1])
+        elif calls:
+            named: dict[str, str] = draw.choice([{}, {"name": draw.choice("fg")}, {"tool_name": draw.choice("fg")}])
+            open_calls = [place for place in range(len(calls)) if place not in given]
+            fit = [place for place in open_calls if place in reply and calls[place][0] in named.values()]
+            if not named:
+                fit = [place for place in open_calls if place in reply and calls[place][1] is None]
+            with_ids = [place for place in open_calls if calls[place][1] is not None]
+            if with_ids and draw.random() < 0.2:
+                fit = [draw.choice(with_ids)]  # of any reply
+                named = {"tool_call_id": str(calls[fit[0]][1])}
+            messages.append({"role": "tool", "content": said, **named})
+            if fit:
+                given.add(fit[0])
+                pairs.append((fit[0], said))
+                taken.append(messages[-1])
+    return messages, taken, sorted(pairs)
+
+
+def append_taken(history: Any, messages: list[Any]) -> None:
+    """Append each message, unless it is refused."""
+    for message in messages:
+        try:
+            history.append(message)
+        except InvalidEvent:
+            if message["role"] != "tool":
+                raise
+
+
+def append_and_record(history: Any, messages: list[Any]) -> None:
+    """Append a part of the messages as records: their decoder begins in the middle of the history."""
+    for n, message in enumerate(messages):
+        WAYS["records by and by" if n % 3 == 2 else "append"](history, [message])
+
+
+@pytest.mark.parametrize("way", ["append of a list", "append of events", "append_records", "refused", "both"])
+def test_a_result_without_an_id_is_of_the_newest_reply_in_every_way(way):
+    append = {"refused": append_taken, "both": append_and_record, **WAYS}[way]
+    with foldlog.open("memory:") as histories:
+        for seed in range(500):
+            messages, taken, pairs = drawn(seed)
+            history = histories[f"c{seed}"]
+            append(history, messages if way in ("append_records", "refused") else taken)
+            view = history.view()
+            places = [place for place, event in enumerate(view) if isinstance(event, Action)]
+            told = sorted((places.index(call), view[result].content) for call, result in view.units.answers.items())
+            assert (seed, told) == (seed, pairs)
 
 
 def served(kind: str, content: Any, call: str = "server_tool_use", **more: Any) -> list[dict[str, Any]]:

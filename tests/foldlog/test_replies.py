@@ -475,7 +475,7 @@ def test_a_result_in_a_chat_message_is_of_a_call_that_was_made(history):
     for wrong in (result, [result, made], [{"role": "user", "content": "hi"}, result]):
         with pytest.raises(InvalidEvent, match="the result of 'k', a call that no reply made; nothing was appended"):
             history.append(wrong)
-    with pytest.raises(InvalidEvent, match="the result of a call without tool_call_id or name, a call"):
+    with pytest.raises(InvalidEvent, match="the result of a call without tool_call_id, and no such call"):
         history.append([made, {"role": "tool", "content": "ok"}])
     assert history.version() == 0
     history.append([made, result], idempotency_key="x")
