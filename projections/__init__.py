@@ -5,8 +5,7 @@
 ``stored/`` keeps the structure of a View beside the events and loads it again.
 ``views.py`` serves stored conversations; ``explain.py`` says why an event is shown or not, and what changed;
 ``lifetimes/`` says it for all events and versions at once, with the one pass of its ``fold.py``;
-``audit.py`` compares stored revisions with the log. All that is stored for Views can be deleted and made from the log
-again. Only ``tool_results.py`` appends events.
+``audit.py`` compares stored revisions, which can all be made again, with the log. Only ``tool_results.py`` appends.
 
     items.py intervals.py                  the events of a View as a sequence; sets of ids as intervals
     condensations.py retractions.py        the condensations that made a View; which events retractions took back

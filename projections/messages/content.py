@@ -48,13 +48,14 @@ def named(part: Mapping[str, Any], why: str = "") -> Part:
     return text_part("\n".join(told) or f"[{kind}: {why or 'it cannot be sent to this server'}]")
 
 
-def _texts_in(value: Any) -> list[str]:
+def _texts_in(value: Any, is_text: bool = False) -> list[str]:
     """Return the texts at any depth of a part, by the names of their fields."""
     if isinstance(value, Mapping):
-        value = [value.get(key) for key in _TEXTS if key != "data" or value.get("type") == "text"]
+        named = [key for key in _TEXTS if key != "data" or value.get("type") == "text"]
+        return [text for key in dict.fromkeys((*named, *value)) for text in _texts_in(value.get(key), key in named)]
     if isinstance(value, list | tuple):
-        return [text for each in value for text in _texts_in(each)]
-    return [value] if isinstance(value, str) and not is_blank(value) else []
+        return [text for each in value for text in _texts_in(each, is_text)]
+    return [value] if is_text and isinstance(value, str) and not is_blank(value) else []
 
 
 def parts_of(content: Content) -> list[Part]:

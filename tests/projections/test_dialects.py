@@ -88,6 +88,20 @@ def contents(messages: list[dict[str, Any]], role: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "resource", "resource": {"uri": "file:///x", "text": "ebb"}},
+        {"type": "zzz", "deep": [{"deeper": {"type": "text", "text": "ebb"}}]},
+        {"type": "zzz", "data": "AAAA", "source": {"type": "text", "data": "ebb"}},
+    ],
+)
+def test_of_a_part_of_an_unknown_type_the_texts_at_any_depth_are_sent(part, dialect):
+    messages = View.from_events([Message(source="user", content=[part]), call(), result([part])]).to_messages(dialect)
+    assert json.dumps(messages).count("ebb") == 2
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_message_that_says_nothing_is_left_out(dialect):
     one = Message(source="agent", content="one")
     for blank in ("", " \n", (), (text(" "),), ({"type": "text"},)):
