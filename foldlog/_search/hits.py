@@ -20,6 +20,9 @@ _ENDING = re.compile(r"(?<=...)(ing|ed|es|e|s|ies|y)$", re.IGNORECASE)
 _NO_END = 2**62
 _BEFORE, _SNIPPET = 60, 200
 """Characters of a snippet: before the first word that was found, and in all."""
+
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
+"""What a database takes in no text: NUL, and half of a surrogate pair."""
 _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
 
 
@@ -176,7 +179,7 @@ def id_of(stored: bytes) -> str:
 def terms_of(words: str) -> tuple[Term, ...]:
     """Return the terms of a line: words, ``"several words"`` in quotes, and ``begin*`` for words that begin so."""
     terms = []
-    for quoted, quoted_prefix, word in _TERM.findall(words.replace("\x00", " ")):
+    for quoted, quoted_prefix, word in _TERM.findall(_NO_TEXT.sub(" ", words)):
         text = (quoted or word.rstrip("*")).replace('"', " ").strip()
         if any(character.isalnum() for character in text):
             terms.append(Term(text, bool(quoted_prefix) or word.endswith("*")))

@@ -110,12 +110,12 @@ def test_any_words_can_be_asked_for(url: str):
         hostile = "\x1b[2J\x00 \ud800 <script> 'quoted' \"too\" a\u0301 世界 \x02\x03"
         say(store, hostile, hostile)
         assert found(index, "script", conversation=hostile) == [(hostile, 0)]
-        assert found(index, "世界*") == [(hostile, 0)]
+        assert found(index, "世界*") == found(index, "世界\ud800") == [(hostile, 0)]
 
         @examples(60)
         @given(st.text(st.characters(exclude_categories=[]), max_size=12) | st.sampled_from(["a' | b*", "NOT", "x:y*"]))
         def asked(words: str) -> None:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(InvalidArgument):
                 index.search(words)
 
         asked()
