@@ -19,6 +19,7 @@ from typing import Any, Literal
 from agents import Agent, ModelResponse, RunHooks, Session, SessionSettings, TResponseInputItem
 from agents.run import CallModelData, ModelInputData
 
+from foldlog._aio import AsyncHistory
 from foldlog._formats.record import usage_told
 from foldlog._history import History
 from foldlog.adapters._shared import HistoriesGiven, OpenHistories, append_or_begin, not_here_yet, quoted
@@ -77,14 +78,21 @@ class FoldlogSession(OpenHistories):
             limit = _settings(self.session_settings).limit
         if limit is not None and limit <= 0:
             return []
-        try:
-            if self._condense:
-                await self.history.prepare()
-            if limit is None:
-                return _items((await self.history.view()).events)
-            return _items(await self.history.view().tail(limit))[-limit:]
-        except ConversationErased:
-            return []
+        history = self.history
+        for _ in range(2):
+            with suppress(ConversationErased):
+                items = await self._newest(history, limit)
+                self.history = history
+                return items
+            history = self.histories[history.id]  # another session with this id may have begun
+        return []
+
+    async def _newest(self, history: AsyncHistory, limit: int | None) -> list[Any]:
+        if self._condense:
+            await history.prepare()
+        if limit is None:
+            return _items((await history.view()).events)
+        return _items(await history.view().tail(limit))[-limit:]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items, all or none. Durability: on disk when it returns.
