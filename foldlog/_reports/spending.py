@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC
 from hashlib import blake2b
 from itertools import chain
@@ -15,11 +14,10 @@ from msgspec.structs import astuple, replace
 
 from foldlog._documents import ModelDocument, SpentDocument
 from foldlog._reports.prices import PRICED_FROM, Prices
-from foldlog._reports.unreadable import sound
 from foldlog._reports.usage import ModelCall, calls_beside, calls_of_event, calls_of_imported, counts_on
 from foldlog._usage import IMPORTED, whole
 from foldlog._words.times import happened_at
-from foldlog.eventstore import ConversationRow, Event, EventStoreError, Logged, ReadTransaction, Store, newest_value
+from foldlog.eventstore import Event, Logged, ReadTransaction, newest_value
 
 NO_DAY = "(no time)"
 
@@ -166,19 +164,3 @@ def told_beside(read: ReadTransaction, version: int) -> list[Any]:
     """Return what the source of a conversation tells of calls beside its records, as known at a version."""
     told = newest_value(read, IMPORTED, version)
     return told if type(told) is list else []
-
-
-def own_spending(store: Store, row: ConversationRow, beside: Container[str] | None) -> Spending | None:
-    """Return the calls of a fork since it left the last of those ``beside`` it, None for all, whose past it shares, so
-    that a sum over all of them counts each call once. None where there is no such past, and for formats whose usage
-    adds up over events. Cost: the events since.
-    """
-    borders = () if row.parent is None else store.query(row.id, lambda read: read.lineage)
-    start = max((border.version for border in borders if beside is None or border.parent in beside), default=0)
-    own, told = Spending(), list[Any]()
-    if start:
-        with suppress(EventStoreError):  # the sums of the conversation name the problem
-            told, past = store.query(row.id, lambda read: [told_beside(read, at) for at in (row.version, start)])
-            told = [each for each in told if each not in past]
-    own.take(sound(store, row.id, start, row.version, []) if start else (), told)
-    return own if start and own.counts_on else None

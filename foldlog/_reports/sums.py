@@ -26,7 +26,7 @@ from foldlog._reports.overview import Overview, overview_of
 from foldlog._reports.prices import Prices
 from foldlog._reports.savings import forgotten_by, is_made, saving_of, total_of
 from foldlog._reports.sizes import CountedTokens, CountsTokens
-from foldlog._reports.spending import Calls, Spending, own_spending, priced, spent_by, sum_up, summed, told_beside
+from foldlog._reports.spending import Calls, Spending, priced, spent_by, sum_up, summed, told_beside
 from foldlog._reports.unreadable import sound
 from foldlog._words.reasons import because
 from foldlog.condensers import event_tokens
@@ -42,7 +42,7 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import LifetimesFold, Views
 
-SUMS = "sums", 9
+SUMS = "sums", 10
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _BLOCKS = 100
@@ -59,6 +59,7 @@ class Sums(Struct):
     ``open_ms``   how long its View took to open
     ``reasons``   what condensations saved and cost, by their reasons
     ``sizes``     the tokens of the Views before and after each condensation that was made, by their versions
+    ``removed``   how many events and how many summaries each of these removed from the View
     ``calls``     all calls of models, and ``replies`` a hash of each reply that other histories may repeat
     """
 
@@ -68,6 +69,7 @@ class Sums(Struct):
     open_ms: float | UnsetType = UNSET
     reasons: dict[str, SavingsDocument] = {}
     sizes: dict[int, int] = {}
+    removed: dict[int, tuple[int, int]] = {}
     counts: Counts = field(default_factory=Counts)
     calls: list[Calls] = []
     replies: list[int] = []
@@ -107,13 +109,14 @@ class Counting(Sums):
 
 class ListedLine(Struct, array_like=True, gc=False):
     """A conversation in the list of all: what lists are sorted by and figures add up, and the rest as a text, which is
-    read of those that are shown. ``replies`` has a hash of each reply in its own calls.
+    read of those that are shown. ``replies`` has a hash of each reply in its own calls, ``own_events`` is without the
+    past that a fork shares.
     """
 
     conversation: str
     last_recorded_at: str
     last_event_at: str | None
-    version: int
+    own_events: int
     tokens: int
     errors: int | None
     open_ms: float
@@ -283,8 +286,9 @@ class KeptSums:
             else:
                 row = self._store.conversation(line.conversation)
                 with suppress(ConversationErased):
-                    own = own_spending(self._store, row, chosen) or self._counting(row).spending
-                    calls += own.summed(seen)
+                    one = self._counting(row)
+                    own = own_sums(self._store, row, one, chosen)
+                    calls += (own if own and own.spending.counts_on else one).spending.summed(seen)
                     seen.update(line.replies)
         return summed(calls)
 
@@ -296,14 +300,15 @@ class KeptSums:
         block, is_sound = Block(Sums(), []), True
         for row, one in self.of(rows, read=self._read):
             try:
-                of_fork = own_spending(self._store, row, chosen) if one.counted else None
+                own = own_sums(self._store, row, one, chosen) if one.counted else None
             except ConversationErased:
                 continue
             if row.erased_at is not None:
                 continue
             is_counted = one.is_at(row.version)
             is_sound = is_sound and is_counted and one.is_sound
-            block.total.add(one)
+            block.total.add(own or one)
+            of_fork = own.spending if own and own.spending.counts_on else None
             block.lines.append(_line(row, one, of_fork, is_counted=is_counted))
         block.total.calls = self._each_once(block.lines, set(), chosen)
         return block, is_sound
@@ -323,7 +328,7 @@ def _line(row: ConversationRow, one: Sums, of_fork: Spending | None, *, is_count
         row.id,
         document.last_recorded_at,
         told.get("last_event_at"),
-        row.version,
+        row.version - (row.parent_version or 0),
         told.get("tokens") or 0,
         told.get("errors"),
         told.get("open_ms") or 0.0,
@@ -432,18 +437,54 @@ def counted_on(
         lives = fold.result()
         sizes, removed = lives.sizes, forgotten_by(lives)
         found.sizes = {version: sizes[version] for each in made for version in (each.id, each.id + 1)}
-        for each in made:
-            (events, summaries), saved = removed.get(each.id, (0, 0)), saving_of(each, sizes).tokens
-            what = CondensationsDocument(events_forgotten=events, summaries_forgotten=summaries, tokens_saved=saved)
-            sum_up(counts.condensations, {strategy_of(each): what})
+        found.removed = {each.id: removed.get(each.id, (0, 0)) for each in made}
+        _count_removed(found, made)
     found.reasons = _reasons(structural, found.sizes)
     found.calls, found.replies = found.spending.summed(), found.spending.hashes()
     found.counted, counts.conversations = row.version, 1
     return found, sizes if alone else ()
 
 
-def _reasons(structural: Iterable[Event], sizes: Mapping[int, int]) -> dict[str, SavingsDocument]:
-    """Return what condensations saved and cost, by their reasons."""
+def own_sums(store: Store, row: ConversationRow, one: Sums, beside: Container[str] | None) -> Counting | None:
+    """Return the sums of a fork since it left the last of those ``beside`` it, None for all, whose past it shares, so
+    that a sum over all of them counts each event and call once. None where there is no such past. ``one`` are all of
+    its sums; for formats whose usage adds up over events, its spending is that of all. Cost: the events since, and the
+    structural ones since the condensation before them.
+    """
+    borders = () if row.parent is None else store.query(row.id, lambda read: read.lineage)
+    start = max((border.version for border in borders if beside is None or border.parent in beside), default=0)
+    if not start:
+        return None
+    own = Counting(sizes=one.sizes, removed=one.removed)
+    told, past = list[Any](), list[Any]()
+    with suppress(EventStoreError):  # the sums of the conversation name the problem
+        before = max((version for version in one.sizes if version < start), default=0)
+        structural = store.query(row.id, lambda read: list(read.structural_events(before, one.counted)))
+        own.reasons = _reasons(structural, one.sizes, start)
+        _count_removed(own, (each for each in structural if isinstance(each, CondensationAction) and each.id >= start))
+        told, past = store.query(row.id, lambda read: [told_beside(read, at) for at in (one.counted, start)])
+
+    def logged() -> Iterator[Logged]:
+        for each in sound(store, row.id, start, one.counted, []):
+            own.counts.count(*each)
+            yield each
+
+    own.spending.take(logged(), [each for each in told if each not in past])
+    own.counts.conversations, own.counts.findings = 1, one.counts.findings
+    return own
+
+
+def _count_removed(found: Sums, made: Iterable[CondensationAction]) -> None:
+    """Count what these condensations removed from the View, as far as that is known."""
+    for each in made:
+        if each.id in found.removed:
+            (events, summaries), saved = found.removed[each.id], saving_of(each, found.sizes).tokens
+            what = CondensationsDocument(events_forgotten=events, summaries_forgotten=summaries, tokens_saved=saved)
+            sum_up(found.counts.condensations, {strategy_of(each): what})
+
+
+def _reasons(structural: Iterable[Event], sizes: Mapping[int, int], start: int = 0) -> dict[str, SavingsDocument]:
+    """Return what condensations from the version ``start`` on saved and cost, by their reasons."""
     reasons: dict[str, SavingsDocument] = {}
     requests: list[CondensationRequest] = []
     for event in structural:
@@ -451,6 +492,7 @@ def _reasons(structural: Iterable[Event], sizes: Mapping[int, int]) -> dict[str,
             requests.append(event)
         elif isinstance(event, CondensationAction):
             because_of = because(event, requests, brief=True) or "no reason given"
-            sum_up(reasons, {because_of: total_of([saving_of(event, sizes)])})
+            if event.id >= start:
+                sum_up(reasons, {because_of: total_of([saving_of(event, sizes)])})
             requests = []
     return reasons

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 import foldlog
-from foldlog import CondensationAction, InvalidArgument, Message
+from foldlog import CondensationAction, CondensationRequest, InvalidArgument, Message
 from foldlog import open as open_histories
 from foldlog._cli.stores import open_existing
 from foldlog._documents import SavingsDocument
@@ -289,6 +290,53 @@ def test_a_sum_counts_the_past_that_forks_share_once(foldlog):
             while served.list().counted < 3:
                 pass
             assert served.fleet("").spent.cost == 3.75
+        finally:
+            served.close()
+
+
+def test_a_sum_counts_the_events_of_the_past_that_forks_share_once(foldlog):
+    def fail(history, number):
+        call = {"id": f"k{number}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        history.append_reply({"role": "assistant", "content": None, "tool_calls": [call]})
+        history.append_tool_result(f"k{number}", "bad " * 9, is_error=True)
+
+    def condense(history, *forgotten):
+        history.append([CondensationAction(forgotten_event_ids=forgotten, metadata={"condenser": "digest"})])
+
+    with open_histories("foldlog.db") as histories:
+        parent = histories["parent"]
+        parent.append({"role": "user", "content": "word " * 100})
+        for number in range(3):
+            fail(parent, number)
+        condense(parent, 0)
+        parent.append([CondensationRequest()])
+        fork = parent.fork(9, "fork")
+        condense(fork, 1, 2)
+        fail(fork, 3)
+        fork.fork(10, "second").append({"role": "user", "content": "x"})
+        ((_, of_fork),) = KeptSums(histories.store).of([histories.store.conversation("fork")])
+    digest = of_fork.counts.condensations["digest"]
+    assert (of_fork.reasons.keys(), digest.made, digest.events_forgotten) == ({"no reason given", "asked for"}, 2, 3)
+    for names, events, errors in (
+        ((), 13, 4),
+        (("parent", "second"), 11, 3),
+        (("parent", "fork"), 12, 4),
+        (("fork", "second"), 13, 4),
+    ):
+        for _ in range(2):
+            told = foldlog("stats", *names, "--json").document
+            assert (told["events"]["total"], sum(told["days"].values()), told["errors"]) == (events, events, errors)
+            assert told["tools"] == {"run": {"calls": errors, "errors": errors}}
+            assert told["condensations"] == {"digest": to_builtins(digest)}
+    with open_existing("foldlog.db", only_read=True) as store:
+        served = ServedConversations(store)
+        try:
+            while served.list().counted < 3:
+                pass
+            fleet = served.fleet("")
+            assert (fleet.events, fleet.condensations, fleet.tokens_saved) == (13, 2, digest.tokens_saved)
+            saved = {one.reason: one.tokens_saved for one in fleet.reasons}
+            assert saved == {reason: one.tokens_saved for reason, one in of_fork.reasons.items()}
         finally:
             served.close()
 

@@ -25,7 +25,7 @@ from foldlog._reports.kept import KeptBeside
 from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.overview import Overview
 from foldlog._reports.prices import Prices
-from foldlog._reports.spending import own_spending, priced
+from foldlog._reports.spending import priced
 from foldlog._reports.stats import collect_stats
 from foldlog._reports.sums import Block, KeptSums
 from foldlog._web.conversations import ServedConversations
@@ -481,8 +481,9 @@ class Changed:
         expected, calls, seen = sums.Sums(), [], set()
         anew = {row.id: sums.sums_of(self.store, Views(self.store), row) for row in rows}
         for row in rows:
-            expected.add(anew[row.id])
-            own = own_spending(self.store, row, None) or anew[row.id].spending
+            one = sums.own_sums(self.store, row, anew[row.id], None) or anew[row.id]
+            expected.add(one)
+            own = one.spending if one.spending.counts_on else anew[row.id].spending
             calls += [*own.calls, *(told for reply, told in own.replies.items() if reply not in seen)]
             seen |= own.replies.keys()
         for kept in (self.kept, KeptSums(self.store)):
@@ -492,6 +493,7 @@ class Changed:
             for one in (total, expected):
                 one.counts.condensations = dict(sorted(one.counts.condensations.items()))
             assert (total.counts, total.reasons) == (expected.counts, expected.reasons)
+            assert sum(total.counts.events.values()) == sum(row.version - (row.parent_version or 0) for row in rows)
             assert priced(kept.calls(blocks), Prices()) == priced(calls, Prices())
             lines = [line for block in blocks for line in block.lines]
             assert [line.document.conversation for line in lines] == [row.id for row in rows]

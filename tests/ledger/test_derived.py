@@ -21,9 +21,9 @@ from foldlog import Message
 from foldlog._reports.audit_database import update
 from foldlog._reports.overview import Overview, overview_of
 from foldlog._reports.prices import Prices
-from foldlog._reports.spending import own_spending, priced
+from foldlog._reports.spending import priced
 from foldlog._reports.stats import Stats, collect_stats
-from foldlog._reports.sums import KeptSums, ListedLine, Sums, sums_of
+from foldlog._reports.sums import KeptSums, ListedLine, Sums, own_sums, sums_of
 from foldlog._search import SearchIndex, SearchRefused
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
@@ -149,8 +149,9 @@ class Place:
         total, calls = Sums(), []
         for row in (row for row in self.store.iter_conversations() if row.erased_at is None):
             one = sums_of(self.store, Views(self.store), row)
-            total.add(one)
-            calls += (own_spending(self.store, row, self.living()) or one.spending).summed()
+            own = own_sums(self.store, row, one, self.living()) or one
+            total.add(own)
+            calls += own.spending.summed()
         return Stats(**asdict(total.counts), models=priced(calls, Prices())).document()
 
     def home(self) -> dict[str, tuple[str | None, int | None]]:

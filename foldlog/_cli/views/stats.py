@@ -39,7 +39,7 @@ def run(
 
     For a single conversation, draw the size of the View too. Days are in UTC. Tokens and cost are those that
     events tell. Where a call tells none, the price of its tokens
-    stands for it (≈). Calls that conversations share (forks, replies of one id) are counted once.
+    stands for it (≈). What conversations share (pasts of forks, replies of one id) counts once.
     Tokens saved are those of the View before each condensation less those after it, estimated (≈).
 
     Example: foldlog stats tidewatch
