@@ -187,8 +187,8 @@ def test_no_help_loses_a_word_that_looks_like_markup():
 
 
 def test_a_paragraph_of_a_help_is_broken_where_the_line_ends_and_nowhere_else():
-    assert "Calls that conversations share" in " ".join(cli_reference.PAGE.read_text().split())
-    assert "Calls that\n" not in cli_reference.PAGE.read_text()
+    assert "the price of its tokens stands for it" in " ".join(cli_reference.PAGE.read_text().split())
+    assert "the price of its tokens\n" not in cli_reference.PAGE.read_text()
 
 
 def test_the_page_of_the_python_interface_has_every_public_name_with_its_contract():

@@ -109,7 +109,8 @@ def said(parts: list[_Block]) -> Content:
 
 def texts_of(content: Content) -> list[str]:
     """Return the texts of a content."""
-    return [content] if isinstance(content, str) else [part["text"] for part in content if "text" in part]
+    found = [content] if isinstance(content, str) else [part.get("text") for part in content]
+    return [text for text in found if isinstance(text, str)]
 
 
 def given(content: Content) -> str | list[_Block]:

@@ -96,7 +96,7 @@ class OpenCalls:
         of the tool that the result names, without a name the first that has no id either; None where there is none. A
         result with an id has its id returned.
 
-        The name of the tool in the place of the id is no id; it is returned where there is no reply.
+        The name of the tool in the place of the id counts as none; it is returned where there is no reply.
         """
         if call_id not in (None, tool):
             return call_id

@@ -231,3 +231,8 @@ def test_events_of_ours_are_messages_that_the_api_takes():
     assert written[4]["content"][0]["is_error"] is True
     again = View.from_events(decode(written, FORMAT)).to_messages()
     assert [message["role"] for message in again] == ["user", "assistant", "tool", "tool", "assistant"]
+
+
+def test_a_text_that_is_none_is_kept_and_ends_nothing():
+    odd = {"role": "user", "content": [{"type": "search_result", "text": 5, "content": []}]}
+    assert isinstance(read(user("go"), odd)[-1], Message)
