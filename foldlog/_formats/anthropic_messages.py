@@ -203,7 +203,8 @@ def _part(block: Any) -> dict[str, Any] | None:
             return image_at(data_url(media_type, data))
         case {"type": "file", "content": str(text), "path": str(path)}:
             return {"type": "text", "text": f'<file_content path="{path}">\n{text}\n</file_content>'}
-    return block if kind_of(block) in AS_THEY_ARE else part_of(block)
+    is_sound = kind_of(block) in AS_THEY_ARE and isinstance(block.get("text", ""), str)
+    return block if is_sound else part_of(block)
 
 
 def _parts(blocks: list[Any]) -> tuple[dict[str, Any], ...]:

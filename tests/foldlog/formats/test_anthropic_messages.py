@@ -235,4 +235,4 @@ def test_events_of_ours_are_messages_that_the_api_takes():
 
 def test_a_text_that_is_none_is_kept_and_ends_nothing():
     odd = {"role": "user", "content": [{"type": "search_result", "text": 5, "content": []}]}
-    assert isinstance(read(user("go"), odd)[-1], Message)
+    assert len(read(user("go"), odd, {**odd, "isSummary": True})) == 3
