@@ -101,8 +101,9 @@ def test_the_numbers_of_the_legend_and_of_the_list_have_a_unit(page, report):
 
 
 def test_the_work_of_a_sub_agent_is_not_called_bookkeeping(page, report):
+    said = Message(source="user", content="said", origin=Origin(format="claude-code", id="t"))
     aside = Message(source="agent", content="aside", shown=False, origin=Origin(format="claude-code", id="u"))
-    page.open(report([*messages(1), aside]))
+    page.open(report([said, aside]))
     why = "what was not shown to the agent in the claude-code history that it was imported from"
     assert "Never shown: not for this model." in page.ask(f"{V}.sum.textContent")
     page.run(f"{V}.choose(1)")
