@@ -13,6 +13,7 @@ from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, st
 from foldlog._search.index import erase_from_index, remove_index, still_in_index
 from foldlog._seen_files import source_files
 from foldlog.eventstore import (
+    CondensationAction,
     ConversationErased,
     ConversationHasForks,
     ConversationRow,
@@ -22,10 +23,12 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
     as_url,
+    can_be_redacted,
     confirm,
     from_microseconds,
     open_store,
     recent_conversations,
+    summary_of,
 )
 from foldlog.eventstore.maintenance import backup, copy, erase, redact, rekey, verify
 from foldlog.eventstore.maintenance.unfinished import purge
@@ -247,12 +250,12 @@ def records_that_go(
     of each fork that shares one of them. An event that cannot be read is named in ``unread``. Cost: the events of these
     conversations, and unpacking their records.
     """
-    from foldlog._formats.repeats import imported_event, records_with
+    from foldlog._matching import records_with
     from foldlog._reports.unreadable import sound
 
     gone: dict[str, list[Event]] = {}
     for event_id in event_ids:
-        if imported := imported_event(store, conversation, event_id):
+        if imported := _imported_event(store, conversation, event_id):
             for name in (conversation, *store.forks_sharing(conversation, imported.id)):
                 gone.setdefault(name, []).append(imported)
     records: dict[str, list[int]] = {}
@@ -261,6 +264,16 @@ def records_that_go(
         with suppress(ConversationErased):  # of a fork, since it was found: its records went with it
             records[row.id] = records_with(gone[row.id], (each.event for each in logged))
     return records
+
+
+def _imported_event(store: Store, conversation: str, event_id: int) -> Event | None:
+    """Return an event with a record of its source that can be redacted; None for any other one."""
+    wanted = summary_of(event_id) if event_id < -1 else event_id
+    event = next(iter(store.events(conversation, wanted, wanted + 1)), None) if wanted >= 0 else None
+    if event is None or event.origin is None or not can_be_redacted(event):
+        return None
+    is_summary = isinstance(event, CondensationAction) and bool(event.summary)
+    return event if is_summary or event_id >= -1 else None
 
 
 def gone_everywhere(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -25,15 +25,16 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from foldlog._formats.live import recorded
-from foldlog._histories import Histories
-from foldlog._history import History
 from foldlog._page.report import texts_of_page
 from foldlog._search.index import index_path
 from foldlog.eventstore import (
+    Action,
     ConversationRow,
     DocumentChanges,
+    Documents,
     Event,
     InvalidArgument,
+    Observation,
     Store,
     SystemMessage,
     VersionConflict,
@@ -50,7 +51,10 @@ _ESCAPES = re.compile(r"""(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+""")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f\ufffd]+")
 _KEPT = ("id", "timestamp", "redacted")
 """Fields of an event in which no text is searched for."""
-
+_NAMES = frozenset((*_KEPT, "origin", "meta", "name", "tool", "call_id", "response_id", "source"))
+"""Fields whose texts say nothing of the content: a redaction keeps them, or they are in many records."""
+_REPEATED_MIN = 8
+"""Shorter texts say little, and are in many records. Records of the same call are found whatever their texts."""
 
 Holds = Callable[[str], object]
 """Returns whether a text holds what is searched for."""
@@ -119,7 +123,8 @@ def _ways_of(kind: str, value: Any) -> float:
 
 
 def events_with(
-    history: History,
+    store: Store,
+    conversation: str,
     holds: Holds | None,
     before: datetime | None = None,
     start: int = 0,
@@ -132,15 +137,15 @@ def events_with(
 
     Cost: the events, and unpacking their records.
     """
-    store = history._store
+    documents = Documents(store)
     found: dict[int, Event] = {}
     formats: set[str] = set()
     chains: dict[str, int] = {}  # the events with newest values that hold a match: later values may build on them
     if start and holds is not None:
-        past = history.documents(start)
-        newest = store.query(history.id, partial(newest_documents, version=start))
+        past = documents.all(conversation, version=start)
+        newest = store.query(conversation, partial(newest_documents, version=start))
         chains = {name: newest[name] for name, value in past.items() if _has(holds, {name: value})}
-    for logged in store.log(history.id, start):
+    for logged in store.log(conversation, start):
         event = logged.event
         if before is not None and logged.recorded_at >= before:
             continue
@@ -152,7 +157,8 @@ def events_with(
             # A value may hold the text though the event holds a part of it. And a value cannot be built on one that is
             # erased.
             is_found = is_found or any(
-                change.get("base") == chains.get(name, -1) or _has(holds, history.document(name, version=event.id + 1))
+                change.get("base") == chains.get(name, -1)
+                or _has(holds, documents.get(conversation, name, version=event.id + 1))
                 for name, change in event.changed.items()
             )
             chains |= dict.fromkeys(event.changed, event.id if is_found else -1)
@@ -161,11 +167,55 @@ def events_with(
         if is_found and (redacted or has_content(event)):
             found[event.id] = event
     for format in formats if holds is not None else ():
-        for record, events in recorded(format, store.events(history.id)):
+        for record, events in recorded(format, store.events(conversation)):
             first = events[0]
             if first.id >= start and first.id not in found and _has(holds, record):
                 found[first.id] = first
     return [found[event_id] for event_id in sorted(found)]
+
+
+def records_with(gone: Sequence[Event], events: Iterable[Event]) -> list[int]:
+    """Return the ids of those of these events whose packed records may repeat the content of imported events: they were
+    made of the same record, they belong to the same response or call, or the record holds one of their texts that its
+    own events do not show. A text that they show can be read as long as they have their content.
+
+    Cost: the events, and unpacking their records.
+    """
+    texts = {text for event in gone for text in _content(event) if len(text) >= _REPEATED_MIN}
+    calls = {name for event in gone for name in _calls(event)}
+    ids = {event.id for event in gone}
+    near, origin = ids | {event.cause for event in gone}, gone[0].origin
+    found: list[int] = []
+    for record, made in recorded("" if origin is None else origin.format, events):
+        is_near = any(each.id in near or each.cause in ids or not calls.isdisjoint(_calls(each)) for each in made)
+        if is_near or (repeated := _among(texts, record)) - _among(repeated, [*map(_without_record, made)]):
+            found.append(made[0].id)
+    return [each for each in found if each not in ids]
+
+
+def _content(event: Event) -> Iterator[str]:
+    """Yield the texts that a redaction of the event takes."""
+    values = [value for name, value in asdict(event).items() if name not in _NAMES]
+    with suppress(ValueError, RecursionError):  # records hold the values in the text of a call, too
+        values.append(loads(str(getattr(event, "arguments", ""))))
+    return _texts(values, names=False)
+
+
+def _calls(event: Event) -> set[str | None]:
+    """Return the ids of the call and of the response that an event belongs to."""
+    if isinstance(event, Action):
+        return {event.call_id, event.response_id} - {None}
+    return {event.call_id} - {None} if isinstance(event, Observation) else set()
+
+
+def _among(texts: Collection[str], value: Any) -> set[str]:
+    """Return which of these texts a value holds."""
+    held = "\0".join(_texts(value)) if texts else ""
+    return {text for text in texts if text in held}
+
+
+def _without_record(event: Event) -> dict[str, Any]:
+    return _without_kept(event) | {"origin": None}
 
 
 def gone_of_each(rows: Iterable[ConversationRow], chosen: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
@@ -181,14 +231,14 @@ def gone_of_each(rows: Iterable[ConversationRow], chosen: Mapping[str, Iterable[
     return {name: ids for name in by_id if (ids := gone(name))}
 
 
-def keep_documents(history: History, gone: Collection[int], holds: Holds) -> None:
+def keep_documents(store: Store, conversation: str, gone: Collection[int], holds: Holds) -> None:
     """Append the newest values of documents that stand in events to be redacted, unless they hold a match themselves.
     Other writers may append at the same time.
     """
     while True:
-        version = history.version()
-        read = history.documents(version)
-        newest = history._store.query(history.id, partial(newest_documents, version=version))
+        version = store.version(conversation)
+        read = Documents(store).all(conversation, version=version)
+        newest = store.query(conversation, partial(newest_documents, version=version))
         kept = {
             name: {"value": read[name]}
             for name, event_id in newest.items()
@@ -198,7 +248,7 @@ def keep_documents(history: History, gone: Collection[int], holds: Holds) -> Non
             return
         others = {name: event_id for name, event_id in newest.items() if name not in kept}
         try:
-            history.append(DocumentChanges(changed=kept, others=others), expected_version=version)
+            store.append(conversation, DocumentChanges(changed=kept, others=others), expected_version=version)
         except VersionConflict:
             continue
         return
@@ -224,7 +274,7 @@ def store_has(path: str, holds: Holds) -> bool:
     """
     with open_store(f"{as_url(path)}?mode=ro") as store:
         names = [row.id for row in store.iter_conversations() if row.erased_at is None]
-        return any(events_with(Histories(store)[name], holds, redacted=True) for name in names)
+        return any(events_with(store, name, holds, redacted=True) for name in names)
 
 
 def _parts(path: str) -> Iterator[bytes]:
@@ -249,7 +299,8 @@ def _unescaped(escapes: re.Match[str]) -> str:
     return str(loads(f'"{escapes[0]}"'))
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: Any, *, names: bool = True) -> Iterator[str]:
+    """Yield the texts in a value, unless ``names`` without the names of its parts."""
     if isinstance(value, str):
         yield value
         if "\\" in value:  # JSON, whose strings may be JSON again
@@ -261,11 +312,10 @@ def _texts(value: Any) -> Iterator[str]:
     elif type(value) is int:
         yield str(value)
     elif isinstance(value, Struct):
-        yield from _texts(asdict(value))
+        yield from _texts(asdict(value), names=names)
     elif isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _texts(name)
-            yield from _texts(item)
+        for item in (*(value if names else ()), *value.values()):
+            yield from _texts(item, names=names)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _texts(item)
+            yield from _texts(item, names=names)

@@ -4,7 +4,7 @@ registry.py    which formats there are; each is a file or a folder beside it, wi
 format.py      what such an object says
 conversion.py  records to events and back; record_events.py and record.py calls.py are what the formats share
 blocks.py      texts and images of a content; told.py: what an event tells, for the encoders
-packing.py     a record packed beside its events; repeats.py: the records that repeat the content of an event
+packing.py     a record packed beside its events
 live.py        the same, one record after the other
 json_text.py   JSON text to values
 files/         paths to records; sources.py joins the two, one history a ``Source``

@@ -265,16 +265,6 @@ def _fields(event: Event) -> tuple[Any, ...]:
     return () if getter is None else getter(event)
 
 
-def texts_of(event: Event, length_min: int) -> list[bytes]:
-    """Return the texts in the content of an event, as they stand in JSON."""
-    found: list[str] = []
-    for value in _fields(event):
-        _find_texts(value, found, length_min)
-    if type(event) is Action and type(event.arguments) is str:
-        _find_texts(_called_with(event.arguments), found, length_min)
-    return [_text_of(text)[1:-1] for text in found]
-
-
 def _called_with(arguments: str) -> Any:
     """Return the values in the text of a call: records hold them too. None where it is not JSON."""
     try:
@@ -283,16 +273,16 @@ def _called_with(arguments: str) -> Any:
         return None
 
 
-def _find_texts(value: Any, found: list[str], length_min: int = _TEXT_MIN) -> None:
+def _find_texts(value: Any, found: list[str]) -> None:
     if type(value) is str:
-        if len(value) >= length_min:
+        if len(value) >= _TEXT_MIN:
             found.append(value)
     elif type(value) is dict:
         for item in value.values():
-            _find_texts(item, found, length_min)
+            _find_texts(item, found)
     elif type(value) is list or type(value) is tuple:
         for item in value:
-            _find_texts(item, found, length_min)
+            _find_texts(item, found)
 
 
 def _text_of(value: Any) -> bytes:

@@ -14,8 +14,9 @@ import pytest
 import typer
 
 import foldlog as api
+from foldlog import _matching
 from foldlog._cli.application import build
-from foldlog._formats import repeats
+from foldlog._cli.demo import SAMPLE
 from foldlog._maintenance import Maintenance
 from foldlog._reports.audit_database import update
 from foldlog.eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, open_store
@@ -294,6 +295,43 @@ def test_a_redaction_takes_the_records_that_repeat_the_content(tmp_path: Path):
         assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())
 
 
+@pytest.mark.parametrize("said", ["swordfish", 'say "swordfish",\nand go in'])
+@pytest.mark.parametrize("log", ["I was told {}.", json.dumps(json.dumps({"told": "{}"}))])
+def test_a_redaction_takes_each_record_with_more_of_the_content_than_its_event_shows(
+    tmp_path: Path, said: str, log: str
+):
+    arguments = json.dumps({"password": said})
+    call = {"id": "x", "type": "function", "function": {"name": "open", "arguments": arguments}}
+    told = log.replace("{}", said if log[0] == "I" else json.dumps(json.dumps(said)[1:-1])[1:-1])
+    records = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "x", "content": "open"},
+        {"role": "user", "content": "thanks", "log": told},
+        {"role": "user", "content": f"as I said: {said}", "log": "thanks"},
+    ]
+    with api.open(tmp_path / "store.db") as histories:
+        history = histories["c"]
+        history.append_records(records, format="openai-chat")
+        history.redact(0, reason="asked to")
+        (*others, last) = history.export()
+        assert "swordfish" not in json.dumps(others)
+        assert last == records[-1], "its event shows the text, so nothing is gained by taking the record"
+        history.redact(3, reason="asked to")
+        histories.maintenance.vacuum()
+        assert "swordfish" not in json.dumps(list(history.export()))
+        assert "swordfish" not in repr(list(history.events()))
+    assert bytes_left(tmp_path, ["swordfish"]) == []
+
+
+def test_a_redaction_leaves_the_records_that_share_only_what_many_hold():
+    with api.open("memory:") as histories:
+        (history,) = histories.import_(SAMPLE)
+        for event_id in (7, 145, 188):  # results of commands in the folder that each command has
+            history.redact(event_id, reason="asked to")
+        lost = [event.id for event in history.events() if event.redacted is not None and event.redacted.record]
+        assert lost == [5, 144, 187], "those of their calls"
+
+
 def test_the_command_says_which_records_go_before_and_after_it_redacts(foldlog: Any, with_forks: Path):
     chosen = ("--matching", SWORDFISH, "--reason", "asked to")
     foldlog("redact", "damaged", 3, "--yes", "--reason", "first")  # whose record is gone now
@@ -379,21 +417,21 @@ def test_a_fork_that_is_erased_while_records_are_looked_for_does_not_stop_a_reda
     with_forks: Path, monkeypatch: Any
 ):
     with api.open(with_forks) as histories:
-        really = repeats.records_with
+        really = _matching.records_with
 
         def meanwhile(*given: Any) -> list[int]:
             if not histories.store.conversation("damaged").erased_at:
                 histories.erase("damaged", reason="asked to")
             return really(*given)
 
-        monkeypatch.setattr(repeats, "records_with", meanwhile)
+        monkeypatch.setattr(_matching, "records_with", meanwhile)
         assert histories["c"].redact(1, reason="asked to").forks == ("sound",)
         assert SWORDFISH not in repr(list(histories["sound"].events()))
 
 
 def test_what_a_fork_appends_while_a_record_is_looked_for_is_as_if_appended_later(with_forks: Path, monkeypatch: Any):
     with api.open(with_forks) as histories:
-        really, fork = repeats.records_with, histories["sound"]
+        really, fork = _matching.records_with, histories["sound"]
 
         def meanwhile(*given: Any) -> list[int]:
             found = really(*given)
@@ -401,7 +439,7 @@ def test_what_a_fork_appends_while_a_record_is_looked_for_is_as_if_appended_late
                 fork.append_records([_v0(4, "late", log=SWORDFISH)], format="openhands-v0")
             return found
 
-        monkeypatch.setattr(repeats, "records_with", meanwhile)
+        monkeypatch.setattr(_matching, "records_with", meanwhile)
         histories["c"].redact(1, reason="asked to")
         assert SWORDFISH not in repr(list(fork.events(0, 4)))
         assert SWORDFISH in json.dumps(list(fork.export())[-1]), "what is appended after a redaction stays too"

@@ -265,7 +265,7 @@ def _found(
         start = row.parent_version or 0 if row.parent in searched else 0
         history = histories[row.id]
         try:
-            if events := events_with(history, text, before, start, redacted=redacted):
+            if events := events_with(history._store, row.id, text, before, start, redacted=redacted):
                 found[row.id], histories[row.id] = events, history
         except EventStoreError as error:
             terminal.unread(terminal.about(row.id, str(error)))
@@ -289,7 +289,7 @@ def _redacted(
     with KeptSums(store).put_back(), terminal.working("redacting", "events", len(each)) as update:
         if text is not None:
             for name, gone in gone_of_each(conversations_with(store), chosen).items():
-                keep_documents(histories[name], gone, text)
+                keep_documents(histories[name]._store, name, gone, text)
         for name, event_id in each:
             try:
                 receipts.append(redact(histories[name], event_id))
