@@ -114,7 +114,7 @@ def notes(runs: Runs) -> list[str]:
         float(each) > machine["cpus"] for each in re.findall(r"[\d.]+", " ".join(run["load"] for run in runs.values()))
     ):
         told.append(
-            "The machine had other work: times are longer than on a quiet one, those that wait for the disk most."
+            "The machine had other work, so times are longer than on a quiet one, mostly those that wait for the disk."
         )
     told += [line for length in lengths(runs) if (line := _uneven(length, runs[str(length)]["peers"]))]
     return [*told, *(f"{peer}, {length:,} events: FAILED: {why}" for peer, length, why in failures(runs))]
