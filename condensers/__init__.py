@@ -14,7 +14,7 @@
     reports.py                         what a step reports
     strategies/ models/ config/ prompts/    the strategies; the model; configuration; texts of prompts
     errors.py tables.py                what can go wrong; tables of configurations
-    compat.py                          names and habits of OpenHands' condensers, for code that comes from there
+    compat/                            names and habits of OpenHands' condensers, for code that comes from there
 
 Importing this is cheap: what a name needs is imported when the name is first used, and litellm at the first model call.
 """
