@@ -83,7 +83,7 @@ def _matches(record: Any) -> bool:
 class _Decoder(FollowingDecoder):
     format, id_key = NAME, "step_id"
     expected = "a step"
-    accepts = staticmethod(lambda record: type(record) is dict)
+    accepts = staticmethod(lambda record: type(record) is dict and ("source" in record or "step_id" not in record))
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

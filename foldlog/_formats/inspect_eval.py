@@ -119,8 +119,8 @@ def _contained(log: Any, sample: Any, problem: str | None, place: str) -> Contai
 
 
 def _records(sample: dict[str, Any], problem: str | None, place: str) -> Iterator[PlacedRecord]:
-    messages, attachments = sample.get("messages"), sample.get("attachments")
-    for message in messages if type(messages) is list else ():
+    messages, attachments = sample.get("messages", []), sample.get("attachments")
+    for message in messages if type(messages) is list else [messages]:
         yield place, _resolved(message, attachments if type(attachments) is dict else {}), None
     yield place, {key: value for key, value in sample.items() if key not in _NOT_KEPT}, problem
 

@@ -42,26 +42,42 @@ _TEXTS = ("text", "result", "summary", "content", "name")
 
 
 def _is_conversation(value: Any) -> bool:
-    mapping = value.get("mapping") if type(value) is dict else None
-    if type(mapping) is not dict or ("current_node" not in value and "title" not in value):
+    if type(value) is not dict or "mapping" not in value:
         return False
-    return all(type(node) is dict and "message" in node for node in mapping.values())
+    nodes = dict_or_empty(value["mapping"]).values()
+    return "current_node" in value or ("title" in value and any("message" in dict_or_empty(node) for node in nodes))
 
 
-def _records(conversation: Record) -> list[Record]:
-    """Return a record for each node, and one for the conversation; none where the nodes have no message."""
-    mapping: dict[str, Record] = conversation["mapping"]
-    parents = {name: text_or_none(node.get("parent")) for name, node in mapping.items() if node.get("id") == name}
-    if not any(mapping[name]["message"] for name in parents):
+def _records(conversation: Record) -> list[Any]:
+    """Return a record for each node, and one for the conversation; none where the nodes have no message. A damaged node
+    comes after the node that has it among its children.
+    """
+    mapping = conversation["mapping"]
+    if type(mapping) is not dict:
+        return [mapping, {**conversation, "mapping": {}}]
+    sound = {name: node for name, node in mapping.items() if _is_node(node)}
+    children_in = {name: node["children"] for name, node in sound.items() if type(node.get("children")) is list}
+    named = {text_or_none(child): name for name, those in children_in.items() for child in those}
+    parents = {
+        name: text_or_none(sound[name].get("parent")) if name in sound else named.get(name)
+        for name in mapping
+        if name not in sound or sound[name]["id"] == name
+    }
+    if not any(name not in sound or sound[name]["message"] for name in parents):
         return []
-    times = {name: time_at(dict_or_empty(mapping[name]["message"]).get("create_time")) for name in parents}
+    times = {
+        name: time_at(dict_or_empty(sound[name]["message"]).get("create_time")) for name in parents if name in sound
+    }
     ordered = in_order(parents, times)
     children: dict[str, list[str]] = {name: [] for name in ordered}
     for name in ordered:
         if (parent := parents[name]) is not None and parent in children:
             children[parent].append(name)
-    records, rest = [], {name: node for name, node in mapping.items() if name not in parents}
+    records, rest = list[Any](), {name: node for name, node in mapping.items() if name not in parents}
     for name in ordered:
+        if name not in sound:
+            records.append(mapping[name])
+            continue
         records.append({key: value for key, value in mapping[name].items() if key != "children"})
         if mapping[name].get("children", _NONE) != children[name]:
             rest[name] = {key: mapping[name][key] for key in ("children",) if key in mapping[name]}
@@ -100,9 +116,9 @@ def _is_about(record: Any) -> bool:
     return type(record) is dict and "current_node" in record and type(record.get("mapping")) is dict
 
 
-def _is_node(record: Record) -> bool:
-    message = record.get("message", _NONE)
-    return type(record.get("id")) is str and (message is None or type(message) is dict)
+def _is_node(record: Any) -> bool:
+    message = dict_or_empty(record).get("message", _NONE)
+    return type(dict_or_empty(record).get("id")) is str and (message is None or type(message) is dict)
 
 
 class _Decoder(TreeDecoder):

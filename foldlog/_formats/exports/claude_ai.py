@@ -19,7 +19,7 @@ from typing import Any
 from foldlog._formats.anthropic_messages import read_blocks
 from foldlog._formats.blocks import blocks_of, kind_of
 from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order
-from foldlog._formats.record import dicts_in, read_time, text_or_empty, text_or_none, time_text
+from foldlog._formats.record import dict_or_empty, dicts_in, read_time, text_or_empty, text_or_none, time_text
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import role_of
 from foldlog.eventstore import Action, Observation, Origin
@@ -34,16 +34,19 @@ _SENDERS = {"human": "user", "assistant": "assistant"}
 
 
 def _is_conversation(value: Any) -> bool:
-    messages = value.get("chat_messages") if type(value) is dict else None
-    return type(messages) is list and type(value.get("uuid")) is str and all(type(each) is dict for each in messages)
+    if type(value) is not dict or type(value.get("uuid")) is not str:
+        return False
+    return type(value.get("chat_messages")) is list or {"chat_messages", "name"} <= value.keys()
 
 
-def _records(conversation: Record) -> list[Record]:
+def _records(conversation: Record) -> list[Any]:
     """Return the messages and the conversation; none where it has no message."""
-    messages = {text_or_none(each.get("uuid")): each for each in conversation["chat_messages"]}
+    told: Any = conversation["chat_messages"]
+    told = told if type(told) is list else [told]
+    messages: dict[str | None, Any] = {text_or_none(dict_or_empty(each).get("uuid")): each for each in told}
     about = {key: value for key, value in conversation.items() if key != "chat_messages"}
-    if None in messages or len(messages) < len(conversation["chat_messages"]):
-        return [*conversation["chat_messages"], about]
+    if None in messages or len(messages) < len(told):
+        return [*told, about]
     parents: dict[str, str | None] = {}
     before: str | None = None
     for name, message in messages.items():

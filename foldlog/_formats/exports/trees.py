@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files.readers import JsonLines, Placed, elements, held_in
+from foldlog._formats.files.readers import JsonLines, Placed, elements
 from foldlog._formats.files.scanner import Scanner
-from foldlog._formats.format import Contained, EachAlone, FileReader, Format, Options, first_named
+from foldlog._formats.format import LOOK_AT, Contained, EachAlone, FileReader, Format, Options, first_named
 from foldlog._formats.json_text import UnreadableJson
-from foldlog._formats.record import Located, described, member
+from foldlog._formats.record import Located, described, member, refused, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Event, Origin, Retraction
 
@@ -36,7 +37,7 @@ class Kind:
     ``name``       the name of the format
     ``begins``     keys that a file begins with, any of these sets
     ``has``        whether a JSON value is a conversation
-    ``records``    its records, the last one for all but the messages; none where nothing was said
+    ``records``    its records, damaged ones too, the last one for all but the messages; none where nothing was said
     ``is_about``   whether a record is that of a conversation, and not a message
     ``is_message`` whether an object is a message; ``expected`` says in words what one has
     ``named``      the keys of a conversation under which its name may be, the first that has a text
@@ -49,7 +50,7 @@ class Kind:
     name: str
     begins: Sequence[frozenset[bytes]]
     has: Callable[[Any], bool]
-    records: Callable[[Record], list[Record]]
+    records: Callable[[Record], list[Any]]
     is_about: Callable[[Any], bool]
     is_message: Callable[[Record], bool]
     expected: str
@@ -104,7 +105,7 @@ class _Exports(FileReader):
     def holds(self, path: Path, begin: bytes) -> bool:
         keys = set(_KEY.findall(begin)) if path.suffix in (".json", ".jsonl") else set()
         is_begun = any(map(keys.issuperset, self._kind.begins))
-        return is_begun and self._kind.has(next((it.value for it in _conversations(path)), None))
+        return is_begun and any(self._kind.has(it.value) for it in islice(_conversations(path), LOOK_AT))
 
     def histories(self, path: Path) -> Iterator[Contained]:
         for located in _conversations(path):
@@ -113,7 +114,14 @@ class _Exports(FileReader):
                 problem = located.problem or f"expected a conversation, found {described(value)} of another kind"
                 yield Contained(None, Placed(0, partial(iter, [(f"{path}:{located.line}", None, problem)])))
             elif records := self._kind.records(value):
-                yield Contained(self._kind.name_of(value), held_in(path, located.line, records))
+                rows = [
+                    (f"{path}:{located.line}, record {place}", *self._read(each)) for place, each in enumerate(records)
+                ]
+                yield Contained(self._kind.name_of(value), Placed(0, partial(iter, rows)))
+
+    def _read(self, record: Any) -> tuple[Any, str | None]:
+        """Return a record, and the problem with a damaged one, in whose place the next import leaves a stored one."""
+        return record, None if self._kind.accepts(record) else str(refused(self._kind.expected, record))
 
 
 def _conversations(path: Path) -> Iterator[Located]:
@@ -160,7 +168,9 @@ _NO_PARENT = object()
 
 
 class TreeDecoder(FollowingDecoder):
-    """Reads messages. Before one that does not follow the last one, the branch between them is taken back."""
+    """Reads messages. Before one that does not follow the last one, the branch between them is taken back. One that
+    follows a message that is missing follows the last one, unless the first message follows that too.
+    """
 
     keeps_shown = False
 
@@ -169,6 +179,7 @@ class TreeDecoder(FollowingDecoder):
         self.format, self.accepts, self.expected, self._kind = kind.name, kind.accepts, kind.expected, kind
         self._ends: dict[str, int] = {}
         self._tip: str | None = None
+        self._root: Any = None
 
     def begun(self, record: Record) -> RecordEvents:
         name = None if self._kind.is_about(record) else record[self._kind.id]
@@ -177,8 +188,10 @@ class TreeDecoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: Record) -> None:
         kind, is_about, title = self._kind, self._kind.is_about(record), record.get(self._kind.title)
         after = record.get(kind.newest if is_about else kind.parent, _NO_PARENT)
+        if self._tip is None and not is_about:
+            self._root = text_or_none(after)
         if type(after) is not str or after not in self._ends:
-            after = self._tip if is_about or after is _NO_PARENT else None
+            after = None if not is_about and after in (None, self._root) else self._tip
         if after != self._tip:
             read.add(Retraction, version=0 if after is None else self._ends[after])
         if is_about:

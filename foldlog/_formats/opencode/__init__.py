@@ -42,7 +42,9 @@ _Part = dict[str, Any]
 
 
 def _accepts(record: Any) -> bool:
-    return type(dict_or_empty(record).get("info")) is dict
+    if type(dict_or_empty(record).get("info")) is not dict:
+        return False
+    return type(record["parts"]) is list if "parts" in record else "sessionID" not in record["info"]
 
 
 def _is_session(record: Any) -> bool:
@@ -75,7 +77,7 @@ class _Decoder(FollowingDecoder):
     """Records of one session to events. Of what is shown it knows the id of the message."""
 
     format = NAME
-    expected = "a message of OpenCode with an object under 'info'"
+    expected = "a message of OpenCode with an object under 'info' and an array under 'parts'"
     accepts = staticmethod(_accepts)
 
     def __init__(self, records: Iterable[Any], options: Options) -> None:

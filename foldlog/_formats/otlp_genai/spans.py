@@ -12,7 +12,7 @@ from foldlog._formats.files.readers import JsonLines, Placed, PlacedRecord
 from foldlog._formats.files.scanner import Scanner
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog._formats.record import Located, dict_or_empty, dicts_in, text_or_empty
+from foldlog._formats.record import Located, dict_or_empty, dicts_in, refused, text_or_empty
 
 NAME = "otlp-genai"
 
@@ -156,10 +156,12 @@ class SpanFiles(FileReader):
             problem = located.problem or (None if _SIGNALS & dict_or_empty(located.value).keys() else "holds no spans")
             if problem is not None:
                 problems.append((f"{path}:{located.line}", None, problem))
-            for each, parent in _spans(located.value):
+            lost: list[Any] = []
+            for each, parent in _spans(located.value, lost):
                 above[each.trace, each.id] = parent
                 if is_ours(each.attributes):
                     found.append(each)
+            problems += ((f"{path}:{located.line}", None, str(refused("a span", each))) for each in lost)
         histories: dict[str, list[_Found]] = {}
         agents = {(it.trace, it.id) for it in found if operation_of(it.attributes) == AGENT}
         conversations = {it.trace: name for it in reversed(found) if (name := _conversation_in(it.attributes))}
@@ -189,16 +191,25 @@ def _requests(path: Path) -> Iterator[Located]:
             yield from JsonLines(path)
 
 
-def _spans(request: Any) -> Iterator[tuple[_Found, str]]:
-    """Yield the spans of a request, each as a record of its own, with the ids of their parents."""
-    for resource in dicts_in(dict_or_empty(request).get("resourceSpans")):
-        for scope in dicts_in(resource.get("scopeSpans")):
-            for span in dicts_in(scope.get("spans")):
+def _spans(request: Any, lost: list[Any]) -> Iterator[tuple[_Found, str]]:
+    """Yield the spans of a request, each as a record of its own, with the ids of their parents. Add to ``lost`` what
+    stands in the place of spans.
+    """
+    for resource in _objects(dict_or_empty(request), "resourceSpans", lost):
+        for scope in _objects(resource, "scopeSpans", lost):
+            for span in _objects(scope, "spans", lost):
                 trace, name, parent = (text_or_empty(span.get(key)) for key in ("traceId", "spanId", "parentSpanId"))
                 record = {"resourceSpans": [{**resource, "scopeSpans": [{**scope, "spans": [span]}]}]}
                 attributes, began = attributes_of(span), nanoseconds(span.get("startTimeUnixNano"))
                 has_messages = bool(messages_in(span, attributes))
                 yield _Found(trace, name, began, record, attributes, has_messages), parent
+
+
+def _objects(holder: dict[str, Any], key: str, lost: list[Any]) -> list[dict[str, Any]]:
+    """Return the objects in an array. Add to ``lost`` what is not one."""
+    array = holder.get(key, [])
+    lost += [each for each in array if type(each) is not dict] if type(array) is list else [array]
+    return dicts_in(array)
 
 
 def _conversation_in(attributes: dict[str, Any]) -> str | None:

@@ -128,7 +128,7 @@ def test_a_history_is_recognized_and_grows_and_each_version_of_it_can_be_sent(fo
             {"author": "a", "invocation_id": "i", "content": {"parts": ["x"]}},
             "with parts that are objects, found another object",
         ),
-        ("opencode", {"info": 1}, "expected a message of OpenCode with an object under 'info', found another object"),
+        ("opencode", {"info": 1}, "with an object under 'info' and an array under 'parts', found another object"),
         ("atif", [], "expected a step, found an array"),
         ("inspect-eval", {"role": "x"}, "the object has no role, which every message of Inspect has"),
         ("otlp-genai", {"resourceSpans": []}, "with one span: {'resourceSpans': […]}, found another object"),

@@ -216,7 +216,7 @@ def test_a_file_that_grows_adds_what_is_new_also_where_a_span_came_late(tmp_path
     "text, what",
     [
         (json.dumps(request(span("t", 1, operation__name="execute_tool"))), "none has messages of a model"),
-        (json.dumps({"resourceSpans": 1}), "none has messages of a model"),
+        (json.dumps({"resourceSpans": 1}), "expected a span, found a number"),
         (json.dumps({"resourceLogs": []}), "no event"),
         (json.dumps({"resourceSpans": []})[:-3], "not JSON"),
     ],

@@ -1,0 +1,157 @@
+"""A damaged record of a document: it is named, all others of its history are imported, and so are other histories."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from foldlog._formats.registry import FORMATS
+from foldlog._importing import import_source
+from foldlog.eventstore import open_store
+from foldlog.formats import open_sources
+from foldlog.projections import View
+
+CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
+
+
+def corpus(name):
+    return [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+
+
+def conversations(name, id_key):
+    (one,) = FORMATS[name].document(corpus(name))
+    return [{**one, id_key: f"c{number}"} for number in range(3)]
+
+
+def samples():
+    messages = [each for each in corpus("inspect-eval") if "role" in each]
+    end = {"epoch": 1, "target": "9", "scores": {}}
+    about = {"version": 2, "status": "success", "eval": {"eval_id": "E", "task": "t", "model": "m"}}
+    return {**about, "samples": [{"id": number, **end, "messages": messages} for number in range(3)]}
+
+
+def containers(name, key, **more):
+    return [{"instance_id": f"i{number}", key: corpus(name), **more} for number in range(3)]
+
+
+def gemini():
+    session = {"sessionId": "s", "projectHash": "h", "startTime": "2026-01-01T00:00:00Z"}
+    told = [each for each in corpus("gemini-cli") if type(each.get("id")) is str]
+    return {**session, "messages": list({each["id"]: each for each in told}.values())}
+
+
+def spans():
+    found = [each["resourceSpans"][0]["scopeSpans"][0]["spans"][0] for each in corpus("otlp-genai")]
+    return {"resourceSpans": [{"scopeSpans": [{"spans": found}]}]}
+
+
+def of_each(document, key):
+    """Return the records of each history in an array."""
+    return [each[key] for each in document]
+
+
+DOCUMENTS = {
+    "chatgpt": (conversations("chatgpt", "conversation_id"), lambda it: of_each(it, "mapping"), "message"),
+    "claude-ai": (conversations("claude-ai", "uuid"), lambda it: of_each(it, "chat_messages"), "sender"),
+    "inspect-eval": (samples(), lambda it: of_each(it["samples"], "messages"), "role"),
+    "openai-chat": (containers("openai-chat", "messages"), lambda it: of_each(it, "messages"), "role"),
+    "openhands-v0": (containers("openhands-v0", "history"), lambda it: of_each(it, "history"), "action"),
+    "swe-agent": ({"history": corpus("swe-agent"), "info": {}}, lambda it: [it["history"]], "role"),
+    "atif": (FORMATS["atif"].document(corpus("atif")), lambda it: [it["steps"]], "source"),
+    "opencode": (FORMATS["opencode"].document(corpus("opencode")), lambda it: [it["messages"]], "parts"),
+    "gemini-cli": (gemini(), lambda it: [it["messages"]], "type"),
+    "otlp-genai": (spans(), lambda it: [it["resourceSpans"][0]["scopeSpans"][0]["spans"]], None),
+}
+"""A document of each format whose files hold more than a line for each record: the records of its histories, and the
+field without which an object is no record.
+"""
+
+
+def read(path, document):
+    """Return the texts of the records of each history by its name, and the findings."""
+    path.write_text(json.dumps(document))
+    sources = list(found := open_sources([path]))
+    histories = {each.name: [json.dumps(record) for record in each.records()] for each in sources}
+    events = [event for each in sources for event in each.events()]
+    findings = [*found.findings, *(finding for each in sources for finding in each.findings)]
+    assert len(events) >= sum(map(len, histories.values()))
+    return {name: records for name, records in histories.items() if records}, list(map(str, findings))
+
+
+@pytest.mark.parametrize("format", DOCUMENTS)
+def test_a_damaged_record_is_named_and_all_others_are_imported(format, tmp_path):
+    sound, records_of, field = DOCUMENTS[format]
+    path = tmp_path / f"{format}.json"
+    whole, silent = read(path, sound)
+    assert (len(whole), silent) == (len(records_of(sound)), [])
+    for number, damage in product((0, len(whole) // 2), (None, "x", [], {})):
+        keys = records_of(sound)[number]
+        keys = list(keys) if isinstance(keys, dict) else list(range(len(keys)))
+        for key in (keys[0], keys[len(keys) // 2]):
+            document = json.loads(json.dumps(sound))
+            records = records_of(document)[number]
+            if damage != {}:
+                records[key] = damage
+            elif records[key].pop(field, None) is None:
+                continue  # another field says what this one is
+            histories, findings = read(path, document)
+            assert findings
+            assert all(each.startswith(str(path)) for each in findings)
+            assert histories.keys() == whole.keys()
+            (damaged,) = (name for name in whole if histories[name] != whole[name])
+            assert damaged == [*whole][number]
+            *told, _ = whole[damaged]  # the last one may tell of the damaged one
+            assert len(set(told) - set(histories[damaged])) <= 1
+
+
+@pytest.mark.parametrize("format, array", [("chatgpt", "mapping"), ("claude-ai", "chat_messages")])
+def test_a_conversation_whose_messages_are_lost_is_named(format, array, tmp_path):
+    for number, lost in product((0, 1), (None, "x", [])):
+        document = json.loads(json.dumps(DOCUMENTS[format][0]))
+        whole, _ = read(tmp_path / "a.json", document)
+        for damaged in ({**document[number], array: lost}, lost):
+            histories, findings = read(tmp_path / "a.json", [*document[:number], damaged, *document[number + 1 :]])
+            assert {name: told for name, told in histories.items() if name != f"c{number}"} == {
+                name: told for name, told in whole.items() if name != f"c{number}"
+            }
+            assert findings or damaged == {**document[number], "chat_messages": []}  # in which nothing was said
+
+
+def linear(format):
+    """Return a conversation of five messages, its array of messages, and the keys of these."""
+    if format == "chatgpt":
+        names = ["root", *"abcde"]
+        said = {name: {"author": {"role": "user"}, "content": {"parts": [name]}} for name in "abcde"}
+        nodes = {
+            name: {"id": name, "message": said.get(name), "parent": above, "children": [below] if below else []}
+            for above, name, below in zip([None, *names], names, [*names[1:], None], strict=False)
+        }
+        return {"conversation_id": "c", "title": "t", "current_node": "e", "mapping": nodes}, nodes, list("abcde")
+    messages = [
+        {"uuid": name, "sender": "human", "text": name, "parent_message_uuid": above}
+        for above, name in zip(["0000", *"abcd"], "abcde", strict=True)
+    ]
+    return {"uuid": "c", "name": "t", "chat_messages": messages}, messages, list(range(5))
+
+
+@pytest.mark.parametrize("format", ["chatgpt", "claude-ai"])
+@pytest.mark.parametrize("place", range(5))
+def test_the_view_has_all_but_a_damaged_message_and_this_one_as_soon_as_it_was_whole(format, place, tmp_path):
+    path = tmp_path / "conversations.json"
+    without = "abcde".replace("abcde"[place], "")
+    for course in [(True, without), (False, "abcde")], [(False, "abcde"), (True, "abcde"), (False, "abcde")]:
+        with open_store("memory:") as store:
+            for is_damaged, shown in course:
+                conversation, messages, keys = linear(format)
+                if is_damaged:
+                    messages[keys[place]] = None
+                path.write_text(json.dumps([conversation]))
+                (source,) = open_sources([path])
+                assert import_source(store, source).conversation == "c"
+                assert source.findings_count == is_damaged
+                told = View.from_events(store.events("c")).to_messages()
+                assert "".join(re.findall(r"\b[abcde]\b", json.dumps(told))) == shown
