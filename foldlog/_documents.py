@@ -1,7 +1,8 @@
 """The JSON documents that the command prints for ``--json`` and the server sends below ``/api``.
 
 One word stands for one thing: a conversation is ``conversation``, a length ``version``, an event ``event``. Times are
-texts in ISO 8601. ``docs/json-schema.json`` is made of these classes by ``scripts/json-schema``.
+texts in ISO 8601, without a zone where their source names none. ``docs/json-schema.json`` is made of these classes by
+``scripts/json-schema``.
 """
 
 from __future__ import annotations
@@ -182,7 +183,9 @@ class FindDocument(Document, frozen=True, kw_only=True):
 
 
 class HitDocument(Document, frozen=True, kw_only=True):
-    """An event that a search found. ``timestamp`` is when it happened, None where the event does not say."""
+    """An event that a search found. ``timestamp`` is when it happened, without a zone where its source
+    names none; None where the event does not say.
+    """
 
     conversation: str
     event: int

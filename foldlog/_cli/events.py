@@ -67,8 +67,8 @@ def summary_at(summary: CondensationSummary, action: CondensationAction) -> Cond
 
 @lru_cache(64)  # the events of one batch have one time
 def moment_words(at: datetime) -> str:
-    """Return a time in UTC, in the form ``2026-03-01 14:03:05``."""
-    return at.astimezone(UTC).isoformat(" ", "seconds")[:19]
+    """Return a time in UTC, or without a zone, in the form ``2026-03-01 14:03:05``."""
+    return (at.astimezone(UTC) if at.tzinfo else at).isoformat(" ", "seconds")[:19]
 
 
 def event_moment(event: Event, recorded_at: datetime) -> str:

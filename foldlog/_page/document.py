@@ -27,7 +27,7 @@ from foldlog._reports.savings import saving_of, total_of
 from foldlog._reports.sizes import CountedTokens
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because
-from foldlog._words.times import happened_at, local_time
+from foldlog._words.times import in_utc, told_at
 from foldlog.condensers import event_tokens, reports_of
 from foldlog.eventstore import (
     Action,
@@ -98,9 +98,9 @@ class PageFold:
         for recorded_at, event in logged:
             kind = label(event)
             self._kinds.append(KINDS.index(kind))
-            at = None if is_about_it(event) else happened_at(event, recorded_at)
-            self._times.append(None if at is None else int(at.timestamp() * 1_000))
-            self._without_zone |= local_time(event) is not None
+            at = None if is_about_it(event) else told_at(event, recorded_at)
+            self._times.append(None if at is None else int(in_utc(at).timestamp() * 1_000))
+            self._without_zone |= at is not None and at.tzinfo is None
             self.gists.append(gist(event, GIST))
             answers = self._calls.take(event) if isinstance(event, Observation) else None
             self._answers.append(_NEVER if answers is None else answers)

@@ -13,7 +13,7 @@ from foldlog._reports.overview import is_activity
 from foldlog._reports.savings import is_declined, is_made, recorded_cost
 from foldlog._reports.spending import NO_DAY, sum_up
 from foldlog._reports.usage import is_call
-from foldlog._words.times import happened_at
+from foldlog._words.times import in_utc, told_at
 from foldlog.eventstore import Action, CondensationAction, Event, Observation
 
 NO_NAME = "(not named)"
@@ -22,8 +22,9 @@ NO_NAME = "(not named)"
 class Counts(Struct):
     """Counts of the events of some conversations.
 
-    ``events`` are counted by label, ``days`` by the day that they happened on. ``findings`` name events that could not
-    be read: they are not counted.
+    ``events`` are counted by label, ``days`` by the day that they happened on: that of its source where the source
+    names no zone, else that in UTC; ``first_at`` and ``last_at`` are told like that too. ``findings`` name events that
+    could not be read: they are not counted.
     """
 
     conversations: int = 0
@@ -51,12 +52,12 @@ class Counts(Struct):
 
     def _happened(self, at: datetime | None) -> None:
         if at is not None:
-            self.first_at = at if self.first_at is None else min(self.first_at, at)
-            self.last_at = at if self.last_at is None else max(self.last_at, at)
+            self.first_at = at if self.first_at is None else min(self.first_at, at, key=in_utc)
+            self.last_at = at if self.last_at is None else max(self.last_at, at, key=in_utc)
 
     def count(self, recorded_at: datetime, event: Event) -> None:
         """Count the next event of a conversation."""
-        at, kind = happened_at(event, recorded_at), label(event)
+        at, kind = told_at(event, recorded_at), label(event)
         day = NO_DAY if at is None else at.date().isoformat()
         self.events[kind] = self.events.get(kind, 0) + 1
         self.days[day] = self.days.get(day, 0) + 1

@@ -55,13 +55,16 @@ class Wanted(NamedTuple):
 
 
 class IndexedText(NamedTuple):
-    """An event in the index. ``at`` is when it happened, None where the event does not say; in microseconds."""
+    """An event in the index. ``at`` is when it happened, None where the event does not say; in microseconds, as if in
+    UTC where ``is_local``: its source names no zone.
+    """
 
     position: int
     conversation: str
     id: int
     kind: str
     at: int | None
+    is_local: bool
     recorded_at: int
     text: str
 
@@ -70,7 +73,7 @@ class Hit(NamedTuple):
     """An event that was found.
 
     ``kind``        its label: user, agent, action, observation, error, …
-    ``timestamp``   when it happened; None where the event does not say
+    ``timestamp``   when it happened, without a zone where its source names none; None where the event does not say
     ``snippet``     the part of its text where the words are, on one line
     ``highlights``  where in the snippet they are: pairs of start and end
     ``score``       the higher, the better it fits; comparable within one search
@@ -190,11 +193,13 @@ def hit_of(row: Sequence[Any]) -> Hit:
     """Return the hit for a row: ``IndexedText`` without its position, with marks in the text, and the score."""
     from foldlog.eventstore import from_microseconds
 
-    conversation, event_id, kind, at, recorded_at, text, score = row
-    happened_at = None if at is None else from_microseconds(at)
+    conversation, event_id, kind, at, is_local, recorded_at, text, score = row
+    told_at = None if at is None else from_microseconds(at)
+    if told_at is not None and is_local:
+        told_at = told_at.replace(tzinfo=None)
     snippet, highlights = _unmarked(" ".join(text.split()))
     recorded = from_microseconds(recorded_at)
-    return Hit(id_of(conversation), event_id, kind, happened_at, recorded, snippet, highlights, score)
+    return Hit(id_of(conversation), event_id, kind, told_at, recorded, snippet, highlights, score)
 
 
 def marked(text: str, terms: Iterable[Term]) -> str:

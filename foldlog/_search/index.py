@@ -13,7 +13,7 @@ from foldlog._kinds import kind_words, label, narrowed
 from foldlog._reports.unreadable import followed
 from foldlog._search.hits import Hit, IndexDamaged, IndexedText, Removal, SearchRefused, SearchTables, Wanted, terms_of
 from foldlog._words.texts import storable, text_of
-from foldlog._words.times import happened_at
+from foldlog._words.times import in_utc, told_at
 from foldlog.eventstore import (
     CorruptEvent,
     Entry,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _BATCH = 4_000
 """Events in one transaction: with 1,000 the first search takes a third longer, because FTS5 merges more often."""
-_CODE = "4"
+_CODE = "5"
 """The version of an index's content. An index of another version is rebuilt."""
 _ENCRYPTED = (
     "this store is encrypted, so an index of its texts is made in memory only, with its keys; open it with them, "
@@ -75,8 +75,11 @@ class SearchIndex:
     def _open(self, *, rebuild: bool) -> None:
         self.tables = tables = _opened(self._store)
         try:
-            made_of = tables.value("store"), tables.value("code")  # empty for a new index
-            is_ours = made_of == (self._store.database.uuid, _CODE)
+            if tables.value("code") not in (_CODE, ""):  # empty for a new index; another one has other tables
+                tables.close()
+                remove_index(self._store)
+                self.tables = tables = _opened(self._store)
+            is_ours = (tables.value("store"), tables.value("code")) == (self._store.database.uuid, _CODE)
             if rebuild or not is_ours or tables.position() > self._store.database.last_position:
                 self.rebuild()
         except BaseException:
@@ -235,13 +238,14 @@ def remove_index(store: Store) -> None:
 def indexed(recorded: Recorded) -> IndexedText:
     """Return an event as it goes into the index."""
     position, conversation, recorded_at, event = recorded
-    at = happened_at(event, recorded_at)
+    at = told_at(event, recorded_at)
     return IndexedText(
         position,
         conversation,
         event.id,
         label(event),
-        None if at is None else to_microseconds(at),
+        None if at is None else to_microseconds(in_utc(at)),
+        at is not None and at.tzinfo is None,
         to_microseconds(recorded_at),
         storable(text_of(event)),
     )

@@ -38,7 +38,7 @@ _SCHEMA = """
     CREATE TABLE IF NOT EXISTS {schema}.search_facts (name text PRIMARY KEY, value text NOT NULL);
     CREATE TABLE IF NOT EXISTS {schema}.search_texts (
         position bigint PRIMARY KEY, conversation bytea NOT NULL, id bigint NOT NULL, kind text NOT NULL, at bigint,
-        recorded_at bigint NOT NULL, text text NOT NULL, words tsvector NOT NULL
+        is_local boolean NOT NULL, recorded_at bigint NOT NULL, text text NOT NULL, words tsvector NOT NULL
     );
     CREATE TEXT SEARCH DICTIONARY {schema}.search_stems (TEMPLATE = snowball, Language = english);
     CREATE TEXT SEARCH CONFIGURATION {schema}.search_words (COPY = simple);
@@ -58,14 +58,14 @@ _MAY_USE = """
     WHERE n.nspname = {name} AND c.relname IN ('search_facts', 'search_texts', 'facts')
 """
 _ADD = """
-    INSERT INTO {schema}.search_texts VALUES (%s, %s, %s, %s, %s, %s, %s, to_tsvector(%s::regconfig, %s))
+    INSERT INTO {schema}.search_texts VALUES (%s, %s, %s, %s, %s, %s, %s, %s, to_tsvector(%s::regconfig, %s))
 """
 _FIND = """
     WITH asked AS (SELECT {query} AS words), best AS (
         SELECT t.*, ts_rank_cd(t.words, asked.words, 1) AS score FROM {schema}.search_texts t, asked
         WHERE t.words @@ asked.words {conditions} ORDER BY score DESC, position DESC LIMIT %s
     )
-    SELECT conversation, id, kind, at, recorded_at, left(text, %s), score
+    SELECT conversation, id, kind, at, is_local, recorded_at, left(text, %s), score
     FROM best ORDER BY score DESC, position DESC
 """
 _REMOVE = """
@@ -124,7 +124,7 @@ class PostgresTables(SearchTables):
         self, texts: Sequence[IndexedText], removals: Sequence[Removal], unread: int, position: int, *, after: int
     ) -> bool:
         rows = [
-            (one.position, id_bytes(one.conversation), *one[2:6], text, self._words, _plain(text[:_LONGEST]))
+            (one.position, id_bytes(one.conversation), *one[2:7], text, self._words, _plain(text[:_LONGEST]))
             for one in texts
             for text in [one.text.replace("\x00", " ")]
         ]

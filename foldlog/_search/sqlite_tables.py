@@ -40,7 +40,7 @@ _SCHEMA = """
     CREATE TABLE IF NOT EXISTS conversations (key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE);
     CREATE TABLE IF NOT EXISTS texts (
         position INTEGER PRIMARY KEY, conversation INTEGER NOT NULL, id INTEGER NOT NULL, kind TEXT NOT NULL,
-        at INTEGER, recorded_at INTEGER NOT NULL, text TEXT NOT NULL
+        at INTEGER, is_local INTEGER NOT NULL, recorded_at INTEGER NOT NULL, text TEXT NOT NULL
     );
     CREATE INDEX IF NOT EXISTS texts_by_conversation ON texts (conversation);
     CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (
@@ -49,7 +49,7 @@ _SCHEMA = """
 """
 _SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 _FIND = f"""
-    SELECT c.id, t.id, t.kind, t.at, t.recorded_at,
+    SELECT c.id, t.id, t.kind, t.at, t.is_local, t.recorded_at,
         snippet(words, 0, '{MARK_START}', '{MARK_END}', '…', {_WORDS_OF_A_SNIPPET}), -rank
     FROM words JOIN texts t ON t.position = words.rowid JOIN conversations c ON c.key = t.conversation
     WHERE words MATCH ? {{conditions}} ORDER BY rank LIMIT ?
@@ -135,7 +135,7 @@ class SQLiteTables(SearchTables):
                 return False
             keys = {name: self._key(name) for name in {text.conversation for text in texts}}
             self._connection.executemany(
-                "INSERT INTO texts VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO texts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [(one.position, keys[one.conversation], *one[2:]) for one in texts],
             )
             self._connection.executemany(

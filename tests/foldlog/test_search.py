@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg import sql
 from pydantic import SecretStr
 
 import foldlog
@@ -22,6 +23,7 @@ from foldlog._histories import Histories
 from foldlog._maintenance import Maintenance
 from foldlog._reports.audit_database import update
 from foldlog._search import SearchIndex, SearchRefused, erase_from_index
+from foldlog._search.index import index_path
 from foldlog._search.sqlite_tables import SQLiteTables
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -324,6 +326,26 @@ def test_a_damaged_index_is_replaced(foldlog, five_messages, first: int, last: i
     assert re.fullmatch(r"foldlog: note: the index is rebuilt from the log: 6 events, \d\d,\d{3} bytes\n", rebuilt.err)
     assert rebuilt.out == foldlog("search", "message", "3").out
     assert index.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_index_of_another_version_is_made_anew_with_its_tables(url: str):
+    if url == "memory:":
+        pytest.skip("an index in memory has the version of its process")
+    with open_store(url) as store:
+        say(store, "c", "a word")
+        with SearchIndex(store) as index:
+            index.tables.clear({"store": store.database.uuid, "code": "other"})
+        path = index_path(store)
+        if path is None:
+            schema = sql.Identifier(store.database.recorder.schema)
+            with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
+                connection.execute(sql.SQL("ALTER TABLE {}.search_texts DROP COLUMN kind").format(schema))
+        else:
+            with contextlib.closing(sqlite3.connect(path)) as connection:
+                connection.execute("ALTER TABLE texts DROP COLUMN kind")
+        for _ in range(2):
+            with SearchIndex(store) as index:
+                assert found(index, "word") == [("c", 0)]
 
 
 def test_texts_go_where_the_entry_of_their_erasure_is_damaged(tmp_path: Path):

@@ -1,10 +1,11 @@
 """When events happened, in every place that tells it."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import EntryPoint
 
 import pytest
+from msgspec.structs import replace
 
 import foldlog
 from foldlog import open as foldlog_open
@@ -85,6 +86,40 @@ def test_an_import_goes_on_after_a_live_recording_and_a_recording_after_an_impor
             histories.import_(tmp_path / "c.jsonl", format=format, conversation="c")
         times = [happened_at(event, recorded_at) for recorded_at, event in histories.store.log("c")]
     assert times == [NOON, None, NOON, None]
+
+
+def test_a_time_without_a_zone_has_none_anywhere_and_is_compared_as_if_in_utc(foldlog, tmp_path):
+    """Half an hour each: 11:30 in UTC, noon without a zone, and 12:30 in UTC."""
+    with foldlog_open(tmp_path / "foldlog.db") as histories:
+        said = Message(source="user", content="the gauge")
+        without = replace(said, origin=Origin(format="openhands-v1", time="2026-03-01T12:00:00"))
+        early, late = (replace(said, timestamp=NOON + each * timedelta(minutes=30)) for each in (-1, 1))
+        histories["without"].append([without, without])
+        histories["late"].append([without, late])
+        histories["early"].append([early, without])
+
+    def told(*names):
+        stats = foldlog("stats", *names, "--json").document
+        return stats["first_at"], stats["last_at"]
+
+    noon, half_past_eleven, half_past_twelve = "2026-03-01T12:00:00", early.timestamp, late.timestamp
+    assert told("without") == (noon, noon)
+    assert told("late") == (noon, half_past_twelve.isoformat())
+    assert told("early") == (half_past_eleven.isoformat(), noon)
+    assert told("without", "early") == (half_past_eleven.isoformat(), noon)
+    assert told() == (half_past_eleven.isoformat(), half_past_twelve.isoformat())
+    assert "2026-03-01 12:00:00 to 2026-03-01 12:00:00" in foldlog("stats", "without").out
+    hits = foldlog("search", "gauge", "--json").document["hits"]
+    found = {(hit["conversation"], hit["event"]): hit["timestamp"] for hit in hits}
+    assert found == {
+        **dict.fromkeys([("without", 0), ("without", 1), ("late", 0), ("early", 1)], noon),
+        ("late", 1): half_past_twelve.isoformat(),
+        ("early", 0): half_past_eleven.isoformat(),
+    }
+    assert foldlog("search", "gauge", "--in", "without").out.count("2026-03-01 12:00:00") == 2
+    rows = foldlog("list", "--sort", "activity", "--json").document["conversations"]
+    assert [(row["conversation"], row["last_event_at"]) for row in rows][-1] == ("late", half_past_twelve.isoformat())
+    assert {row["last_event_at"] for row in rows[:-1]} == {noon}
 
 
 def test_what_was_done_to_a_history_is_no_activity(foldlog, tmp_path):

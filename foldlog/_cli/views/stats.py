@@ -37,8 +37,8 @@ def run(
 ) -> None:
     """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by strategy.
 
-    For a single conversation, draw the size of the View too. Days are in UTC. Tokens and cost are those that
-    events tell. Where a call tells none, the price of its tokens
+    For one conversation, draw the size of its View. Days are in UTC, or without a zone.
+    Tokens and cost are those that events tell. Where a call tells none, the price of its tokens
     stands for it (≈). What conversations share (pasts of forks, replies of one id) counts once.
     Tokens saved are those of the View before each condensation less those after it, estimated (≈).
 
