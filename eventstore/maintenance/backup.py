@@ -39,7 +39,6 @@ from foldlog.eventstore.recorders.types import PlacedRow
 from foldlog.eventstore.store import Store
 
 _PAGE = 1_000
-_GONE = ("erased", "redaction", "redaction_copied")
 _STALE_US = 3_600 * 1_000_000
 """An import that has written nothing for this long counts as killed. If its process still runs, it gets an error and
 has to be run again.
@@ -67,7 +66,6 @@ class Restored(NamedTuple):
     conversations: int
     events: int
     erased_since: tuple[str, ...]
-    redacted_since: tuple[str, ...] = ()
 
 
 class Vacuumed(NamedTuple):
@@ -157,7 +155,7 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
             with held(Path(part)):
                 done, names, last = _copied(backup, part, settings)
                 check_replaceable(path)
-                since = [(each.conversation, each.row.kind) for each in _entered_since(path, last)]
+                erased_since = sorted({each.conversation for each in _erased_since(path, last)} & names)
                 sync(part)
                 former = replace(path, part, kept)
         finally:
@@ -165,9 +163,7 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
     except (OSError, sqlite3.Error) as error:
         problem = error.strerror if isinstance(error, OSError) else str(error)
         raise StoreUnavailable(f"cannot restore {backup} to {path}: {problem}; nothing was replaced") from error
-    erased_since = sorted({name for name, kind in since if kind == "erased" and name in names})
-    redacted_since = sorted({name for name, kind in since if kind != "erased" and name in names})
-    return Restored(path, former, *done, tuple(erased_since), tuple(redacted_since))
+    return Restored(path, former, *done, tuple(erased_since))
 
 
 def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int, int], set[str], int]:
@@ -211,8 +207,8 @@ def _remove(part: str) -> None:
             os.unlink(f"{part}{suffix}")
 
 
-def _entered_since(path: str, position: int) -> Iterator[PlacedRow]:
-    """Yield the erasures and receipts of redactions after a position of a store, as far as it can be read."""
+def _erased_since(path: str, position: int) -> Iterator[PlacedRow]:
+    """Yield the erasures after a position of a store, as far as it can be read."""
     if not os.path.exists(path):
         return
     with (
@@ -220,7 +216,7 @@ def _entered_since(path: str, position: int) -> Iterator[PlacedRow]:
         contextlib.closing(SQLiteRecorder(path, writable=False)) as old,
     ):
         while page := old.query(lambda reader: reader.placed_rows(position, _PAGE)):  # noqa: B023
-            yield from (each for each in page if each.row.kind in _GONE)
+            yield from (each for each in page if each.row.kind == "erased")
             position = page[-1].position
 
 

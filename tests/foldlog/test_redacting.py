@@ -243,8 +243,34 @@ def test_a_restored_backup_that_holds_redacted_content_again_is_named(foldlog: A
     assert ran.status == 1
     assert (ran.document["erased_since"], ran.document["redacted_since"]) == ([], ["c"])
     assert "events of conversation 'c' were redacted after this backup was made" in ran.err
-    kept = ran.document["kept"]
-    assert "erased the content of event 1: asked to" in foldlog("log", "c", "--kind", "redaction", "--db", kept).out
+    assert "'foldlog redact c 1 --reason TEXT' redacts them again" in ran.err
+
+
+def test_a_restored_backup_names_what_a_detached_fork_had_redacted(foldlog: Any, tmp_path: Path):
+    """The receipt was an event of the parent, and went with it. The content is again an event of the parent."""
+    with api.open(tmp_path / "foldlog.db") as histories:
+        history = histories["c"]
+        history.append([Message(source="user", content=text) for text in ("zero", "marigold", "rose")])
+        fork = history.fork(3, id="c-fork")
+        fork.append({"role": "user", "content": "three"})
+        assert foldlog("backup", "copy.db").status == 0
+        history.redact(1, reason="asked to")
+        history.redact(2, reason="asked to")
+        histories.erase("c", reason="asked to", detach_forks=True)
+        fork.redact(3, reason="asked to")
+        fork.append({"role": "user", "content": "younger than the backup"})
+        fork.redact(len(fork) - 1, reason="asked to")
+    ran = foldlog("restore", "copy.db", "--yes", "--json")
+    assert ran.status == 1
+    assert (ran.document["erased_since"], ran.document["redacted_since"]) == (["c"], ["c", "c-fork"])
+    commands = re.findall(r"'foldlog (\w+) (\S+) ([\d ]*)--reason TEXT'", ran.err)
+    assert commands == [("redact", "c", "2 1 "), ("redact", "c-fork", "3 "), ("erase", "c", "")]
+    for name, conversation, ids in commands:
+        detach = ("--detach",) if name == "erase" else ()
+        assert foldlog(name, conversation, *ids.split(), "--reason", "again", "--yes", *detach).status == 0
+    with api.open(tmp_path / "foldlog.db") as histories:
+        texts = [event.content for event in histories["c-fork"].events() if isinstance(event, Message)]
+        assert texts == ["zero", "[redacted]", "[redacted]", "[redacted]"]
 
 
 def test_a_salvaged_and_a_restored_store_have_the_redaction(foldlog: Any, tmp_path: Path):

@@ -16,8 +16,9 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, path_of
 from foldlog._documents import RestoredDocument
 from foldlog._maintenance import note_files
+from foldlog._reports.unreadable import sound
 from foldlog._words.gist import count
-from foldlog.eventstore import StoreUnusable, restore_store
+from foldlog.eventstore import EventStoreError, Store, StoreUnusable, as_url, has_content, open_store, restore_store
 
 
 def run(
@@ -48,6 +49,7 @@ def run(
         raise Refused(str(error)) from error
     with open_existing(db) as store:
         note_files(store, str(backup), done.kept)
+        shown_again = {} if done.kept is None else _shown_again(store, done.kept)
     files = [] if done.kept is None else sorted(glob.glob(f"{glob.escape(done.kept)}*"))
     names = ", with ".join(map(terminal.printable, files))  # the others are its log
     kept = f"; the former file is {names}" if files else ""
@@ -55,19 +57,45 @@ def run(
         f"{terminal.printable(done.path)}: restored {count(done.events, 'event')} of "
         f"{count(done.conversations, 'conversation')}, every event verified{kept}"
     )
-    terminal.answer(RestoredDocument.of(done, file=done.path), told)
+    terminal.answer(RestoredDocument.of(done, file=done.path, redacted_since=tuple(sorted(shown_again))), told)
+    for name, ids in sorted(shown_again.items()):  # first: once a conversation is erased, its forks have copies
+        again = command("redact", name, *sorted(ids, reverse=True), "--reason", "TEXT")
+        terminal.warn(
+            f"events of conversation {name!r} were redacted after this backup was made, and their content exists "
+            f"again; '{again}' redacts them again"
+        )
     for name in done.erased_since:
         again = command("erase", name, "--reason", "TEXT")
         terminal.warn(
             f"conversation {name!r} was erased after this backup was made, and exists again; '{again}' erases it again"
         )
-    for name in done.redacted_since:
-        old = (
-            ""
-            if done.kept is None
-            else f"; '{command('log', name, '--kind', 'redaction', '--db', done.kept)}' names them"
+
+
+def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
+    """Return the events that the former file shows redacted and a restored store does not, by the conversation that
+    they belong to in the restored store. Their receipts may be gone, with a conversation that a fork was detached from.
+    """
+    found: dict[str, set[int]] = {}
+    unread: list[str] = []
+    try:
+        with open_store(f"{as_url(former)}?mode=ro") as earlier:
+            rows, before = ({row.id: row for row in each.iter_conversations()} for each in (store, earlier))
+            for then in (row for row in before.values() if row.redactions and row.erased_at is None):
+                now = rows.get(then.id)
+                if now is None or (now.created_at, now.erased_at) != (then.created_at, None):
+                    continue  # another conversation of this id
+                past = sound(earlier, then.id, 0, min(then.version, now.version), unread)
+                gone = {each.event.id for each in past if not has_content(each.event)}
+                for event in store.events(now.id, 0, max(gone, default=-1) + 1):
+                    if event.id in gone and has_content(event):
+                        owner = now
+                        while event.id < (owner.parent_version or 0):
+                            owner = rows[owner.parent or ""]
+                        found.setdefault(owner.id, set()).add(event.id)
+    except EventStoreError as error:
+        unread.append(str(error))
+    if unread:
+        terminal.note(
+            f"the former file cannot be read as a whole, so redactions since may be missing here: {unread[0]}"
         )
-        terminal.warn(
-            f"events of conversation {name!r} were redacted after this backup was made, and their content exists "
-            f"again; redact them again{old}"
-        )
+    return found
