@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from foldlog._words.reasons import because
@@ -135,10 +136,13 @@ def parsed(arguments: dict[str, Any] | str | None) -> Any:
 
 
 def cost_words(cost: float | None, *, estimated: bool = False, at_least: bool = False) -> str:
-    """Return a cost in words, in US dollars: ``unknown`` for None, with ≈ where it is one at the prices of a table, and
-    + where it is not all.
+    """Return a cost in words, in US dollars, a tiny one with two digits: ``unknown`` for None, with ≈ where it
+    is one at the prices of a table, and + where it is not all.
     """
-    return "unknown" if cost is None else f"{'≈ ' if estimated else ''}${cost:,.4f}{'+' if at_least else ''}"
+    if cost is None:
+        return "unknown"
+    digits = min(12, 1 - floor(log10(cost))) if 0 < cost < 0.0001 else 4
+    return f"{'≈ ' if estimated else ''}${cost:,.{digits}f}{'+' if at_least else ''}"
 
 
 def spent_words(spent: ModelDocument | SpentDocument) -> str:

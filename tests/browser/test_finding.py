@@ -257,7 +257,7 @@ def test_another_run_stands_beside_the_open_one(page, serve, stored):
         call = Action(tool="run", arguments={"command": command}, call_id="a", meta=told)
         return [Message(source="user", content="Why does it fail?"), call, Observation(call_id="a", content="no")]
 
-    stored("monday", tried("pytest", 0.25))
+    stored("monday", tried("pytest", 0.000025))
     url = stored("tuesday", tried("<b>ls</b>", 2.5))
     address = serve(url)
     page.open(address.replace("/?", "/?id=monday&"))
@@ -272,7 +272,7 @@ def test_another_run_stands_beside_the_open_one(page, serve, stored):
     told = page.ask("Array.from(document.querySelectorAll('.runs tr'), (row) => row.innerText.split('\\t'))")
     assert told[0][1:] == ["monday", "tuesday"]
     rows = {name: values for name, *values in told[1:]}
-    assert (rows["cost"], rows["prompt tokens"]) == (["$0.2500", "$2.50"], ["1,200", "1,200"])
+    assert (rows["cost"], rows["prompt tokens"]) == (["$0.000025", "$2.50"], ["1,200", "1,200"])
     assert rows["first difference"] == ["1 action run: pytest", "1 action run: <b>ls</b>"]
     page.ask("document.querySelector('.beside input').value = 'wednesday'")
     page.click(".beside button")
@@ -280,4 +280,4 @@ def test_another_run_stands_beside_the_open_one(page, serve, stored):
     page.open(address)
     page.wait("document.querySelectorAll('.c-cost').length > 2 && !document.body.innerText.includes('…')")
     costs = page.ask("Array.from(document.querySelectorAll('a.row .c-cost'), (cell) => cell.innerText)")
-    assert sorted("".join(cost.split()) for cost in costs) == ["cost$0.2500,", "cost$2.50,"]
+    assert sorted("".join(cost.split()) for cost in costs) == ["cost$0.000025,", "cost$2.50,"]

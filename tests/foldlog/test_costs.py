@@ -21,6 +21,7 @@ from foldlog._reports.sums import KeptSums
 from foldlog._usage import usage_of
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
+from foldlog._words.gist import cost_words
 from foldlog.eventstore.maintenance.erase import erase
 
 PRICES = {
@@ -262,6 +263,20 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
             assert served.fleet("").spent.cost == 40.75
         finally:
             served.close()
+
+
+def test_a_tiny_cost_is_not_shown_as_none(foldlog):
+    with open_histories("foldlog.db") as histories:
+        say(histories, "c", cost=0.0000123, model="m")
+        say(histories, "free", cost=0.0, model="m")
+    assert "$0.000012" in foldlog("stats", "c").out
+    assert "unknown  $0.0000\n" in foldlog("stats", "free").out
+    assert [cost_words(cost) for cost in (None, 0.0001, 0.00009996, 1e-300)] == [
+        "unknown",
+        "$0.0001",
+        "$0.000100",
+        "$0.000000000000",
+    ]
 
 
 def test_a_sum_of_costs_has_no_digits_of_binary_fractions(foldlog):

@@ -18,7 +18,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import CondensedDocument, SizesDocument, SpendingDocument, SummaryDocument
 from foldlog._histories import Histories
-from foldlog._words.gist import count, events_and_summaries
+from foldlog._words.gist import cost_words, count, events_and_summaries
 from foldlog._words.reasons import because, requests_before
 from foldlog.condensers import (
     LLM,
@@ -215,7 +215,7 @@ def _show(conversation: str, dry_run: bool, made: _Made, tokens: _Tokens, counte
 def _cost(spent: SpendingDocument) -> str:
     if not spent.calls:
         return "nothing: no model was asked"
-    price = "price unknown" if spent.cost is None else f"${spent.cost:.4f}"
+    price = "price unknown" if spent.cost is None else cost_words(spent.cost)
     asked = f"{count(spent.calls, 'call')} of {terminal.printable(', '.join(spent.models), one_line=True)}"
     failed = f", {spent.failed} unusable" if spent.failed else ""
     return f"{price}: {asked}{failed}, {count(spent.tokens, 'token')}, {spent.latency_s:.1f} s"

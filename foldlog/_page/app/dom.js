@@ -193,7 +193,11 @@ export function costWords(spent) {
   return `${spent.costs_estimated ? "≈ " : ""}${money(spent.cost)}${spent.costs_recorded < spent.calls ? "+" : ""}`;
 }
 
-export const money = (cost) => `$${cost.toFixed(cost < 1 ? 4 : 2)}`;
+// A cost, a tiny one with two digits.
+export const money = (cost) => {
+  const tiny = cost > 0 && cost < 0.0001;
+  return `$${cost.toFixed(tiny ? Math.min(12, 1 - Math.floor(Math.log10(cost))) : cost < 1 ? 4 : 2)}`;
+};
 
 // The id of an event, or the negative one of a summary.
 export const idOf = (id) => grouped(id).replace("-", "−");
