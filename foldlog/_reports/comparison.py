@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,23 @@ _OF_A_FILE = int | float | str | None
 
 
 def described(condenser: Condenser, model: AgentModel) -> dict[str, Any]:
-    """Return what a condenser is with this model: its type, its limits, and its parameters that are one value."""
-    limits = getattr(condenser, "limits", None)
-    most = (getattr(condenser, "max_size", None), None) if limits is None else limits(model)
+    """Return what a condenser is with this model: its type, the lowest limits of its parts, and its parameters that are
+    one value.
+    """
+    events, tokens = (
+        min((each for each in some if each is not None), default=None)
+        for some in zip(*_limits(condenser, model), strict=True)
+    )
     given = {name: getattr(condenser, name) for name in getattr(condenser, "__dataclass_fields__", ())}
     parameters = {name: value for name, value in given.items() if isinstance(value, _OF_A_FILE)}
-    return {"condenser": condenser.type, "events_max": most[0], "tokens_max": most[1], "parameters": parameters}
+    return {"condenser": condenser.type, "events_max": events, "tokens_max": tokens, "parameters": parameters}
+
+
+def _limits(condenser: Condenser, model: AgentModel) -> list[tuple[int | None, int | None]]:
+    """Return the events and the tokens of a View above which a condenser, and each part of it, condenses."""
+    limits = getattr(condenser, "limits", None)
+    most = (getattr(condenser, "max_size", None), None) if limits is None else limits(model)
+    return [most, *chain.from_iterable(_limits(part, model) for part in getattr(condenser, "condensers", ()))]
 
 
 def comparison(

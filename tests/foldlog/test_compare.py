@@ -106,7 +106,7 @@ def test_a_model_that_litellm_does_not_know_is_named_once_and_still_counts(foldl
 def test_what_was_lost_of_the_users_own_words_is_named(foldlog, work, config):
     forgets_the_first = config("amortized", "max_size = 20", "keep_first = 0")
     out = foldlog("compare", "c1", "--config", forgets_the_first).out
-    assert "of them said by the user" in out
+    assert re.search(r"\n  of them said by the user +0 +1 +0\n", out)
     assert out.splitlines()[1].startswith("noop costs least of the condensers that lose no request: $0.")
     assert "amortized:" not in out.splitlines()[1]
     (_, row, *_) = by_name(foldlog("compare", "c1", "--config", forgets_the_first, "--json")).values()
@@ -192,6 +192,15 @@ def test_the_default_is_named_and_with_a_known_limit_stands_beside_one_of_fewer_
     assert known > 32_000
     lines = [" ".join(line.split()) for line in foldlog("compare", "c1").out.splitlines()]
     assert {"condenser digest noop", "condenses above, tokens 32,000 –"} < {*lines}
+
+
+def test_a_pipeline_has_the_lowest_limits_of_its_parts(foldlog, work, config):
+    parts = [
+        f'[[condenser.condensers]]\ntype = "{kind}"\n{line}'
+        for kind, line in (("recent", "max_events = 9"), ("digest", "max_size = 40"), ("amortized", "max_size = 20"))
+    ]
+    row = by_name(foldlog("compare", "c1", "--config", config("pipeline", *parts), "--json"))["pipeline"]
+    assert (row["condenser"], row["events_max"], row["tokens_max"]) == ("pipeline", 20, None)
 
 
 def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,6 @@ from rich.text import Text
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, agent_model, counted_words, load_condenser_for
-from foldlog._cli.events import interval_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, PricesFile, output_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
@@ -24,9 +23,9 @@ from foldlog._copies import noted
 from foldlog._documents import ComparisonDocument, StrategyFiguresDocument
 from foldlog._reports.comparison import comparison, described, verdict_of
 from foldlog._reports.comparison_page import write_page
-from foldlog._words.gist import count
+from foldlog._words.gist import cost_words, count
 from foldlog.eventstore import CondensationAction, Store, install_command
-from foldlog.projections import Views, contains, intervals_kept, normalize
+from foldlog.projections import Views, contains, intervals_kept
 
 if TYPE_CHECKING:
     from foldlog._reports.prices import Price
@@ -217,18 +216,19 @@ _FIGURES = (
     ("last View, events", "view_events_last", "{:,}"),
     ("  hidden by a mask in that one", "events_hidden_last", "{:,}"),
     ("largest prompt, tokens", "tokens_peak", "{:,}"),
-    ("cost of these prompts and of its model", "cost", "${:,.4f}"),
+    ("cost of these prompts and of its model", "cost", cost_words),
     ("sent in total, tokens", "tokens_sent", "{:,}"),
     ("  repeated from the prompt before", "tokens_repeated", "{:,}"),
     ("  new", "tokens_new", "{:,}"),
     ("for the condenser's own model, tokens", "condenser_tokens", "{:,}"),
-    ("what that cost", "condenser_cost", "${:.4f}"),
+    ("what that cost", "condenser_cost", cost_words),
     ("unusable replies", "condenser_failures", "{:,}"),
     ("events in a summary", "events_summarized", "{:,}"),
     ("events masked at a call", "events_masked", "{:,}"),
     ("events lost", "events_lost", "{:,}"),
+    ("  of them said by the user", "user_messages_lost", "{:,}"),
 )
-"""Rows of the table: heading, key of ``comparison``, form."""
+"""Rows of the table: heading, key of ``comparison``, form. Of ids their number is shown."""
 
 _ALWAYS = {
     "cost",
@@ -271,11 +271,11 @@ def figure_rows(rows: list[StrategyFiguresDocument], model: LLM | None) -> list[
     table = [["", *(row.strategy for row in rows)]]
     for heading, key, form in _FIGURES:
         missing, values = "unknown" if key in _COSTS else "–", [getattr(row, key) for row in rows]
+        values = [len(value) if isinstance(value, tuple) else value for value in values]
+        words = form if callable(form) else form.format
         about = "≈ " if model is None and (key.startswith("tokens_") or key == "cost") else ""
         if key in _ALWAYS or any(values) or (key in _COSTS and None in values):
-            table.append([heading, *(missing if value is None else about + form.format(value) for value in values)])
-    if any(row.user_messages_lost for row in rows):
-        table.append(["  of them said by the user", *(_ids(row.user_messages_lost) for row in rows)])
+            table.append([heading, *(missing if value is None else about + words(value) for value in values)])
     return table
 
 
@@ -287,7 +287,3 @@ def _missing(row: StrategyFiguresDocument) -> str:
         f"{term} ({count(times, 'time')}; event {last[term].used} used it, {last[term].occurred[0]} has it)"
         for term, times in often
     )
-
-
-def _ids(ids: Iterable[int]) -> str:
-    return interval_words(normalize((event_id, event_id) for event_id in ids)) or "none"
