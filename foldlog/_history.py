@@ -626,8 +626,8 @@ class History:
             records=records,
         )
         receipt = receipt._replace(unconfirmed=(*unread, *receipt.unconfirmed))
-        for name, path in sources.items():
-            keep_source(self._store, name, path)
+        for name, paths in sources.items():
+            keep_source(self._store, name, paths)
         return gone_everywhere(self._store, {self.id, *forks}, receipt, sources, complete=complete)
 
     def why(self, event_id: int, at: int | None = None) -> Why:

@@ -277,12 +277,17 @@ def _imported_event(store: Store, conversation: str, event_id: int) -> Event | N
 
 
 def gone_everywhere(
-    store: Store, conversations: Container[str], receipt: Removed, sources: Mapping[str, str], *, complete: bool
+    store: Store,
+    conversations: Container[str],
+    receipt: Removed,
+    sources: Mapping[str, Sequence[str]],
+    *,
+    complete: bool,
 ) -> Removed:
     """Return the receipt of a removal once what was removed is gone from the search index too, and, if it is to be
     ``complete``, its bytes from the tables of a server.
     """
-    files = [path for name, path in sources.items() if name in conversations]
+    files = [path for name, paths in sources.items() if name in conversations for path in paths]
     unconfirmed = holders(store, receipt.unconfirmed, conversations, files)
     if complete:
         purge(store.database.recorder, "what was erased is gone for every reader")
@@ -294,13 +299,17 @@ def holders(
 ) -> tuple[str, ...]:
     """Return what may still hold what was erased of these conversations, or of any one: of ``unconfirmed`` the read
     models and the files that foldlog wrote of them, the search index where it cannot be changed, the former files that
-    restores kept, and the files ``sources``.
+    restores kept, and the files and folders ``sources``.
     """
     known = (name for name in unconfirmed if may_hold(name, conversations) and path_in(name) != store.path)
     there = [told(store, name) for name in known]  # a backup knows itself
     former = [] if store.path is None else sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
-    files = (f"imported file {path}" for path in sources if os.path.exists(path))
-    return (*there, *still_in_index(store), *(f"former file {path}" for path in former), *files)
+    files = {
+        path: f"imported {'folder' if os.path.isdir(path) else 'file'} {path}"
+        for path in sources
+        if os.path.exists(path)
+    }
+    return (*there, *still_in_index(store), *(f"former file {path}" for path in former), *files.values())
 
 
 def note_files(store: Store, restored_from: str, former: str | None) -> None:

@@ -9,6 +9,7 @@ in few ways. So a search takes time in proportion to the text, whatever the text
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -254,13 +255,14 @@ def keep_documents(store: Store, conversation: str, gone: Collection[int], holds
         return
 
 
-def files_with(store: Store, holds: Holds, others: Iterable[str], *, with_store: bool = True) -> Iterator[str]:
-    """Yield the files that hold the bytes of a match: the store's own, its search index, and ``others``. What is
-    compressed or encrypted is not found, but for the texts of a page: ``store_has`` looks into a backup. Cost: these
-    files.
+def files_with(store: Store, holds: Holds, others: Collection[str], *, with_store: bool = True) -> Iterator[str]:
+    """Yield the files that hold the bytes of a match: the store's own, its search index, and ``others``, of a folder
+    those below it. What is compressed or encrypted is not found, but for the texts of a page: ``store_has`` looks into
+    a backup. Cost: these files.
     """
     own = [] if store.path is None else [store.path, f"{store.path}-wal"]
-    for path in [*(own if with_store else ()), index_path(store) or "", *others]:
+    below = (os.path.join(at, name) for each in others for at, _, names in os.walk(each) for name in names)
+    for path in dict.fromkeys((*(own if with_store else ()), index_path(store) or "", *others, *sorted(below))):
         is_held = False
         with suppress(OSError, ValueError, zlib.error):  # one that cannot be read is named as what may hold it
             is_held = any(_has(holds, part) for part in _parts(path))

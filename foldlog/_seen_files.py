@@ -2,15 +2,16 @@
 log that has grown is read on from where it ended.
 
 A file is kept with each conversation that it holds, beside its events, as ``KeptBeside`` says: what is erased or
-redacted is read again. Where it is is kept always, for a redaction to look into; when all of it was imported without a
-finding, also its size, its time and its inode, and of a log a hash of its bytes. So a log is read on where these bytes
-are what they were, and no other hand wrote to its conversation; else it is read whole.
+redacted is read again. Where it is is kept always, for a redaction to look into, with the other files and folders from
+which the conversation was read; when all of it was imported without a finding, also its size, its time and its inode,
+and of a log a hash of its bytes. So a log is read on where these bytes are what they were, and no other hand wrote to
+its conversation; else it is read whole.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
@@ -60,7 +61,9 @@ class _Stored:
 
 
 class _Kept(NamedTuple):
-    """What is kept. ``then`` is the version of the conversation, and ``digest`` empty for what cannot be read on."""
+    """What is kept. ``then`` is the version of the conversation, and ``digest`` empty for what cannot be read on.
+    ``others`` are the other paths from which it was read.
+    """
 
     path: str = ""
     options: list[str | None] = []  # noqa: RUF012 - a tuple has it, and none changes it
@@ -69,6 +72,7 @@ class _Kept(NamedTuple):
     format: str = ""
     then: int = 0
     digest: str = ""
+    others: Sequence[str] = ()
 
 
 class SeenFiles:
@@ -90,7 +94,7 @@ class SeenFiles:
         self._states: dict[str, tuple[int, ...]] = {}
         self._places: dict[str, int] = {}
         self._open: str | None = None
-        self._of_open: dict[str, tuple[bool, str, int]] = {}
+        self._of_open: dict[str, tuple[bool, str, int, Sequence[Path]]] = {}
         self._taken: dict[str, Path] = {}
         self._redacted: dict[tuple[object, ...], list[str]] | None = None
         for kept, one in () if read_all else self._read():
@@ -102,7 +106,7 @@ class SeenFiles:
             there = self._kept.load(page, of_any_version=True)
             for row in page:
                 kept = _Kept(*there.get(row.id, ()))
-                if kept.path and kept.options == self._options:
+                if kept.number and kept.options == self._options:
                     yield kept, SeenHistory(row.id, row.version, kept.format, Path(kept.path))
 
     def look(self, path: Path) -> Found | Unchanged | None:
@@ -172,46 +176,57 @@ class SeenFiles:
             self._open = name
         self._taken.setdefault(conversation, source.path)
         is_sound = sound and not source.findings_count and self._of_open.get(conversation, (True,))[0]
-        self._of_open[conversation] = is_sound, source.format, alone
+        self._of_open[conversation] = is_sound, source.format, alone, source.others
 
     def close_file(self) -> None:
         """Keep the file whose histories were imported last: there are no more."""
         name, conversations = self._open, self._of_open
         self._open, self._of_open = None, {}
-        if name is None or name not in self._states:
+        if name is None:
             return
-        is_whole = all(is_sound for is_sound, _, _ in conversations.values())
-        state, number = self._states[name], len(conversations)
-        for each, (_, format, alone) in conversations.items():
+        state, number = self._states.get(name, ()), len(conversations)
+        is_whole = bool(state) and all(is_sound for is_sound, *_ in conversations.values())
+        for each, (_, format, alone, others) in conversations.items():
             is_log = is_whole and number == 1 and alone and format_named(format).live
             digest = _digest(Path(name), state[1]) if is_log else ""
             digest = digest if state_of(name) == state else ""  # it was written while it was read
             value = _Kept(name, self._options, state, number, format, alone, digest) if is_whole else _Kept(name)
-            self._kept.keep(self._store.conversation(each), value)
+            _keep(self._kept, self._store, each, value, map(os.path.abspath, others))
         # Those that it continues in a fork of:
         for each in {one.conversation for _, one in self._seen.get(name, ())} - conversations.keys():
-            self._kept.keep(self._store.conversation(each), _Kept())
+            _keep(self._kept, self._store, each, _Kept(name))
 
     def flush(self) -> None:
         """Write what is kept. A file of which only a part was imported is not among it."""
         self._kept.flush()
 
 
-def source_files(store: Store, rows: Sequence[ConversationRow]) -> dict[str, str]:
-    """Return the files from which these conversations were imported, as far as the store knows them, by the ids of the
-    conversations. Cost: as ``KeptBeside.load``.
+def source_files(store: Store, rows: Sequence[ConversationRow]) -> dict[str, list[str]]:
+    """Return the files and folders from which these conversations were imported, as far as the store knows them, by the
+    ids of the conversations. Cost: as ``KeptBeside.load``.
     """
-    kept = KeptBeside(store, "source", _CODE).load(rows, of_any_version=True)
-    return {name: path for name, (path, *_) in kept.items() if path}
+    return _paths(KeptBeside(store, "source", _CODE), rows)
 
 
-def keep_source(store: Store, conversation: str, path: str) -> None:
-    """Keep from which file a conversation was imported, if it is still there, after a redaction. The next import reads
-    it again.
+def keep_source(store: Store, conversation: str, paths: Sequence[str]) -> None:
+    """Keep from which files a conversation was imported that are still there, after a redaction. The next import reads
+    them again.
     """
     with KeptBeside(store, "source", _CODE) as kept:
-        if os.path.exists(path):
-            kept.keep(store.conversation(conversation), _Kept(path))
+        if there := [*filter(os.path.exists, paths)]:
+            kept.keep(store.conversation(conversation), _Kept(there[0], others=there[1:]))
+
+
+def _paths(kept: KeptBeside, rows: Sequence[ConversationRow]) -> dict[str, list[str]]:
+    there = ((name, _Kept(*value)) for name, value in kept.load(rows, of_any_version=True).items())
+    return {name: [value.path, *value.others] for name, value in there if value.path}
+
+
+def _keep(kept: KeptBeside, store: Store, conversation: str, value: _Kept, others: Iterable[str] = ()) -> None:
+    """Keep a value with the paths ``others``, and with those from which the conversation was read before."""
+    row = store.conversation(conversation)
+    before = _paths(kept, [row]).get(conversation, ())
+    kept.keep(row, value._replace(others=sorted({*filter(os.path.exists, (*others, *before))} - {value.path})))
 
 
 def _gist(event: Event) -> tuple[object, ...]:

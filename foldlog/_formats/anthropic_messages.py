@@ -67,7 +67,8 @@ class _Tasks(FileReader):
     def histories(self, path: Path) -> Iterator[Contained]:
         if path.is_dir():
             path = next(path / name for name in _MESSAGES if (path / name).is_file())
-        yield Contained(path.absolute().parent.name, _Task(path))
+        task = _Task(path)
+        yield Contained(path.absolute().parent.name, task, [task.marked])
 
 
 class _Task(Array):
@@ -75,7 +76,7 @@ class _Task(Array):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._marked = path.with_name("ui_messages.json")
+        self.marked = path.with_name("ui_messages.json")
 
     def __iter__(self) -> Iterator[Located]:
         marks = self._marks()
@@ -87,7 +88,7 @@ class _Task(Array):
         """Return the marks by the number of the message after which they come."""
         marks: dict[int, list[Any]] = {}
         before: Any = None
-        for located in Array(self._marked) if self._marked.is_file() else ():
+        for located in Array(self.marked) if self.marked.is_file() else ():
             match located.value:
                 case {"conversationHistoryDeletedRange": [int(), int(last)] as deleted, **told} if deleted != before:
                     index, before = told.get("conversationHistoryIndex"), deleted

@@ -151,10 +151,13 @@ class Options:
 
 
 class Contained(NamedTuple):
-    """One history in a file or folder: the name that it has there, or None, and its records."""
+    """One history in a file or folder: the name that it has there, or None, its records, and other files that are read
+    for it.
+    """
 
     name: str | None
     records: RecordReader
+    others: Sequence[Path] = ()
 
 
 class FileReader(ABC):

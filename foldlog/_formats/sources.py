@@ -168,6 +168,7 @@ class Source:
     ``former_names``  its names below other folders, under which it may have been imported before
     ``format``    one of ``FORMATS``
     ``path``      the file or folder
+    ``others``    files that are read beside it
     ``findings``  what could not be read, as of the last time that ``events`` was iterated: the first 1,000
     ``findings_count``  how many there were
     ``note``      what to know about every history of this format
@@ -177,7 +178,7 @@ class Source:
     def __init__(self, history: Found, prefix: str = "") -> None:
         self.name, self.former_names = history.name
         self.format, self.path, self.note = history.format.name, history.path, history.format.note
-        self.usage = history.usage
+        self.usage, self.others = history.usage, history.others
         self.findings: list[ImportFinding] = []
         self.findings_count = 0
         self.is_whole = True

@@ -355,6 +355,67 @@ def test_a_file_that_was_imported_with_a_finding_is_looked_into_too(foldlog, tmp
     assert f"{tmp_path}/torn.jsonl still holds the text; delete it" in str(ran.document["stay"])
 
 
+def written(files):
+    """Write files with JSON values, in folders. Return their paths."""
+    for path, value in files.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(value if type(value) is str else json.dumps(value))
+    return [Path(path).absolute() for path in files]
+
+
+ASKED = {"role": "user", "content": [{"type": "text", "text": "I am Nadia"}]}
+V1 = {"timestamp": "2026-03-01T10:00:00", "source": "user", "llm_message": ASKED, "kind": "MessageEvent"}
+SESSION = {"id": "ses_1", "projectID": "p", "title": "Nadia", "version": "1.0", "time": {"created": 1, "updated": 1}}
+ASKING = {"id": "msg_1", "sessionID": "ses_1", "role": "user", "time": {"created": 1}}
+PART = {"id": "prt_1", "sessionID": "ses_1", "messageID": "msg_1", "type": "text", "text": "I am Nadia"}
+CLINE = {f"task/{name}.json": [ASKED] for name in ("api_conversation_history", "ui_messages")}
+LINES = '{"role": "user", "content": "I am Nadia"}\n'
+FROM_SEVERAL = {
+    "OpenCode's storage": (
+        ["storage"],
+        {
+            "storage/session/p/ses_1.json": SESSION,
+            "storage/message/ses_1/msg_1.json": ASKING,
+            "storage/part/msg_1/prt_1.json": PART,
+        },
+        ["storage"],
+    ),
+    "events of OpenHands": (
+        ["run"],
+        {"run/events/event-00000-a.json": {"id": "a", **V1}, "run/base_state.json": {"id": "c", "of": "Nadia"}},
+        ["run/events", "run/base_state.json"],
+    ),
+    "a task of Cline": (["task"], CLINE, ["task", "task/ui_messages.json"]),
+    "the messages of a task of Cline": (["task/api_conversation_history.json"], CLINE, [*CLINE]),
+    "two copies": (["a/m.jsonl", "b/m.jsonl"], {"a/m.jsonl": LINES, "b/m.jsonl": LINES}, ["a/m.jsonl", "b/m.jsonl"]),
+    "a log that was copied and has grown": (
+        ["a/m.jsonl", "b/m.jsonl"],
+        {"a/m.jsonl": LINES, "b/m.jsonl": LINES + LINES},
+        ["a/m.jsonl", "b/m.jsonl"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FROM_SEVERAL)
+def test_all_files_from_which_a_conversation_was_read_are_named(foldlog, tmp_path, kind):
+    imported, files, sources = FROM_SEVERAL[kind]
+    paths = written(files)
+    for each in imported:
+        ran = foldlog("import", each, "--json", *(["--conversation", "m"] if len(imported) > 1 else []))
+        assert ran.status == 0, ran.err
+    (name,) = {one["conversation"] for one in ran.document["imported"]}
+    places = [tmp_path / source for source in sources]
+    named = {f"imported {'folder' if place.is_dir() else 'file'} {place}" for place in places}
+    for found in (True, False):  # also where nothing is left to redact
+        ran = foldlog("redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+        assert (ran.status, bool(ran.document["receipts"])) == (1, found), ran.err
+        told = {one["problem"] for one in ran.document["stay"]}
+        holding = [path for path in paths if "Nadia" in path.read_text()]
+        assert told >= {f"the file {path} still holds the text; delete it" for path in holding}
+        assert {*foldlog("redact", name, 0, "--reason", "r", "--yes", "--json").document["holders"]} == named
+    assert {*foldlog("erase", name, "--reason", "r", "--yes", "--json").document["holders"]} == named
+
+
 FILES_OF_M = {"comparison": "c.html", "export": "e.jsonl", "report": "r.html"}
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -173,11 +174,13 @@ def run(
             everywhere = conversation is None and not where
             stay += _left(find(redacted=True), store.iter_conversations() if everywhere else rows, text)
             sources = source_files(store, rows)
-            stay += [_in_path(name, path) for name, path in sources.items() if text(path)]
+            stay += [_in_path(name, path) for name, paths in sources.items() for path in paths if text(path)]
             those = None if everywhere else {row.id for row in rows}
             known = [name for name in read_models(store) if may_hold(name, those)]
             unconfirmed |= dict.fromkeys(holders(store, read_models(store, store.database.last_position), those))
-            held = _files(store, text, [*known, *unconfirmed], sources.values(), stay, with_store=not is_pending)
+            held = _files(
+                store, text, [*known, *unconfirmed], chain(*sources.values()), stay, with_store=not is_pending
+            )
             stay += held.values()
             if not as_json:
                 unconfirmed = {name: None for name in unconfirmed if path_in(name) not in held}

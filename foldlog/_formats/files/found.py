@@ -23,7 +23,8 @@ class Found(NamedTuple):
 
     ``held`` are the records, if they were read already. ``leaf`` is the id of the record in which the active branch
     ends, if the container names it. ``usage`` is what it tells of calls of models: see ``Format.beside``. ``grown``: a
-    store has the conversation ``name`` at this version, and these are the events that the file has beyond.
+    store has the conversation ``name`` at this version, and these are the events that the file has beyond. ``others``
+    are files that were read beside those at ``path``.
     """
 
     name: Name
@@ -34,6 +35,7 @@ class Found(NamedTuple):
     leaf: str | None = None
     usage: Sequence[dict[str, Any]] = ()
     grown: tuple[int, list[Event]] | None = None
+    others: Sequence[Path] = ()
 
 
 class LeftOut(NamedTuple):

@@ -80,8 +80,8 @@ def _contained(root: Path, path: Path, recognize: Recognize, begin: bytes = b"")
         return None
     names = Names(root, path, folder=path.is_dir())
     return (
-        Found(names.of({}, number=str(number), conversation=name), format, path, records)
-        for number, (name, records) in enumerate(format.files.histories(path))
+        Found(names.of({}, number=str(number), conversation=name), format, path, records, others=others)
+        for number, (name, records, others) in enumerate(format.files.histories(path))
     )
 
 
@@ -156,13 +156,15 @@ def _event_files(names: Iterable[str]) -> list[str]:
 
 def _of_event_files(root: Path, folder: Path, names: list[str], format: Format) -> Found:
     home = folder.absolute().parent if folder.name == "events" else folder.absolute()
-    state = {**_sidecar(home / "metadata.json"), **_sidecar(home / "base_state.json")}
+    beside = [home / "metadata.json", home / "base_state.json"]
+    state = {**_sidecar(beside[0]), **_sidecar(beside[1])}
     leaf = state.get("leaf_event_id")
     files = [folder / each for each in names]
     reader = Placed(sum(file.stat().st_size for file in files if file.is_file()), partial(map, record_in, files))
     name = Names(root, home, folder=True).of(state, conversation=format.conversation(each.value for each in reader))
     _, usage = format.beside(state, ())
-    return Found(name, format, folder, reader, leaf=leaf if type(leaf) is str else None, usage=usage)
+    leaf = leaf if type(leaf) is str else None
+    return Found(name, format, folder, reader, leaf=leaf, usage=usage, others=beside)
 
 
 def _sidecar(path: Path) -> dict[str, Any]:
