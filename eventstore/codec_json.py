@@ -43,22 +43,26 @@ def text_of(fields: dict[str, Any]) -> bytes:
 
     A body that holds a field ``$exact`` of a user is stored in the exact form too.
     """
-    readable = _readable({name: value for name, value in fields.items() if name != EXACT})
+    fields = whole_pairs(fields)
+    readable = whole_pairs({name: value for name, value in fields.items() if name != EXACT}, alone="replace")
     if readable == fields:
         return _encode(fields)
     exact = json.dumps(fields, separators=(",", ":")).encode("ascii")
     return _encode({EXACT: base64.b64encode(exact).decode("ascii"), **readable})
 
 
-def _readable(value: Any) -> Any:
+def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
+    """Return a JSON value with one character for two halves of a surrogate pair in a row, as JSON has one form of both.
+    With ``alone`` "replace", return a value that any tool can read: without half pairs and infinities.
+    """
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", alone)
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return None if alone == "replace" and not math.isfinite(value) else value
     if isinstance(value, dict):
-        return {_readable(key): _readable(item) for key, item in value.items()}
+        return {whole_pairs(key, alone): whole_pairs(item, alone) for key, item in value.items()}
     if isinstance(value, list):
-        return [_readable(item) for item in value]
+        return [whole_pairs(item, alone) for item in value]
     return value
 
 

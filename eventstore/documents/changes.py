@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from foldlog.eventstore.arguments import check_map, check_text
 from foldlog.eventstore.codec import encode
+from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.conversation import ANY_VERSION, AnyVersion, State, check_version
 from foldlog.eventstore.documents.differences import difference, json_text
 from foldlog.eventstore.documents.values import (
@@ -219,7 +220,7 @@ def _own(name: str, value: Any) -> Any:
         raise InvalidEvent(f"document {name!r} holds a value that JSON cannot hold: {said}") from None
     assert isinstance(stored, DocumentChanges)
     copy = stored.changed[name]["value"]
-    if copy != value:
+    if copy != value and copy != whole_pairs(value):
         raise InvalidEvent(
             f"document {name!r} holds a value that JSON cannot hold as it is, such as a tuple; convert it to "
             f"lists, texts and numbers"

@@ -211,10 +211,7 @@ def _erased_since(path: str, position: int) -> Iterator[PlacedRow]:
     """Yield the erasures after a position of a store, as far as it can be read."""
     if not os.path.exists(path):
         return
-    with (
-        contextlib.suppress(EventStoreError),
-        contextlib.closing(SQLiteRecorder(path, writable=False)) as old,
-    ):
+    with contextlib.suppress(EventStoreError), contextlib.closing(SQLiteRecorder(path, writable=False)) as old:
         while page := old.query(lambda reader: reader.placed_rows(position, _PAGE)):  # noqa: B023
             yield from (each for each in page if each.row.kind == "erased")
             position = page[-1].position

@@ -116,6 +116,16 @@ def test_lone_surrogates_and_long_numbers_are_kept(store: Store, documents: Docu
     assert Documents(store).get("c1", "state") == {**value, "b": 1}
 
 
+def test_two_halves_of_a_surrogate_pair_become_one_character(store: Store, documents: Documents):
+    halves = "\ud83d" + "\ude00"
+    for name in ("state", ATTRIBUTES):
+        documents.append("c1", (), {name: {"a": halves}})
+        assert documents.append("c1", (), {name: {"a": halves}}) == ()
+        assert documents.get("c1", name) == {"a": "😀"}
+    with pytest.raises(InvalidEvent, match="such as a tuple"):
+        documents.append("c1", (), {"state": [halves, (1,)]})
+
+
 def test_equal_lone_surrogates_and_long_numbers_add_nothing(store: Store, documents: Documents):
     for name, value in [("state", {"a": "\ud800", "n": 10**30}), (ATTRIBUTES, {"app": "\ud800", "n": 10**30})]:
         documents.append("c1", (), {name: value})

@@ -31,11 +31,11 @@ from foldlog.eventstore import (
     codec,
 )
 from foldlog.eventstore.codec import KINDS, UPCASTS, decode, encode
-from foldlog.eventstore.codec_json import Undecodable
+from foldlog.eventstore.codec_json import Undecodable, whole_pairs
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
-text = st.text(st.characters(codec=None), max_size=8)  # lone surrogates and NUL too
+text = st.text(st.characters(codec=None), max_size=8).map(whole_pairs)  # lone surrogates and NUL too
 numbers = st.integers() | st.floats(allow_nan=False)
 json_values = st.recursive(
     st.none() | st.booleans() | numbers | text,
@@ -103,6 +103,17 @@ def test_values_that_json_cannot_hold_are_kept_exactly_beside_a_readable_form():
     stored = json.loads(encode(Message(source="user", content="a\ud800b")).body)
     assert stored["content"] == "a\ufffdb"
     assert "$exact" in stored
+
+
+def test_two_halves_of_a_surrogate_pair_in_a_row_become_one_character():
+    """As JSON has one form of both. Streams that cut a text between two UTF-16 units give them."""
+    halves = "\ud83d" + "\ude00"
+    event = Message(source="user", content=halves, meta={"list": [halves, "\ude00\ud83d", float("inf")]})
+    stored = encode(event)
+    assert stored.event == decode("message", 1, stored.body, event.id)
+    assert stored.event.content == "😀"  # type: ignore[union-attr]
+    assert stored.event.meta == {"list": ["😀", "\ude00\ud83d", float("inf")]}
+    assert b"$exact" not in encode(Message(source="user", content=halves)).body
 
 
 COMPACT: dict[str, Any] = {"separators": (",", ":"), "ensure_ascii": False}
