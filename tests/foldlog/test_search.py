@@ -378,6 +378,10 @@ def test_the_command_shows_where_words_are(foldlog, five_messages):
     assert (hit["conversation"], hit["event"], hit["snippet"], hit["highlights"]) == ("five", 3, "message 3", [[0, 9]])
     assert foldlog("search", "three", "--kind", "condensation", "--json").document["hits"][0]["event"] == 5
     assert foldlog("search", "nothing").out == "No event has all these words.\n"
+    assert foldlog("search", "3 message", "--in", "fi", "--json").err == ""
+    phrase = foldlog("search", "3 message", "user")
+    assert phrase.out == "No event has all these words.\n"
+    assert phrase.err == 'foldlog: note: words in quotes are a phrase: "3 message" user\n'
     filtered = foldlog("search", "message", "--kind", "user", "--until", "2001-01-01").out
     assert " ".join(filtered.split()) == "No event within --in, --kind, --since and --until has all these words."
     rebuilt = foldlog("search", "--rebuild")

@@ -46,11 +46,11 @@ def run(
 ) -> None:
     """Search the texts of all conversations, best first.
 
-    An event is found by whole words in any form: 'run' finds 'runs', not 'prune'. The search of one conversation on
-    its page finds parts of words too, and so other events.
+    An event is found by whole words in any form: 'run' finds 'runs', not 'prune'. The page of a
+    conversation finds parts of words too.
 
     The index lies beside the store (STORE.search, readable by its owner only). The first search reads all events to
-    build it; later ones first add the new events. It holds plain text, so that of an
+    build it; later ones add the new events. It holds plain text, so that of an
     encrypted store is in memory only. Erased conversations are removed from it too.
 
     Example: foldlog search "flaky test" --kind observation
@@ -61,6 +61,7 @@ def run(
         return
     if not words and not rebuild:
         raise Refused("name the words to search for, such as 'foldlog search \"flaky test\"'")
+    line = _line(words or ())
     with open_existing(db) as store:
         conversation = None if within is None else resolved(store, within)
         with SearchIndex(store, rebuild=rebuild) as index:
@@ -75,7 +76,7 @@ def run(
             if words:
                 try:
                     hits = index.search(
-                        _line(words),
+                        line,
                         conversation=conversation,
                         kinds=wanted.kinds,
                         since=wanted.since,
@@ -87,10 +88,12 @@ def run(
             unread = index.unread
     if as_json or words:
         document, filtered = (
-            hits_document(_line(words or []), hits, unread, limit),
+            hits_document(line, hits, unread, limit),
             bool(within or kinds or since or until),
         )
         terminal.answer(document, lambda: _show(hits[:limit], filtered=filtered))
+    if not as_json and line != " ".join(words or ()):
+        terminal.note(f"words in quotes are a phrase: {line}")
     if not as_json and len(hits) > limit:
         terminal.note(f"the {limit:,} best are shown, and more events have all these words: -n N shows more")
     if unread:
