@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from foldlog._documents import KnewDocument, LineDocument, RunDocument, RunsDocument, StepDocument
+from foldlog._formats.record import dict_or_empty
 from foldlog._kinds import label
 from foldlog._reports.overview import is_request
 from foldlog._reports.prices import Prices
@@ -25,7 +26,7 @@ from foldlog._reports.sizes import view_tokens
 from foldlog._reports.spending import spent_by
 from foldlog._reports.sums import KeptSums
 from foldlog._reports.usage import begins_call, is_call
-from foldlog._words.gist import UNLIMITED, gist
+from foldlog._words.gist import UNLIMITED, gist, parsed
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store, said
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept
@@ -80,7 +81,7 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
     version = store.version(name)
     kept = store.query(name, lambda read: intervals_kept(read.structural_events(0, version), version))
     steps: list[_Step] = []
-    counts = dict.fromkeys(("requests", "replies"), 0)
+    counts: dict[str, Any] = dict.fromkeys(("requests", "replies"), 0)
     before: Event | None = None
     answer: LineDocument | None = None
     asked = 0
@@ -95,16 +96,23 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
             continue
         if is_request(event):
             steps.append(_step(event, event.id))
-        elif isinstance(event, Message) and event.source == "agent" and event.content:
-            answer = _line(event)
         elif is_call(event):
             steps.append(_step(event, asked))
+        if _answers(event):
+            answer = _line(event)
     ((_, one),) = KeptSums(store).of([row])
     spent = spent_by(one.calls, prices) if one.is_sound else None
     called = sorted(one.counts.tools.items(), key=lambda tool: -tool[1].calls)
     tools = {tool: each.calls for tool, each in called if each.calls}
     counts |= {"calls": sum(tools.values()), "errors": one.counts.errors}
     return RunDocument(conversation=name, version=version, spent=spent, tools=tools, answer=answer, **counts), steps
+
+
+def _answers(event: Event) -> bool:
+    """Return whether the agent says something to the user: in a message, or with the call that ends OpenHands' runs."""
+    if isinstance(event, Action):
+        return event.tool == "finish" and bool(dict_or_empty(parsed(event.arguments)).get("message"))
+    return isinstance(event, Message) and event.source == "agent" and bool(event.content)
 
 
 def _step(event: Event, version: int) -> _Step:

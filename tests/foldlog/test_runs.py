@@ -115,6 +115,20 @@ def test_the_first_difference_is_in_the_text_that_is_shown(tmp_path, events, sho
     assert [line.gist for line in lines] == [shown.format(each) for each in differing]
 
 
+def test_the_last_answer_of_openhands_is_the_call_that_ends_the_run(foldlog):
+    said = json.dumps({"message": "It is mended."})
+    ends = [Action(tool="finish", arguments=said, call_id="z"), Observation(tool="finish", call_id="z", content="")]
+    with _opened() as histories:
+        for name in ("one", "two"):
+            histories[name].append([Message(source="user", content="mend"), *ends])
+        histories["two"].append([Message(source="agent", content="Or not."), Action(tool="finish", arguments="{}")])
+    runs = foldlog("diff", "one", "two", "--json").document["runs"]
+    assert [(run["answer"]["event"], run["answer"]["gist"]) for run in runs] == [
+        (1, "finish: It is mended."),
+        (3, "Or not."),
+    ]
+
+
 def test_the_command_says_where_two_runs_part(foldlog, tmp_path):
     with _opened() as histories:
         run(histories["one"], ["a", "b", "c"], {1: "yes"})
