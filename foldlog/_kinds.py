@@ -40,6 +40,8 @@ def label(event: Event) -> str:
         return str(event.source)
     if isinstance(event, events.Observation) and event.is_error:
         return "error"
+    if isinstance(event, events.CondensationAction) and event.metadata.get("outcome") == "replaced":
+        return "system"  # a newer prompt takes the place of an older: no View was condensed
     return _LABELS.get(str(type(event).__struct_config__.tag), "unknown")
 
 

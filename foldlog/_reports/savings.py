@@ -11,6 +11,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._documents import SavingsDocument
+from foldlog._kinds import label
 from foldlog.condensers import Usage, on_a_model, reports_of
 from foldlog.eventstore import CondensationAction
 
@@ -40,8 +41,8 @@ def is_declined(event: CondensationAction) -> bool:
 
 
 def is_made(event: CondensationAction) -> bool:
-    """Return whether a condensation condensed: it is not declined, and no newer prompt takes the place of an older."""
-    return not is_declined(event) and event.metadata.get("outcome") != "replaced"
+    """Return whether a condensation condensed: it is not declined, and one by its ``label`` too."""
+    return label(event) == "condensation" and not is_declined(event)
 
 
 def forgotten_by(lives: Iterable[Lifetime]) -> dict[int, tuple[int, int]]:

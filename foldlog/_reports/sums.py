@@ -42,7 +42,7 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import LifetimesFold, Views
 
-SUMS = "sums", 11
+SUMS = "sums", 12
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _BLOCKS = 100

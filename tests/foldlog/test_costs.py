@@ -117,7 +117,7 @@ def test_a_cost_that_is_no_number_is_not_known_and_sums_say_how_many_are():
 
 
 @pytest.mark.parametrize("format", ["openhands-v1", "copilot-cli"])
-def test_a_system_prompt_that_a_newer_one_replaces_saves_nothing(foldlog, write, format):
+def test_a_system_prompt_that_a_newer_one_replaces_is_no_condensation_and_saves_nothing(foldlog, write, format):
     prompt = {"source": "agent", "kind": "SystemPromptEvent", "tools": []}
     records = [
         {**prompt, "id": "a", "system_prompt": {"type": "text", "text": "old " * 500}},
@@ -133,6 +133,9 @@ def test_a_system_prompt_that_a_newer_one_replaces_saves_nothing(foldlog, write,
         (block,) = KeptSums(store).blocks()
     saved = block.total.saved()
     assert (saved.condensations, saved.tokens_saved) == (0, 0)
+    told = foldlog("stats", "c1", "--json").document
+    assert (told["events"]["system"], told["events"].get("condensation"), told["condensations"]) == (3, None, {})
+    assert len(foldlog("log", "c1", "--kind", "system", "--json").document["events"]) == 3
 
 
 def seen(histories):

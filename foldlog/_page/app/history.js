@@ -40,7 +40,7 @@ export class History {
     this.version = document.version;
     this.changes = new Map(document.changes.map((change) => [change.id, change]));
     this.condensations = document.changes.filter((change) => change.kind === "condensation");
-    this.made = this.condensations.filter((change) => !NOT_MADE.has(change.outcome));
+    this.made = this.condensations.filter((change) => change.outcome !== "declined");
     this.summaryOf = new Map();
     for (const summary of this.summaries) {
       this.spans.set(summary.id, summary.spans.map(asSpan));
@@ -485,8 +485,6 @@ export class History {
 const NONE = [];
 const NOTHING_KNOWN = new Map();
 export const SENT = new Set(["sent", "masked"]);
-// The outcomes of condensations that condense nothing.
-const NOT_MADE = new Set(["declined", "replaced"]);
 const GONE = new Set(["summarized", "forgotten", "taken back"]);
 const MASK = 4;
 
