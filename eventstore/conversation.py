@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog.eventstore.errors import DocumentsChanged, InvalidArgument, InvalidEvent, VersionConflict
+from foldlog.eventstore.errors import DocumentsChanged, InvalidEvent, VersionConflict
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     NOT_RECORDED,
@@ -90,8 +90,6 @@ def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION])
     if expected is not ANY_VERSION and expected != state.version:
         if type(expected) is not int:
             raise TypeError(f"expected_version is {expected!r}; give a number of events, or ANY_VERSION")
-        if expected < 0:
-            raise InvalidArgument(f"expected_version is {expected}; give 0 for a new conversation, or ANY_VERSION")
         raise VersionConflict(state.conversation, expected, state.version)
 
 

@@ -22,7 +22,6 @@ from foldlog.eventstore import (
     Event,
     HistoryDiverged,
     IdempotencyConflict,
-    InvalidArgument,
     InvalidEvent,
     InvalidOption,
     Message,
@@ -430,8 +429,6 @@ def test_what_names_a_conversation_or_an_append_is_a_text(store: Store, wrong: o
 def test_an_expected_version_that_is_none_is_no_conflict_to_try_again(store: Store, wrong: object):
     with pytest.raises(TypeError, match="give a number of events, or ANY_VERSION"):
         store.append("c1", said("a"), expected_version=wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="expected_version is -1; give 0 for a new conversation"):
-        store.append("c1", said("a"), expected_version=-1)
 
 
 # -- projections ------------------------------------------------------------------------------------------------------
