@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
@@ -31,6 +31,7 @@ from foldlog._formats.format import Contained, FileReader, Format, Options, firs
 from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
 from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.rewritten import WRITTEN_AGAIN
 from foldlog._formats.told import call_id_of, data_in, data_url, file_at, parts_as, role_of, time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Origin, Retraction
 
@@ -195,12 +196,13 @@ class GeminiDecoder(FollowingDecoder):
         self._messages.append(_Stands(following[0], read.version, shown=True))
         self._replace(read, same + 1, following[1:])
 
-    def _replace(self, read: RecordEvents, place: int, records: Iterable[_Part]) -> None:
-        """Take the messages from ``place`` on back, if they are shown, and add others."""
+    def _replace(self, read: RecordEvents, place: int, records: Sequence[_Part]) -> None:
+        """Take the messages from ``place`` on back, if they are shown, and add others, or the same again."""
         version = self._messages[place - 1].end if place else 0
-        if any(each.shown for each in self._messages[place:]):
+        if gone := {str(each.record.get("id")) for each in self._messages[place:] if each.shown}:
+            is_again = gone <= {str(record.get("id")) for record in records}
             read.timestamp = None
-            read.add(Retraction, version=version)
+            read.add(Retraction, version=version, reason=WRITTEN_AGAIN if is_again else "")
         self._drop(place)
         for record in records:
             before = len(read.events)

@@ -16,8 +16,11 @@ import msgspec
 from foldlog._formats.packing import events_of, is_step_aside, unpack
 from foldlog._formats.record import Located
 from foldlog.eventstore import DocumentChanges, Event, Origin, Retraction
+from foldlog.projections import contains, intervals_kept
 
 _REASON = "the source was rewritten"
+WRITTEN_AGAIN = "the source has this again"
+"""The reason of a retraction before records that a source has twice."""
 FILLED = object()
 
 
@@ -128,6 +131,20 @@ def _text(value: Any) -> str:
 def is_rewriting(event: Event) -> bool:
     """Return whether an event takes back records that the source no longer has."""
     return isinstance(event, Retraction) and event.reason == _REASON and event.origin is not None
+
+
+def is_replacing(event: Event) -> bool:
+    """Return whether an event takes back what its source no longer has, or has again."""
+    reasons = _REASON, WRITTEN_AGAIN
+    return isinstance(event, Retraction) and event.reason in reasons and event.origin is not None
+
+
+def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
+    """Return whether figures count an event of a conversation with these structural events, up to ``version``: all but
+    those that an import took back because their source no longer has them, or has them again.
+    """
+    kept = intervals_kept(filter(is_replacing, structural), version)
+    return lambda event: event.origin is None or contains(kept, event.id)
 
 
 def standing_records(events: Iterable[Event], format: str) -> list[StoredRecord] | None:

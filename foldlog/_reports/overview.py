@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from foldlog._formats.rewritten import counted_in
 from foldlog._reports.sent import sent_of
 from foldlog._reports.sizes import view_tokens
 from foldlog._usage import IMPORTED
@@ -113,14 +115,15 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
     attributes = store.query(row.id, lambda reading: newest_value(reading, ATTRIBUTES, row.version, default={}))
     title = form = last = None
     request = said = ""
-    for recorded_at, event in _ends(store, row):
+    logged, counts_event = _ends(store, row)
+    for recorded_at, event in logged:
         title = _title_in(event.meta) or title
         if not request and isinstance(event, Message) and event.source == "user" and event.shown:
             request, words = _asked(event)
             said = said or words  # of the first message
         if form is None:
             form = NATIVE if event.origin is None else event.origin.format
-        if is_activity(event):
+        if is_activity(event) and counts_event(event):
             last = time_text(event, recorded_at) or last
     told = _title_in(attributes) or title or request or said or None
     return Overview(attributes, None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
@@ -132,14 +135,15 @@ def _title_in(values: Mapping[str, Any]) -> str | None:
     return title if isinstance(title, str) and title.strip() else None
 
 
-def _ends(store: Store, row: ConversationRow) -> Iterator[Logged]:
-    yield from store.log(row.id, 0, _WITHIN)
-    page: list[Logged] = []
-    stop = row.version
-    while stop > _WITHIN and not any(is_activity(event) for _, event in page):
+def _ends(store: Store, row: ConversationRow) -> tuple[list[Logged], Callable[[Event], bool]]:
+    """Return the first and the last events, back to one that is activity, and which of them figures count."""
+    first, last, stop = [*store.log(row.id, 0, _WITHIN)], list[Logged](), row.version
+    while True:
+        counts_event = counted_in((event for _, event in chain(first, last)), row.version)
+        if stop <= _WITHIN or any(is_activity(event) and counts_event(event) for _, event in last):
+            return first + last, counts_event
         start = max(_WITHIN, stop - _WITHIN)
-        stop, page = start, list(store.log(row.id, start, stop))
-    yield from page
+        stop, last = start, [*store.log(row.id, start, stop), *last]
 
 
 def is_about_it(event: Event) -> bool:

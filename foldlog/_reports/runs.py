@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from foldlog._documents import KnewDocument, LineDocument, RunDocument, RunsDocument, StepDocument
 from foldlog._formats.record import dict_or_empty
+from foldlog._formats.rewritten import counted_in
 from foldlog._kinds import label
 from foldlog._reports.overview import is_request
 from foldlog._reports.prices import Prices
@@ -79,13 +80,14 @@ def compared_runs(store: Store, one: str, other: str, prices: Prices) -> RunsDoc
 def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_Step]]:
     row = store.conversation(name)
     version = store.version(name)
-    kept = store.query(name, lambda read: intervals_kept(read.structural_events(0, version), version))
+    structural = store.query(name, lambda read: list(read.structural_events(0, version)))
+    kept, counts_event = intervals_kept(structural, version), counted_in(structural, version)
     steps: list[_Step] = []
     counts: dict[str, Any] = dict.fromkeys(("requests", "replies"), 0)
     before: Event | None = None
     answer: LineDocument | None = None
     asked = 0
-    for event in store.events(name, 0, version):
+    for event in filter(counts_event, store.events(name, 0, version)):
         counts["requests"] += is_request(event)
         if begins_reply(event):
             if begins_call(event, before):

@@ -19,6 +19,7 @@ from foldlog._documents import (
     ServedConversationDocument,
     SpentDocument,
 )
+from foldlog._formats.rewritten import counted_in, is_replacing
 from foldlog._reports.counts import Counts, strategy_of
 from foldlog._reports.kept import KeptBeside, value_of
 from foldlog._reports.of_all import KeptOfAll
@@ -42,7 +43,7 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import LifetimesFold, Views
 
-SUMS = "sums", 12
+SUMS = "sums", 13
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _BLOCKS = 100
@@ -367,7 +368,7 @@ def sums_of(
     ``whole``, only the overview is new, without the figures of the View.
 
     Cost: some events at its ends; if ``whole``, its View, its structural events, and the events since ``before``: all
-    of them for formats in which usage adds up over events, and after a condensation.
+    of them for formats in which usage adds up over events, after a condensation, and where an import took some back.
     """
     found = before or Counting()
     if whole:
@@ -378,7 +379,10 @@ def sums_of(
     found.version, found.overview = row.version, overview_of(store, views, row, count, sizes=whole)
     if not whole or found.overview.needs_key:
         return found
-    return counted_on(store, views, row, found, count=count, on_events=on_events)[0]
+    found, _ = counted_on(store, views, row, found, count=count, on_events=on_events)
+    if found.is_sound and found.counts.last_at is not None:
+        found.overview = found.overview._replace(last_event_at=found.counts.last_at.isoformat())
+    return found
 
 
 def counted_on(
@@ -399,11 +403,15 @@ def counted_on(
     structural: list[Event] = []
     made: list[CondensationAction] = []
     beside: list[Any] = []
+    counts_event = counted_in((), row.version)
     try:
         structural = store.query(row.id, lambda reading: list(reading.structural_events(0, row.version)))
         beside = store.query(row.id, lambda reading: told_beside(reading, row.version))
+        counts_event = counted_in(structural, row.version)
+        is_same = not any(is_replacing(each) and each.id >= found.counted for each in structural)
+        structural = [*filter(counts_event, structural)]
         made = [each for each in structural if isinstance(each, CondensationAction) and is_made(each)]
-        if not found.spending.counts_on or any(each.id + 1 not in found.sizes for each in made):
+        if not (is_same and found.spending.counts_on and all(each.id + 1 in found.sizes for each in made)):
             found = Counting(found.version, overview=found.overview, open_ms=found.open_ms)
         if alone or (made and not found.counted):
             fold = views.lifetimes_fold(row.id, row.version, count)
@@ -416,7 +424,8 @@ def counted_on(
         nonlocal fold, problem
         log = sound(store, row.id, found.counted, row.version, counts.findings)
         while some := list(islice(log, _TELL_EVERY)):
-            for recorded_at, event in some:
+            counted = [each for each in some if counts_event(each[1])]
+            for recorded_at, event in counted:
                 counts.count(recorded_at, event)
             events = [event for _, event in some]
             try:
@@ -425,7 +434,7 @@ def counted_on(
             except EventStoreError as error:
                 fold, problem = None, str(error)
             on_events(len(some))
-            yield from some
+            yield from counted
 
     found.spending.take(logged(), beside)
     sizes: tuple[int, ...] = ()
@@ -457,17 +466,21 @@ def own_sums(store: Store, row: ConversationRow, one: Sums, beside: Container[st
         return None
     own = Counting(sizes=one.sizes, removed=one.removed)
     told, past = list[Any](), list[Any]()
+    counts_event = counted_in((), one.counted)
     with suppress(EventStoreError):  # the sums of the conversation name the problem
         before = max((version for version in one.sizes if version < start), default=0)
         structural = store.query(row.id, lambda read: list(read.structural_events(before, one.counted)))
+        counts_event = counted_in(structural, one.counted)
+        structural = [*filter(counts_event, structural)]
         own.reasons = _reasons(structural, one.sizes, start)
         _count_removed(own, (each for each in structural if isinstance(each, CondensationAction) and each.id >= start))
         told, past = store.query(row.id, lambda read: [told_beside(read, at) for at in (one.counted, start)])
 
     def logged() -> Iterator[Logged]:
         for each in sound(store, row.id, start, one.counted, []):
-            own.counts.count(*each)
-            yield each
+            if counts_event(each[1]):
+                own.counts.count(*each)
+                yield each
 
     own.spending.take(logged(), [each for each in told if each not in past])
     own.counts.conversations, own.counts.findings = 1, one.counts.findings

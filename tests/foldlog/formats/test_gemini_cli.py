@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from foldlog._importing import import_source
+from foldlog._reports.ahead import made_ahead
 from foldlog.eventstore import Action, Annotation, CondensationAction, Observation, Retraction, open_store
 from foldlog.formats import decode, encode, open_sources
 from foldlog.projections import View
@@ -80,6 +81,12 @@ def test_a_message_that_comes_again_takes_the_place_of_the_earlier_one():
     ]
     assert shown(events) == ["list", "I look", "a.py", "and?"]
     assert (events[6].version, events[8].cause) == (2, 7)
+    failed = called("g2", call("c1", "no", "error"))
+    for log in [open_call, failed, said("u2", "and?"), done], [failed, {"$set": {"messages": [done]}}]:
+        sums = made_ahead(read(HEADER, *log))
+        assert (sums.counts.tools["ls"].calls, sums.counts.errors) == (1, 0)
+    undone = made_ahead(read(HEADER, failed, {"$rewindTo": "g2"}, called("g3", call("c2", "a.py"))))
+    assert (undone.counts.tools["ls"].calls, undone.counts.errors) == (2, 1)
 
 
 def test_a_call_that_failed_says_so_by_its_status():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 import foldlog as api
 from foldlog._formats.files.found import Found
@@ -18,6 +19,8 @@ from foldlog._formats.registry import FORMATS
 from foldlog._formats.rewritten import is_rewriting
 from foldlog._formats.sources import Source
 from foldlog._importing import import_source
+from foldlog._reports.overview import near_the_ends
+from foldlog._reports.sums import KeptSums
 from foldlog.eventstore import HistoryDiverged, Message, Retraction, open_store
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import decode, encode
@@ -58,10 +61,19 @@ def shown(events):
     return [(type(event), *(getattr(event, name, None) for name in held)) for event in View.from_events(events)]
 
 
+def figures(store):
+    """What is counted of a history."""
+    row = store.conversation("c")
+    (_, one), *_ = KeptSums(store).of([row])
+    assert one.counts.findings == []
+    last = near_the_ends(store, row).last_event_at, one.overview.last_event_at
+    return asdict(one.counts), sorted(map(repr, one.calls)), sorted(one.replies), last
+
+
 @pytest.mark.parametrize("name", REWRITTEN)
 @given(st.integers(0, 2**32).map(random.Random))
 @examples(30)
-def test_the_store_follows_its_source(name, at):
+def test_the_store_and_its_figures_follow_its_source(name, at):
     corpus = RECORDS[name]
     records = corpus[: at.randrange(1, len(corpus))]
     with open_store("memory:") as store:
@@ -72,6 +84,9 @@ def test_the_store_follows_its_source(name, at):
             events = list(store.events("c"))
             assert list(encode(events, name)) == records
             assert shown(events) == shown(list(decode(records, name)))
+            with open_store("memory:") as fresh:
+                if import_source(fresh, source(name, records)).version:
+                    assert figures(store) == figures(fresh)
             assert import_source(store, source(name, records)).added == 0
 
 
