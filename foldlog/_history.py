@@ -44,6 +44,7 @@ from foldlog.eventstore import (
     prepare_append,
     summary_id,
 )
+from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
 from foldlog.projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
 
@@ -247,10 +248,10 @@ class History:
             raise _not_appended(events)
         appended: list[Event] = []
         for one in events:
-            if not isinstance(one, Mapping):
-                appended.append(one)
-            elif "role" in one:
+            if isinstance(one, Mapping) and "role" in one:
                 appended += self._apart(_of_chat(one), appended, idempotency_key)
+            elif isinstance(one, Event):
+                appended.append(one)
             else:
                 raise _not_appended(one)
         return appended
@@ -379,6 +380,8 @@ class History:
             generation = replace(generation, fence=partial(check_free, database, self.id))
         if not isinstance(older_than, timedelta | None):
             raise TypeError(f"older_than is a datetime.timedelta, not {older_than!r:.60}")
+        if older_than is not None and older_than < timedelta():
+            raise InvalidArgument(f"older_than is {older_than}; give a timedelta that is not negative")
         before = None if older_than is None else from_microseconds(database.now()) - older_than
         work = partial(interrupt, self._store, self._views, self.id, reason, generation, before)
         closed: tuple[Recorded, ...] = _or_empty(work, ())
@@ -435,7 +438,9 @@ class History:
         """
         from foldlog._replies import events_of_reply
 
-        events = self._apart(events_of_reply(self.id, reply, cost, meta, timestamp), (), idempotency_key)
+        events = self._apart(
+            events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp), (), idempotency_key
+        )
         return self.append(events, expected_version=expected_version, idempotency_key=idempotency_key)
 
     def append_tool_result(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, stores_in, told
 from foldlog._search.index import erase_from_index, remove_index, still_in_index
@@ -44,6 +44,11 @@ RedactionReceipt = redact.RedactionReceipt
 Rekeyed = rekey.Rekeyed
 Published = verify.Published
 Verdict = verify.Verdict
+
+
+class _Histories(Protocol):
+    @property
+    def store(self) -> Store: ...
 
 
 class Maintenance:
@@ -129,15 +134,15 @@ class Maintenance:
             work = erased(self._store, rows, reason=reason, detach_forks=detach_forks, unchanged=True)
         return _gone(work, findings)
 
-    def copy_from(self, source: Store, *conversations: str, jobs: int = 4) -> Iterator[Moved]:
+    def copy_from(self, source: Store | _Histories, *conversations: str, jobs: int = 4) -> Iterator[Moved]:
         """Yield every history of another store, or those named, as it is copied into this one; nothing happens until
         you iterate. See ``maintenance.copy.copy_store``.
         """
-        return copy.copy_store(source, self._store, *conversations, jobs=jobs)
+        return copy.copy_store(_store_of(source), self._store, *conversations, jobs=jobs)
 
-    def differences_from(self, source: Store, *conversations: str) -> Iterator[UnequalConversation]:
+    def differences_from(self, source: Store | _Histories, *conversations: str) -> Iterator[UnequalConversation]:
         """Yield the histories of another store, or those named, that do not have the same head here."""
-        return copy.compare_stores(source, self._store, *conversations)
+        return copy.compare_stores(_store_of(source), self._store, *conversations)
 
 
 def _gone(
@@ -344,3 +349,11 @@ def _is_plain(path: str) -> bool:
     except EventStoreError:
         return True
     return False
+
+
+def _store_of(source: Store | _Histories) -> Store:
+    """Return the store to copy from or to compare with. Raises ``TypeError``."""
+    store = source if isinstance(source, Store) else getattr(source, "store", None)
+    if not isinstance(store, Store):
+        raise TypeError(f"source is what foldlog.open(URL) returns, not {source!r:.60}")
+    return store

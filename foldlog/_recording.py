@@ -37,6 +37,8 @@ class Recording:
         dedupe: Literal["origin"] | None,
     ) -> tuple[Recorded, ...]:
         """Append the events of these records, all or none; see ``History.append_records``."""
+        if not isinstance(records, Iterable):
+            raise TypeError(f"records are a list of the format's records, not {records!r:.60}")
         records = list(records)
         while True:
             decoder = self._decoder(history, format, expected_version)

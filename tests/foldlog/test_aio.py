@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import psutil
 import pytest
+from msgspec.structs import replace
 
 import foldlog
 import foldlog.aio
@@ -19,7 +20,7 @@ from foldlog import Message, _aio
 from foldlog import _threads as threads
 from foldlog.aio import Outcome
 from foldlog.condensers import Condenser
-from foldlog.eventstore import StoreUnusable, UnknownEventType, VersionConflict
+from foldlog.eventstore import InvalidEvent, StoreUnusable, VersionConflict
 from foldlog.eventstore.log import appending
 from foldlog.eventstore.log.appending import append_all
 
@@ -177,7 +178,7 @@ async def test_appends_that_wait_at_the_same_time_are_made_together_and_so_are_t
 
 async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alone(histories, groups):
     history = histories["c1"]
-    events: list[Any] = [said("a"), [object()], [said("b"), said("c")], said("stale"), said("d")]
+    events: list[Any] = [said("a"), replace(said("x"), source="no"), [said("b"), said("c")], said("stale"), said("d")]
     outcomes: list[object] = []
 
     async def work(event: Any, expected_version: int) -> None:
@@ -193,7 +194,7 @@ async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alon
             group.start_soon(work, event, version)
             await groups.wait(place + 1)
         groups.gate.opened.set()
-    assert sorted(map(str, outcomes)) == sorted(map(str, [UnknownEventType, [0], [1, 2], VersionConflict, [3]]))
+    assert sorted(map(str, outcomes)) == sorted(map(str, [InvalidEvent, [0], [1, 2], VersionConflict, [3]]))
     assert [event.content async for event in history.events()] == ["a", "b", "c", "d"]
 
 

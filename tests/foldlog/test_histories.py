@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import re
+from datetime import timedelta
 
 import pytest
 
@@ -226,4 +228,41 @@ def test_values_without_names_are_refused_with_what_is_expected(histories, given
     for call in (lambda: histories.list(given), lambda: histories.create("c", given)):
         with pytest.raises(foldlog.InvalidArgument, match=r"^attributes is a dict of values by name, not ."):
             call()
+    with pytest.raises(foldlog.InvalidArgument, match=r"^meta is a dict of values by name, not ."):
+        history.append_reply({"role": "assistant", "content": "hi"}, meta=given)
     assert history.version() == 0
+
+
+WRONG = {
+    "append takes one event or chat message, or several, not of type int": lambda history: history.append(
+        [*messages("hi"), 5]
+    ),
+    "records are a list": lambda history: history.append_records(None, format="openai-chat"),
+    "source is what foldlog.open": lambda history: list(history._histories.maintenance.copy_from("s.db")),
+    "foldlog.open(URL) returns": lambda history: list(history._histories.maintenance.differences_from("s.db")),
+    "older_than is a datetime.timedelta": lambda history: history.interrupt(older_than=5),
+}
+
+
+def test_an_argument_of_a_wrong_type_is_named(histories):
+    history = histories["c"]
+    history.append(messages("before"))
+    for said, call in WRONG.items():
+        with pytest.raises(TypeError, match=re.escape(said)):
+            call(history)
+    assert history.version() == 1
+
+
+def test_calls_that_will_be_made_are_not_interrupted(histories):
+    history = histories["c"]
+    history.append(Action(tool="run", arguments={}, call_id="1"))
+    with pytest.raises(foldlog.InvalidArgument, match="older_than is -1 day"):
+        history.interrupt(older_than=timedelta(-1))
+    assert [call.call_id for call in history.open_calls()] == ["1"]
+
+
+def test_histories_are_copied_from_histories(histories):
+    histories["c"].append(messages("hi"))
+    with foldlog.open("memory:") as copy:
+        assert [moved.added for moved in copy.maintenance.copy_from(histories)] == [1]
+        assert list(copy.maintenance.differences_from(histories)) == []
