@@ -1,8 +1,7 @@
 """Convert a model's reply to events: chat completions, OpenAI's Responses, litellm's objects, Anthropic's messages.
 
-Text beside calls is the thought of the first call, with the model's thinking: blocks, reasoning items, or the text of a
-``reasoning_content``. Parts that no event has a field for, such as a search by the provider, are annotations. What the
-events hold is taken from a message; the fields that remain go to ``meta``, so that no part of a message is lost.
+``foldlog._formats.messages`` reads the messages, as for an import. What is particular here: a value of another form is
+refused, arguments are maps, and the fields that no event has go to ``meta``, so that no part of a message is lost.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from reprlib import repr as short
-from typing import Any, NamedTuple
+from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import is_of_anthropic, is_of_server, part_of, returned, with_results
 from foldlog._formats.calls import OpenCalls, is_of_reply
 from foldlog._formats.json_text import check_depth
-from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
+from foldlog._formats.messages import OUTPUTS, MessageReader, Part, filled, is_message_of_anthropic, is_odd
+from foldlog._formats.openai_chat import message_of
+from foldlog._formats.record import dict_or_empty, text_or_none
 from foldlog._formats.told import parts_in
 from foldlog._usage import usage_of
 from foldlog.eventstore import (
@@ -36,18 +35,6 @@ from foldlog.eventstore import (
     said,
 )
 from foldlog.projections import View
-
-Part = dict[str, Any]
-
-_REQUEST_TOOL = "request_condensation"
-_THINKING = ("thinking", "redacted_thinking")
-_BLOCKS_OF_ANTHROPIC = frozenset(
-    (*_THINKING, "tool_use", "tool_result", "document", "image", "search_result", "container_upload")
-)
-_CALL_ITEMS = ("function_call", "custom_tool_call")
-_RESULT_ITEMS = ("function_call_output", "custom_tool_call_output")
-_TEXTS = ("text", "input_text", "output_text")
-_OF_TEXTS = frozenset(("type", "text", "cache_control"))
 
 
 def from_openai(message_or_response: Any) -> tuple[Event, ...]:
@@ -161,12 +148,12 @@ def _events(value: Any) -> Iterator[Event]:
     elif isinstance(value.get("output"), list) and "call_id" not in value:
         yield from _response(value["output"], text_or_none(value.get("id")), _account(value, value.get("status")))
     elif "tool_calls" in value and "latency_s" in value:
-        called, account = [_called(call) for call in value["tool_calls"]], _account(value, value["finish_reason"])
-        yield from _said(value["text"] or "", called, (), value["response_id"], account)
-    elif _is_of_anthropic(value):
-        yield from _anthropic(value)
+        said = {"role": "assistant", "content": value["text"], "tool_calls": value["tool_calls"]}
+        yield from _chat(said, value["response_id"], _account(value, value["finish_reason"]))
     elif "role" in value and value.get("type") in (None, "message"):
-        yield from _chat(value, None, {})
+        of_anthropic = is_message_of_anthropic(value)
+        response_id = text_or_none(value.get("id")) if of_anthropic else None
+        yield from _chat(value, response_id, _account(value, value.get("stop_reason")) if of_anthropic else {})
     elif "type" in value:
         yield from _response([value], None, {})
     else:
@@ -179,8 +166,8 @@ def _several(values: list[Any]) -> Iterator[Event]:
     items, earlier = list[Part](), list[Event]()
     for value in values:
         of_a_response = isinstance(value, dict) and _is_of_a_response(value)
-        answered = bool(items) and items[-1].get("type") in _RESULT_ITEMS
-        if not of_a_response or (answered and value.get("type") not in _RESULT_ITEMS):
+        answered = bool(items) and items[-1].get("type") in OUTPUTS
+        if not of_a_response or (answered and value.get("type") not in OUTPUTS):
             yield from _response(items, None, {})
             items = []
         if of_a_response:
@@ -197,7 +184,7 @@ def _is_of_a_response(value: Part) -> bool:
     if "role" not in value:
         return "type" in value and "choices" not in value
     is_output = value["role"] == "assistant" and value.get("type") == "message" and "choices" not in value
-    return is_output and not _is_of_anthropic(value)
+    return is_output and not is_message_of_anthropic(value)
 
 
 # --- chat completions ---
@@ -215,200 +202,97 @@ def _completion(completion: Part) -> Iterator[Event]:
 
 
 def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
-    role = message["role"]
-    if message.get("content") is None and role in ("user", "system", "developer"):
-        raise InvalidArgument(f"the content of a {role} message is missing; give a text or a list of parts")
-    content = _content_of(message, f"a {role} message")
-    for known in ("role", "type"):
-        message.pop(known, None)
-    match role:
-        case "assistant":
-            yield from _assistant(message, content, response_id, meta)
-        case "system" | "developer":
-            yield SystemMessage(content=content, meta=_rest("message", message))
-        case "tool" | "function":
-            call_id, tool = (
-                _taken(message, "tool_call_id"),
-                _taken(message, "name") or _taken(message, "tool_name") or "",
-            )
-            yield Observation(content=content, call_id=call_id, tool=tool, meta=_rest("message", message))
-        case "user":
-            yield Message(source="user", content=content, meta=_rest("message", message))
-        case _:
-            raise InvalidArgument(f"a message has the role {role!r}; use assistant, user, system, developer or tool")
-
-
-def _assistant(message: Part, content: Content, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
-    message = {**dict_or_empty(message.pop("provider_specific_fields", None)), **message}  # litellm tells some twice
-    calls = message.pop("tool_calls", None)
-    if not calls and message.get("function_call"):
-        calls = [{"function": message.pop("function_call")}]
-    called = [_called(call) for call in calls or ()]
-    if not content:
-        spoken = dict_or_empty(message.get("audio")).get("transcript")
-        content = _taken(message, "refusal") or text_or_none(spoken) or ""
-    thinking = tuple(dicts_in(message.pop("thinking_blocks", None)))
-    told = message.pop("reasoning_content", None), message.pop("reasoning", None)  # two names of one text
-    if reasoning := None if thinking else told[0] or told[1]:
-        if isinstance(reasoning, str) and (called or content):
-            thinking = ({"type": "thinking", "thinking": reasoning},)
-        else:
-            yield Annotation(name="reasoning", data=reasoning)
-    rest = _rest("message", message)
-    if rest and not (called or content):
+    """Yield the events of a message. Where what an export makes of them differs from it, ``meta`` says how."""
+    events = _reader.chat(message, response_id, meta)
+    told = next((event for event in events if not isinstance(event, Annotation)), events[0] if events else None)
+    rest = {} if is_message_of_anthropic(message) else _unlike(message, told)
+    yield from (replace(event, meta=event.meta | rest) if event is told else event for event in events)
+    if told is None and rest:
         yield Annotation(name="reply", data=rest["message"])
-    yield from _said(content, called, thinking, response_id, meta | rest)
+
+
+def _unlike(message: Part, event: Event | None) -> dict[str, Any]:
+    """Return the ``meta`` with the fields of a chat message that its export lacks, or has in another form; None for one
+    that only the export has. Calls have theirs.
+    """
+    if own := dict_or_empty(message.get("provider_specific_fields")):  # litellm tells some twice
+        own = {key: value for key, value in own.items() if message.get(key) != value}
+        message = {**message, "provider_specific_fields": own}
+    given, written = filled(message), filled((event and message_of([event])) or {"role": message["role"]})
+    same = {"type", "tool_calls", *(("role", "tool_call_id") if isinstance(event, Observation) else ())}
+    same |= set() if given.get("tool_calls") else {"function_call"}
+    thought = "".join(str(block.get("thinking", "")) for block in written.get("thinking_blocks", ()))
+    same |= {"reasoning_content"} if given.get("reasoning_content") == thought else set()
+    same |= {"content"} if isinstance(given.get("content"), list) and not is_odd(given["content"]) else set()
+    both = dict.fromkeys(written) | given
+    rest = {key: value for key, value in both.items() if key not in same and value != written.get(key)}
+    return {"message": rest} if rest else {}
 
 
 # --- OpenAI's Responses ---
 
 
 def _response(items: Sequence[Part], response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
-    texts: list[Content] = []
-    called: list[_Call] = []
-    reasoning: list[Part] = []
-    later: list[Event] = []
-    rest: list[Part] = []
+    """Yield the events of one response: before the others, what the server did itself."""
+    said, called, reasoning, results, rest = list[Content](), list[Action](), list[Part](), list[Event](), list[Part]()
     for item in items:
-        kind = item.get("type")
-        if kind == "reasoning":
+        event = _reader.item(item)
+        if isinstance(event, Action):
+            called.append(event)
+        elif isinstance(event, Message):
+            said.append(event.content)
+            rest += _reader.rest("items", item, "type", "role").values()
+        elif event is not None:
+            results.append(event)
+        elif item.get("type") == "reasoning":
             reasoning.append(item)
-        elif kind in _CALL_ITEMS:
-            called.append(_called(item, "item", "call_id"))
-        elif kind in _RESULT_ITEMS:
-            content, call_id = _content_of(item, f"a {kind}", "output"), _taken(item, "call_id")
-            del item["type"]
-            later.append(Observation(call_id=call_id, content=content, meta=_rest("item", item)))
-        elif "role" not in item:
-            yield Annotation(name=text_or_none(kind) or "reply", data=item)
-        elif item.pop("role") == "assistant":
-            del item["type"]
-            texts.append(_content_of(item, "an assistant message"))
-            rest += [_filled(item)] if _filled(item) else []
-    if reasoning and not (called or any(texts)):
+        else:
+            yield Annotation(name=text_or_none(item.get("type")) or "reply", data=item)
+    if not (called or any(said)):
         yield from (Annotation(name="reasoning", data=item) for item in reasoning)
         reasoning = []
     meta = meta | ({"items": rest} if rest else {})
-    yield from _said(_joined_contents(texts), called, tuple(reasoning), response_id, meta)
-    yield from later
+    yield from _reader.said(_joined_contents(said), called, reasoning, response_id, meta)
+    yield from results
 
 
-# --- Anthropic's messages ---
+def _joined_contents(contents: Sequence[Content]) -> Content:
+    if all(isinstance(content, str) for content in contents):
+        return "\n\n".join(str(content) for content in contents if content)
+    return tuple(part for content in contents for part in parts_in(content))
 
 
-def _is_of_anthropic(message: Part) -> bool:
-    """Return whether a message of the user or the assistant has blocks of Anthropic's. A user may give any server a
-    part that is not known here: of these a name tells.
-    """
-    blocks, role = dicts_in(message.get("content")), message.get("role")
-    is_own = is_of_anthropic if role == "assistant" else is_of_server
-    has_own = any(block.get("type") in _BLOCKS_OF_ANTHROPIC or is_own(block) for block in blocks)
-    return role in ("user", "assistant") and ("stop_reason" in message or has_own)
+# --- what differs from an import ---
 
 
-def _anthropic(message: Part) -> Iterator[Event]:
-    meta, response_id = _account(message, message.get("stop_reason")), text_or_none(message.get("id"))
-    role, calls = message["role"], message.pop("tool_calls", None) or ()
-    is_agent, blocks = role == "assistant", _parts_in(message.pop("content"), f"a {role} message")
-    for known in ("role", "type", "id", "model", "stop_reason", "usage", "cost"):
-        message.pop(known, None)
-    blocks = with_results(blocks, singles=True) if is_agent else list(map(returned, blocks))
-    own = ("tool_use", "tool_result", *_THINKING, "reasoning") if is_agent else ("tool_result",)
-    open_calls = [block for block in blocks if is_of_server(block) and "input" in block]
-    said = {"content": [block for block in blocks if block.get("type") not in own and block not in open_calls]}
-    content, results = _content_of(said, f"a {role} message"), _of(blocks, "tool_result")
-    meta |= _rest("message", message) | _rest("blocks", said)
-    if is_agent:
-        used = _of(blocks, "tool_use")
-        called = [_called({"arguments": block.pop("input", None), **block}, "block") for block in used]
-        for block in (*open_calls, *results):
-            yield Annotation(name=block["type"], data=block)
-        thinking = tuple(_of(blocks, *_THINKING, "reasoning"))
-        yield from _said(content, [*called, *map(_called, calls)], thinking, response_id, meta)
-        return
-    for block in results:
-        call_id, failed = _taken(block, "tool_use_id"), bool(block.pop("is_error", False))
-        if isinstance(block.get("content"), list):
-            block["content"] = list(map(returned, block["content"]))
-        result = _content_of(block, "a tool_result")
-        del block["type"]
-        yield Observation(call_id=call_id, content=result, is_error=failed, meta=_rest("block", block))
-    if content:
-        yield Message(source="user", content=content, meta=meta)
+class _Reader(MessageReader):
+    request_tool = "request_condensation"
+    singles = True
+
+    def refuse(self, problem: str) -> NoReturn:
+        raise InvalidArgument(problem)
+
+    def rest(self, name: str, fields: Part, *taken: str) -> Part:
+        taken += tuple(key for key in ("content", "output") if not is_odd(fields.get(key)))
+        rest = filled({key: value for key, value in fields.items() if key not in taken})
+        return {name: rest} if rest else {}
+
+    def arguments(self, arguments: Part | str | None) -> Part | str | None:
+        """Return a map, or a text as it is; the text of a JSON object as a map, if every parser reads the same map. A
+        map that the store cannot hold, with an infinity or of too many levels, is its text.
+        """
+        read = arguments
+        try:
+            if isinstance(arguments, str):
+                read = json.loads(arguments, parse_constant=_refuse, object_pairs_hook=_without_repeated_keys)
+            json.dumps(read, allow_nan=False, default=said)
+            check_depth(read)
+        except (ValueError, RecursionError):
+            return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=said)
+        return read if isinstance(read, dict) else arguments
 
 
-def _of(blocks: Iterable[Part], *kinds: str) -> list[Part]:
-    return [block for block in blocks if block.get("type") in kinds]
-
-
-# --- common parts ---
-
-
-class _Call(NamedTuple):
-    tool: str
-    arguments: Any
-    id: str
-    meta: dict[str, Any]
-
-
-def _called(call: Any, name: str = "call", id_key: str = "id") -> _Call:
-    """Return the call of a chat message, an item or a block. Its other fields are in ``meta`` under this name."""
-    fields = dict(dict_or_empty(call))
-    fields |= dict_or_empty(fields.pop("function", None) or fields.pop("custom", None))
-    fields.pop("type", None)
-    tool, call_id, text = _taken(fields, "name"), _taken(fields, id_key), _taken(fields, "input")
-    if tool is None:
-        raise InvalidArgument(
-            f"the call {short(call)} does not name its tool; a call of a chat message is a map, such as {{'id': "
-            f"'call-1', 'type': 'function', 'function': {{'name': 'terminal', 'arguments': '{{}}'}}}}"
-        )
-    arguments = _arguments(fields.pop("arguments", None)) if text is None else {"input": text}
-    call_id = tool if call_id is None else call_id  # its result names the tool
-    return _Call(tool, arguments, call_id, ({} if text is None else {"custom_tool": True}) | _rest(name, fields))
-
-
-def _said(
-    content: Content,
-    called: Sequence[_Call],
-    thinking: tuple[Part, ...],
-    response_id: str | None,
-    meta: dict[str, Any],
-) -> Iterator[Event]:
-    """Yield the events of one response: a message, or actions with the text as the thought of the first one."""
-    actions = [call for call in called if call.tool != _REQUEST_TOOL]
-    if actions:
-        together = response_id or f"response-{actions[0].id}"
-        for place, call in enumerate(actions):
-            yield Action(
-                tool=call.tool,
-                arguments=call.arguments,
-                call_id=call.id,
-                response_id=together,
-                thought="" if place else content,
-                thinking=() if place else thinking,
-                meta=call.meta if place else meta | call.meta,
-            )
-    elif content:
-        yield Message(source="agent", content=content, thinking=thinking, meta=meta)
-    if len(actions) < len(called):
-        yield CondensationRequest(reason="the model asked for it", meta={} if actions or content else meta)
-
-
-def _arguments(arguments: Any) -> dict[str, Any] | str | None:
-    """Return a map, or a text as it is; the text of a JSON object as a map, if every parser reads the same map. A map
-    that the store cannot hold, with an infinity or of too many levels, is its text.
-    """
-    if not isinstance(arguments, dict | str | None):
-        raise InvalidArgument(f"the arguments of a call are {short(arguments)}; give a map, or its JSON text")
-    read = arguments
-    try:
-        if isinstance(arguments, str):
-            read = json.loads(arguments, parse_constant=_refuse, object_pairs_hook=_without_repeated_keys)
-        json.dumps(read, allow_nan=False, default=said)
-        check_depth(read)
-    except (ValueError, RecursionError):
-        return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=said)
-    return read if isinstance(read, dict) else arguments
+_reader = _Reader()
 
 
 def _refuse(constant: str) -> None:
@@ -435,68 +319,6 @@ def _account(reply: Part, finish_reason: Any) -> dict[str, Any]:
 
 
 # --- values of SDKs ---
-
-
-def _content_of(holder: Part, of: str, key: str = "content") -> Content:
-    """Return the content of what holds it, taken from there: a text, or parts in the shape of OpenAI's chat; a single
-    text part becomes a text. Where texts have other fields, the content stays there too.
-    """
-    given = holder.pop(key, None)
-    if given is None or isinstance(given, str):
-        return given or ""
-    blocks = _parts_in(given, of)
-    if any(block.get("type") in _TEXTS and not _filled(block).keys() <= _OF_TEXTS for block in blocks):
-        holder[key] = given
-    parts = [_part(block) for block in blocks]
-    match parts:
-        case [{"type": "text", "text": str(text), **others}] if not others:
-            return text
-    return tuple(parts)
-
-
-def _parts_in(given: Any, of: str) -> list[Part]:
-    """Return the parts of a content. Raises ``InvalidArgument`` where one is neither a text nor a map."""
-    if not isinstance(given, str | list):
-        raise InvalidArgument(f"the content of {of} is {short(given)}; give a text or a list of parts")
-    parts: list[Any] = given if isinstance(given, list) else list(parts_in(given))
-    for place, part in enumerate(parts):
-        if not isinstance(part, str | dict):
-            form = "a part is a map, such as {'type': 'text', 'text': 'hi'}"
-            raise InvalidArgument(f"part {place} of {of} is {short(part)}; {form}")
-    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
-
-
-def _part(part: Part) -> Part:
-    """Return a text or an image as OpenAI's chat has it, and any other part as it is."""
-    if part.get("type") == "refusal":
-        return {"type": "text", "text": part.get("refusal")}
-    if (known := part_of(part)) is None:
-        return part
-    kept = {key: value for key, value in _filled(part).items() if key not in ("source", "image_url", "detail")}
-    if image := known.get("image_url"):
-        return {**kept, "type": "image_url", "image_url": _filled({**image, "detail": part.get("detail")})}
-    return {**known, **{key: kept[key] for key in ("cache_control",) if key in kept}}
-
-
-def _joined_contents(contents: Sequence[Content]) -> Content:
-    if all(isinstance(content, str) for content in contents):
-        return "\n\n".join(str(content) for content in contents if content)
-    return tuple(part for content in contents for part in parts_in(content))
-
-
-def _filled(fields: Part) -> Part:
-    """Return the fields that are neither null nor empty."""
-    return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
-
-
-def _rest(name: str, fields: Part) -> dict[str, Any]:
-    """Return the ``meta`` that holds under this name the fields that were not taken."""
-    return {name: rest} if (rest := _filled(fields)) else {}
-
-
-def _taken(fields: Part, key: str) -> str | None:
-    """Return a text, and take it from the fields; None where it is not there."""
-    return fields.pop(key) if isinstance(fields.get(key), str) else None
 
 
 def _plain(value: Any) -> Any:

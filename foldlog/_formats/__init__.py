@@ -3,7 +3,7 @@
 registry.py    which formats there are; each is a file or a folder beside it, with one ``Format`` object
 format.py      what such an object says
 conversion.py  records to events and back; record_events.py and record.py calls.py are what the formats share
-blocks.py      texts and images of a content; told.py: what an event tells, for the encoders
+messages.py    messages of providers to events, also for replies; blocks.py, told.py: contents, and what events tell
 packing.py     a record packed beside its events
 live.py        the same, one record after the other
 json_text.py   JSON text to values

@@ -26,16 +26,39 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import AS_THEY_ARE, THINKING, blocks_of, given, kind_of, part_of, texts_of, with_results
+from msgspec.structs import replace
+
+from foldlog._formats.blocks import (
+    AS_THEY_ARE,
+    THINKING,
+    blocks_of,
+    given,
+    is_blank,
+    is_of_server,
+    kind_of,
+    part_of,
+    texts_of,
+)
 from foldlog._formats.claude_code.reading import usage_in
 from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.files.readers import Array
 from foldlog._formats.format import Contained, FileReader, Format, Options
+from foldlog._formats.messages import READER
 from foldlog._formats.openai_chat import OpenAIChatEncoder, beside
-from foldlog._formats.record import Located, dict_or_empty, dicts_in, member, text_or_empty, time_at
+from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import data_url, image_at
-from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Origin, Source, SystemMessage
+from foldlog._formats.told import data_url, image_at, parts_in
+from foldlog.eventstore import (
+    Action,
+    CondensationSummary,
+    Content,
+    Event,
+    Message,
+    Observation,
+    Origin,
+    Source,
+    SystemMessage,
+)
 
 NAME = "anthropic-messages"
 
@@ -121,7 +144,7 @@ class AnthropicDecoder(FollowingDecoder):
         self._count = 0
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        read.known = (self._count, record.get("truncationParent"))
+        read.known = (self._count, text_or_none(record.get("truncationParent")))
         if not self._condense(read, record):
             read_blocks(read, record)
         read.close("message", record.get("content", record.get(_DELETED)))
@@ -152,22 +175,12 @@ class AnthropicDecoder(FollowingDecoder):
 
 def read_blocks(read: RecordEvents, record: dict[str, Any]) -> None:
     """Add the events of a message."""
-    is_agent = record.get("role") == "assistant"
-    blocks = dicts_in(_blocks(record.get("content")))
-    for block in with_results(blocks) if is_agent else blocks:
-        kind, part = kind_of(block), _part(block)
-        if part is not None:
-            read.parts.append(part)
-        elif kind in THINKING:
-            read.thinking.append(block)
-        elif kind == "tool_use":
-            read.call(block.get("name"), block.get("input"), block.get("id"))
-        elif kind == "tool_result":
-            read.say(_speaker(read.parts, is_agent))
-            content = block.get("content")
-            told = _parts(content) if type(content) is list else text_or_empty(content)
-            read.answer(block.get("tool_use_id"), told, is_error=block.get("is_error") is True)
-    read.say(_speaker(read.parts, is_agent), as_text=is_agent or type(record.get("content")) is str)
+    message = {"role": record.get("role"), "content": _known(record.get("content"))}
+    for event in READER.anthropic(message, read.response):
+        if isinstance(event, Message):
+            speaker = event.source if event.source == "agent" else _speaker(event.content)
+            event = replace(event, source=speaker, shown=not is_blank(event.content))
+        read.take(event)
 
 
 def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
@@ -184,36 +197,33 @@ def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
         read.tell(named, cost, metrics, **names)
 
 
-def _speaker(parts: list[dict[str, Any]], is_agent: bool) -> Source:
-    if is_agent:
-        return "agent"
-    is_added = all(text_or_empty(part.get("text")).lstrip().startswith(_ADDED) for part in parts)
+def _speaker(content: Content) -> Source:
+    is_added = all(text_or_empty(part.get("text")).lstrip().startswith(_ADDED) for part in parts_in(content))
     return "environment" if is_added else "user"
 
 
-def _blocks(content: Any) -> list[Any]:
-    return content if type(content) is list else [{"type": "text", "text": content}] if content else []
+def _known(content: Any) -> Any:
+    """Return a content with the blocks that are known. Cline 4 has an image and a file in forms of its own."""
+    return [part for block in content if (part := _part(block)) is not None] if type(content) is list else content
 
 
 def _part(block: Any) -> dict[str, Any] | None:
-    """Return a text, an image, a file, a document or a search result as a part, and a call that the server answered;
-    Cline 4 has an image and a file in forms of its own.
-    """
     match block:
         case {"type": "image", "data": str(data), "mediaType": str(media_type)}:
             return image_at(data_url(media_type, data))
         case {"type": "file", "content": str(text), "path": str(path)}:
             return {"type": "text", "text": f'<file_content path="{path}">\n{text}\n</file_content>'}
-    is_sound = kind_of(block) in AS_THEY_ARE and isinstance(block.get("text", ""), str)
-    return block if is_sound else part_of(block)
-
-
-def _parts(blocks: list[Any]) -> tuple[dict[str, Any], ...]:
-    return tuple(part for block in blocks if (part := _part(block)) is not None)
+        case {"type": "tool_result"}:
+            return {**block, "content": _known(block.get("content"))}
+    kind = kind_of(block)
+    is_sound = kind in AS_THEY_ARE and isinstance(block.get("text", ""), str)
+    is_known = is_sound or kind in (*THINKING, "tool_use") or (kind is not None and is_of_server(block))
+    known: dict[str, Any] | None = block if is_known else part_of(block)
+    return known
 
 
 def _text(record: dict[str, Any]) -> str:
-    return "\n".join(texts_of(_parts(_blocks(record.get("content")))))
+    return "\n".join(texts_of(READER.content(_known(record.get("content")), "")))
 
 
 # -- events to messages ------------------------------------------------------------------------------------------------

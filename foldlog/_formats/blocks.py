@@ -12,6 +12,7 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 """Types of blocks that a model has to get back unchanged before the calls that followed them."""
 
 _TEXTS = frozenset(("text", "input_text", "output_text"))
+_IMAGES = ("input_image", "computer_screenshot")
 _Block = dict[str, Any]
 
 
@@ -27,7 +28,7 @@ def part_of(block: Any) -> _Block | None:
     if kind in _TEXTS and type(block.get("text")) is str:
         return {"type": "text", "text": block["text"]}
     source = block.get("source") if kind == "image" else None
-    url = block.get("image_url") if kind == "input_image" else _url_of(source) if type(source) is dict else None
+    url = block.get("image_url") if kind in _IMAGES else _url_of(source) if type(source) is dict else None
     return None if type(url) is not str else image_at(url)
 
 
@@ -142,4 +143,4 @@ def is_blank(content: Content) -> bool:
     """Return whether a model would get no content: Anthropic's models refuse a text of white space."""
     if isinstance(content, str):
         return not content.strip()
-    return all(part.get("type") == "text" and not part["text"].strip() for part in content)
+    return all(part.get("type") == "text" and not str(part.get("text", "")).strip() for part in content)

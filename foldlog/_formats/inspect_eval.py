@@ -237,7 +237,8 @@ class _Inspect(OpenAI):
 
     def written(self, message: dict[str, Any]) -> dict[str, Any]:
         calls, name = message.pop("tool_calls", ()), message.pop("name", "")
-        thinking = message.pop("thinking_blocks", ())
+        thought = message.pop("reasoning_content", None)
+        thinking = message.pop("thinking_blocks", [] if thought is None else [thinking_of(thought)])
         if message["role"] == "assistant":
             message["source"] = "generate"
             said = message["content"] or ""

@@ -20,21 +20,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import Beside, Format, Options, RecordEncoder
 from foldlog._formats.lookalikes import lookalike_of_record
-from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, time_at, usage_told
+from foldlog._formats.messages import READER, is_message_of_anthropic
+from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.rewritten import is_same
 from foldlog._formats.told import NOT_WRITTEN, call_id_of, role_of
 from foldlog.eventstore import (
     Action,
+    Annotation,
     CondensationSummary,
-    Content,
     Event,
     Message,
     Observation,
     Origin,
-    Source,
     SystemMessage,
 )
 from foldlog.projections import arguments_of
@@ -42,7 +43,6 @@ from foldlog.projections import arguments_of
 NAME = "openai-chat"
 
 _SAID = ("role", "content", "tool_calls", "function_call", "tool_call_id")
-_SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 
 
 def matches(record: Any) -> bool:
@@ -60,14 +60,9 @@ class OpenAI:
 
     format = NAME
 
-    def speaker(self, message: dict[str, Any]) -> Source:
-        """Return the source of a message that neither calls nor answers."""
-        return _SPEAKERS.get(message["role"], "environment")
-
-    def answers(self, message: dict[str, Any]) -> list[str]:
-        """Return the ids of the calls that a tool's message answers."""
-        call_id = message.get("tool_call_id")
-        return [call_id] if type(call_id) is str else []
+    def given(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
+        """Return the messages that OpenAI would have in the place of a message."""
+        return [message]
 
     def written(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return a message from the message that OpenAI would have."""
@@ -107,13 +102,7 @@ def alike(one: Any, other: Any) -> bool:
 
 # -- messages to events -----------------------------------------------------------------------------------------------
 
-_PARTS = frozenset(("text", "image_url", "input_audio", "file", "refusal"))
-
-
-def _is_odd(content: Any) -> bool:
-    """Return whether a content has parts that OpenAI does not define."""
-    types = (part.get("type") for part in dicts_in(content))
-    return any(type(each) is str and each not in _PARTS for each in types)
+_PARTS = frozenset((None, "text", "image_url", "input_audio", "file", "refusal"))
 
 
 class OpenAIChatDecoder(FollowingDecoder):
@@ -130,53 +119,20 @@ class OpenAIChatDecoder(FollowingDecoder):
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         timestamp, time = read_time(record.get("timestamp"))
-        read = RecordEvents(self, Origin(format=self._dialect.format, id=record.get("id"), time=time), timestamp)
-        read.response = f"message-{self.next_id}"
-        return read
+        return RecordEvents(self, Origin(format=self._dialect.format, id=record.get("id"), time=time), timestamp)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        if _is_odd(record.get("content")) and (foreign := lookalike_of_record(record, NAME)) is not None:
+        is_odd = any(kind_of(part) not in _PARTS for part in dicts_in(record.get("content")))
+        foreign = lookalike_of_record(record, NAME) if is_odd and not is_message_of_anthropic(record) else None
+        if foreign is not None:
             self.options.findings.append(
                 f"is a message of {foreign.name}; it is kept, and calls and results in it are not shown"
             )
-        content, role = _content(record.get("content")), record["role"]
-        if role in ("system", "developer"):
-            read.add(SystemMessage, content=content)
-        elif role in ("tool", "function"):
-            self._read_results(read, record, content)
-        elif role != "assistant" or not self._read_calls(read, record, content):
-            source = self._dialect.speaker(record)
-            thinking = tuple(dicts_in(record.get("thinking_blocks"))) if source == "agent" else ()
-            read.add(Message, content=content, source=source, thinking=thinking)
+        for message in self._dialect.given(record):
+            for event in READER.chat(message, f"message-{self.next_id}"):
+                read.take(event)
+        read.close("reply", None)
         self._dialect.remember(record)
-
-    def _read_calls(self, read: RecordEvents, record: dict[str, Any], thought: Content) -> bool:
-        """Add the calls of a message, if it has any: in the time before there were tools, the call of a function."""
-        calls, function = record.get("tool_calls"), record.get("function_call")
-        read.thinking = dicts_in(record.get("thinking_blocks"))
-        if type(function) is dict and not calls:
-            calls = [{"function": function}]
-        if type(calls) is list and calls and len(dicts_in(calls)) == len(calls):
-            for call in calls:
-                called = dict_or_empty(call.get("function"))
-                call_id = call["id"] if type(call.get("id")) is str else called.get("name")
-                read.call(called.get("name"), called.get("arguments"), call_id, thought)
-                thought = ""
-        return bool(read.events)
-
-    def _read_results(self, read: RecordEvents, record: dict[str, Any], content: Content) -> None:
-        call_ids: Sequence[str | None] = self._dialect.answers(record)
-        tool = text_or_empty(record.get("name")) or text_or_empty(record.get("tool_name"))
-        for call_id in call_ids or [None]:
-            read.answer(self.calls.of_result(call_id, tool), content, tool=tool)
-            content = ""
-
-
-def _content(value: Any) -> Content:
-    """Return text or parts unchanged; any other value is not content."""
-    if type(value) is list and all(type(part) is dict for part in value):
-        return tuple(value)
-    return text_or_empty(value)
 
 
 # -- events to messages -----------------------------------------------------------------------------------------------
@@ -215,7 +171,7 @@ class OpenAIChatEncoder(RecordEncoder):
         return self._written(calls) if calls else []
 
     def _written(self, events: list[Event]) -> list[Any]:
-        message = _message(events)
+        message = message_of(events)
         if message is None:
             return []
         message = self._dialect.written(message)
@@ -223,29 +179,42 @@ class OpenAIChatEncoder(RecordEncoder):
         return [message]
 
 
-def _message(events: list[Event]) -> dict[str, Any] | None:
-    """Return the message of ``events``; None if no message has this content."""
-    event = events[0]
-    if not isinstance(event, Action | Observation | SystemMessage | Message | CondensationSummary):
-        return None
-    content = event.thought if isinstance(event, Action) else event.content
-    message: dict[str, Any] = {"role": role_of(event), "content": content if isinstance(content, str) else [*content]}
-    if isinstance(event, Action):
+def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
+    """Return the message of ``events``; None if no message has this content. What the message was that they were read
+    of is in ``meta``.
+    """
+    event, role = events[0], role_of(events[0])
+    match event:
+        case Action(thought=content, thinking=thinking) | Message(content=content, thinking=thinking):
+            pass
+        case Observation(content=content) | SystemMessage(content=content) | CondensationSummary(content=content):
+            thinking = ()
+        case Annotation(name="reasoning", data=list(blocks)):
+            role, content, thinking = "assistant", "", tuple(dicts_in(blocks))
+        case _:
+            return None
+    message: dict[str, Any] = {"role": role, "content": content if isinstance(content, str) else [*content]}
+    if isinstance(event, Action | Annotation):
         message["content"] = message["content"] or None
-    if isinstance(event, Action | Message) and event.thinking:
-        message["thinking_blocks"] = list(event.thinking)
+    if thinking and all(block.keys() == {"type", "thinking"} for block in thinking):
+        message["reasoning_content"] = "\n".join(str(block["thinking"]) for block in thinking)
+    elif thinking:
+        message["thinking_blocks"] = list(thinking)
     if isinstance(event, Action):
         message["tool_calls"] = [_call(call) for call in events if isinstance(call, Action)]
     elif isinstance(event, Observation):
         message |= {"name": event.tool} if event.tool else {}
         message["tool_call_id"] = call_id_of(event)
-    return message | dict_or_empty(event.meta.get("message"))
+    message |= dict_or_empty(event.meta.get("message"))
+    return {key: value for key, value in message.items() if value is not None or key == "content"}
 
 
 def _call(action: Action) -> dict[str, Any]:
+    call, known = dict_or_empty(action.meta.get("call")), {"id": call_id_of(action)}
+    if "custom_tool" in action.meta and type(action.arguments) is dict:
+        return call | known | {"type": "custom", "custom": {"name": action.tool, **action.arguments}}
     arguments = action.arguments if isinstance(action.arguments, str) else arguments_of(action)
-    function = {"name": action.tool, "arguments": arguments}
-    return dict_or_empty(action.meta.get("call")) | {"id": call_id_of(action), "type": "function", "function": function}
+    return call | known | {"type": "function", "function": {"name": action.tool, "arguments": arguments}}
 
 
 FORMAT = Format(

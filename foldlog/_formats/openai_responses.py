@@ -18,45 +18,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.codex.lines import content_of
 from foldlog._formats.format import EachAlone, Format
-from foldlog._formats.packing import json_of
-from foldlog._formats.record import joined_text, member, text_or_none
+from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, is_message_item
+from foldlog._formats.record import joined_text, member
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, parts_as, role_of
-from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin, Source, SystemMessage
+from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin
 from foldlog.projections import arguments_of
 
 NAME = "openai-responses"
 
-_SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
-_CALLS = frozenset(
-    (
-        *("function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "computer_call"),
-        *("tool_search_call", "mcp_approval_request"),
-    )
-)
-"""Calls that a client answers. Calls of the server's own tools contain their results."""
-_OUTPUTS = frozenset(
-    (
-        *("function_call_output", "custom_tool_call_output", "local_shell_call_output", "shell_call_output"),
-        *("apply_patch_call_output", "computer_call_output", "tool_search_output", "mcp_approval_response"),
-    )
-)
 _OTHERS = frozenset(
     (
         *("reasoning", "item_reference", "compaction", "web_search_call", "file_search_call", "image_generation_call"),
         *("code_interpreter_call", "mcp_call", "mcp_list_tools", "program", "program_output"),
     )
 )
-_ANSWERED = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
-"""The field that holds the id of an item's call, if it is not ``call_id``."""
-_IDS = frozenset(("id", "call_id", "approval_request_id"))
 _PARTS = frozenset(("input_text", "output_text", "input_image", "input_file", "refusal"))
-
-
-def _is_message(item: dict[str, Any]) -> bool:
-    return item.get("type", "message") == "message" and type(item.get("role")) is str
 
 
 def matches(record: Any) -> bool:
@@ -68,9 +46,9 @@ def matches(record: Any) -> bool:
         return type(record.get("summary")) is list
     if kind == "compaction":
         return type(record.get("encrypted_content")) is str
-    if type(kind) is str and kind in _CALLS | _OUTPUTS | _OTHERS:
-        return not _IDS.isdisjoint(record)
-    content = record.get("content") if _is_message(record) else None
+    if type(kind) is str and kind in CALLS | OUTPUTS | _OTHERS:
+        return any(key in record for key in IDS)
+    content = record.get("content") if is_message_item(record) else None
     parts = [part.get("type") for part in content if type(part) is dict] if type(content) is list else []
     return any(type(part) is str and part in _PARTS for part in parts)
 
@@ -95,34 +73,13 @@ class ResponsesDecoder(FollowingDecoder):
         return read
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        event = READER.item(record)
+        if event is not None:
+            read.take(event)
+            return
         kind = record["type"] if type(record.get("type")) is str else "item"
-        call_id = record.get(_ANSWERED.get(kind, "call_id"))
-        if _is_message(record):
-            is_system, content = record["role"] in ("system", "developer"), content_of(record.get("content"))
-            source = {} if is_system else {"source": _SPEAKERS.get(record["role"], "environment")}
-            read.add(SystemMessage if is_system else Message, content=content, **source)
-        elif kind in _CALLS:
-            read.meta = {"custom_tool": True} if kind == "custom_tool_call" else {}
-            tool = text_or_none(record.get("name"))
-            read.call(kind.removesuffix("_call") if tool is None else tool, _arguments_in(kind, record), call_id)
-        elif kind in _OUTPUTS:
-            output = record.get("output")
-            is_value = output is not None and type(output) is not str
-            content = content_of(output) or (json_of(output).decode() if is_value else "")
-            read.answer(call_id, content)
-        else:
-            data = {key: value for key, value in record.items() if key not in ("type", "id")}
-            stays = kind == "reasoning"
-            read.add(Annotation, name=kind, data=data, source="agent", shown=True, stays_with_next=stays)
-
-
-def _arguments_in(kind: str, item: dict[str, Any]) -> Any:
-    arguments = item.get("arguments")
-    if kind == "custom_tool_call":
-        return {"input": item.get("input")}
-    if kind == "function_call" or type(arguments) is str:
-        return text_or_none(arguments)
-    return {key: value for key, value in item.items() if key not in ("type", "id", "call_id", "name", "status")}
+        data = {key: value for key, value in record.items() if key not in ("type", "id")}
+        read.add(Annotation, name=kind, data=data, source="agent", shown=True, stays_with_next=kind == "reasoning")
 
 
 def _written(event: Any) -> list[Any]:
@@ -130,8 +87,12 @@ def _written(event: Any) -> list[Any]:
     match event:
         case Action():
             thought = [_message_of(event.thought, "assistant")] if event.thought else []
-            call = {"arguments": arguments_of(event), "call_id": call_id_of(event), "name": event.tool}
-            return [*_reasoning(event), *thought, {**call, "type": "function_call", "status": "completed"}]
+            call = {"call_id": call_id_of(event), "name": event.tool, "status": "completed"}
+            if "custom_tool" in event.meta and type(event.arguments) is dict:
+                call |= {**event.arguments, "type": "custom_tool_call"}
+            else:
+                call |= {"arguments": arguments_of(event), "type": "function_call"}
+            return [*_reasoning(event), *thought, call]
         case Observation():
             output = {"call_id": call_id_of(event), "output": joined_text(event.content)}
             return [{**output, "type": "function_call_output"}]

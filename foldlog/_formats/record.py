@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from msgspec.structs import force_setattr
 
 from foldlog._usage import usage_of
-from foldlog.eventstore import Content, Event, EventStoreError, Origin
+from foldlog.eventstore import Content, EventStoreError, Origin
 
 INCOMPLETE = "incomplete"
 """The attribute that says which records of the source of an import could not be read."""
@@ -154,8 +153,3 @@ def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
     if microsecond % 1000:
         return text
     return text[: -len("000Z")] + "Z" if microsecond else text[: -len("Z")] + ".000Z"
-
-
-def linked_to(parent: str, event: Event) -> None:
-    """Name in ``event``, the first of a sub-agent's history, the conversation that started the sub-agent."""
-    force_setattr(event, "meta", {**event.meta, "parent": parent})  # no other code has it before it is returned

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
+from msgspec.structs import asdict
+
 from foldlog._formats.blocks import is_blank, said
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Options, RecordDecoder
@@ -85,6 +87,10 @@ class FollowingDecoder(RecordDecoder):
         """Add the events of a record, at least one."""
 
 
+_OF_HISTORY = ("id", "timestamp", "origin", "meta")
+"""The fields of an event that a message alone does not tell."""
+
+
 class RecordEvents:
     """A record while it is read: its events so far, and what was said and thought since the last of them.
 
@@ -135,6 +141,16 @@ class RecordEvents:
         if (event.shown or event.structural) and self._decoder.keeps_shown:
             self._decoder.shown.follow(event, self._decoder.known(event, self))
         return event
+
+    def take(self, event: Event) -> None:
+        """Add an event that was read of a message alone. A result without an id is of the newest reply."""
+        if isinstance(event, Observation):
+            call_id = self._decoder.calls.of_result(event.call_id, event.tool)
+            extras = {"extras": event.extras} if event.extras else {}
+            self.answer(call_id, event.content, is_error=event.is_error, tool=event.tool, **extras)
+        else:
+            self.meta |= event.meta
+            self.add(type(event), **{name: told for name, told in asdict(event).items() if name not in _OF_HISTORY})
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
         """Keep the model of a response, its cost, and its tokens by the ``names`` that ``counts`` has for them."""

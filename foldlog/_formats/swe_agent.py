@@ -18,7 +18,6 @@ from typing import Any
 from foldlog._formats.format import Format, Past
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatDecoder, OpenAIChatEncoder, accepts, beside
 from foldlog._formats.record import joined_text
-from foldlog.eventstore import Source
 
 NAME = "swe-agent"
 
@@ -40,16 +39,16 @@ class _Dialect(OpenAI):
             self._last = next((record for record, _ in past.newest_records()), {})
         return self._last
 
-    def speaker(self, message: dict[str, Any]) -> Source:
+    def given(self, message: dict[str, Any]) -> list[dict[str, Any]]:
         if message["role"] == "user":
             before = self._before
-            if before.get("role") == "assistant" and message.get("is_demo") == before.get("is_demo"):
-                return "environment"
-        return super().speaker(message)
-
-    def answers(self, message: dict[str, Any]) -> list[str]:
+            follows = before.get("role") == "assistant" and message.get("is_demo") == before.get("is_demo")
+            return [{**message, "role": "environment"}] if follows else [message]
         call_ids = message.get("tool_call_ids")
-        return call_ids if type(call_ids) is list and all(type(call_id) is str for call_id in call_ids) else []
+        if type(call_ids) is not list or not all(type(call_id) is str for call_id in call_ids):
+            call_ids = []
+        results = [{**message, "tool_call_id": call_id, "content": ""} for call_id in call_ids[1:]]
+        return [{**message, "tool_call_id": next(iter(call_ids), None)}, *results]
 
     def written(self, message: dict[str, Any]) -> dict[str, Any]:
         message["agent"] = self._last.get("agent", "main")

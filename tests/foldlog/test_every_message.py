@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
 import foldlog
-from foldlog import Action, InvalidEvent, from_openai
+from foldlog import Action, Annotation, InvalidEvent, from_openai
 from foldlog.formats import decode, encode
 from foldlog.projections.messages import DIALECTS
 from tests.projections.chat_rules import PROBLEMS
@@ -327,3 +329,140 @@ def test_blocks_beside_calls_of_a_chat_and_in_results_and_prompts_change_no_role
     messages = history.view().to_messages("anthropic")
     assert [block["type"] for block in messages[1]["content"]] == ["thinking", "text", "tool_use"]
     assert messages[2]["content"][0]["content"] == [image, FOUND]
+
+
+# --- one reading for append and imports ---
+
+SIGNED = {"type": "thinking", "thinking": "said-1", "signature": "s"}
+TEXTS = [
+    {"type": "text", "text": "said-2"},
+    {"type": "text", "text": "said-3", "cache_control": {"type": "ephemeral"}},
+    {"type": "text", "text": "said-4", "annotations": ["said-5"]},
+]
+PARTS = [
+    *TEXTS,
+    {"type": "image_url", "image_url": {"url": "https://said-6", "detail": "low"}},
+    {"type": "input_audio", "input_audio": {"data": "said6", "format": "wav"}},
+    {"type": "file", "file": {"file_id": "said-7"}},
+]
+FIELDS = {
+    "refusal": "said-8",
+    "reasoning_content": "said-1",
+    "reasoning": "said-9",
+    "thinking_blocks": [SIGNED],
+    "audio": {"id": "said-10", "transcript": "said-11"},
+    "annotations": [{"type": "url_citation", "url_citation": {"url": "said-12"}}],
+    "name": "said-13",
+    "provider_specific_fields": {"citations": ["said-14"]},
+    "reasoning_details": [{"type": "reasoning.text", "text": "said-15"}],
+}
+"""What messages of the assistant have in OpenAI's client, in litellm's, and in answers of other servers."""
+
+
+def drawn_chat(draw: random.Random) -> dict[str, Any]:
+    def content(parts: list[Any]) -> Any:
+        return draw.choice(["said-16", [draw.choice(parts) for _ in range(draw.randrange(2, 4))]])
+
+    role = draw.choice(["system", "developer", "user", "tool", *["assistant"] * 4])
+    name = draw.choice([{}, {"name": "said-13"}])
+    if role != "assistant":
+        call_id = {"tool_call_id": "k1"} if role == "tool" else {}
+        return {"role": role, "content": content(PARTS if role == "user" else TEXTS), **call_id, **name}
+    calls = [
+        {"id": "k1", "type": "function", "function": {"name": "f", "arguments": '{"at": "said-17"}'}},
+        {"id": "k2", "type": "custom", "custom": {"name": "g", "input": "said-18"}, "extra_content": {"a": "said-19"}},
+    ]
+    said = {"content": content([*TEXTS, {"type": "refusal", "refusal": "said-20"}])}
+    said |= {"tool_calls": draw.sample(calls, draw.randrange(1, 3))}
+    told: dict[str, Any] = {key: said[key] for key in said if draw.random() < 0.5}
+    if "tool_calls" in told and draw.random() < 0.2:  # which go before it
+        told["function_call"] = {"name": "f", "arguments": "said-21"}
+    return {"role": role, **told, **{key: FIELDS[key] for key in draw.sample(list(FIELDS), draw.randrange(5))}}
+
+
+def drawn_of_anthropic(draw: random.Random) -> dict[str, Any]:
+    role, texts = draw.choice(["user", "assistant"]), [TEXTS[0], {**TEXTS[0], "citations": [{"at": "said-5"}]}]
+    result = {"type": "tool_result", "tool_use_id": "k1", "content": draw.choice(["said-8", [*texts, FOUND]])}
+    kinds = {
+        "user": [*texts, {**result, "is_error": True}, {**result, "cache_control": {"at": "said-9"}}, PAGE, FOUND],
+        "assistant": [
+            *(*texts, SIGNED, {"type": "redacted_thinking", "data": "said-6"}),
+            {"type": "tool_use", "id": "k1", "name": "f", "input": {"at": "said-7"}, "caller": "said-10"},
+            {"type": "server_tool_use", "id": "s1", "name": "paused", "input": {"at": "said-11"}},
+        ],
+    }
+    blocks = [draw.choice(kinds[role]) for _ in range(draw.randrange(1, 5))]
+    server = draw.choice([blocks for blocks in OF_THE_SERVER.values() if len(blocks) > 1])
+    return {"role": role, "content": [*blocks, *(server if role == "assistant" and draw.random() < 0.3 else ())]}
+
+
+SHELL = [{"stdout": "said-1", "stderr": "said-2", "outcome": {"type": "exit", "exit_code": 0}}]
+SAID = {"type": "input_text", "text": "said-1"}
+SHOT = {"type": "computer_screenshot", "image_url": "https://said-1"}
+CLIENTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"type": "function_call", "name": "f", "arguments": '{"at": "said-3"}'}, {"output": "said-1"}),
+    ({"type": "custom_tool_call", "name": "f", "input": "said-3"}, {"output": [SAID]}),
+    ({"type": "local_shell_call", "action": {"type": "exec", "command": ["said-3"]}}, {"output": "said-1"}),
+    ({"type": "shell_call", "action": {"commands": ["said-3"]}}, {"output": SHELL, "max_output_length": 7}),
+    ({"type": "apply_patch_call", "operation": {"path": "said-3"}}, {"status": "failed", "output": "said-1"}),
+    ({"type": "computer_call", "action": {"type": "type", "text": "said-3"}}, {"output": SHOT}),
+    ({"type": "tool_search_call", "arguments": {"q": "said-3"}, "execution": "client"}, {"tools": [SAID]}),
+    ({"type": "mcp_approval_request", "name": "f", "arguments": "{}"}, {"approve": False, "reason": "said-1"}),
+]
+"""Calls that a client answers, each with the fields of the answer."""
+OF_SERVERS = [
+    {"type": kind, "id": "said-4", "status": "completed"}
+    for kind in ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
+] + [{"type": "compaction", "id": "said-4", "encrypted_content": "x"}, {"type": "of_tomorrow_call", "id": "said-4"}]
+
+
+def read(event: Any) -> Any:
+    """What an event holds of its message, but for what a history and its source say of it."""
+    meta: dict[str, Any] = {key: value for key, value in event.meta.items() if key == "custom_tool"}
+    event = replace(event, id=-1, origin=None, timestamp=None, cause=None, meta=meta)
+    if isinstance(event, Action) and isinstance(event.arguments, str):
+        event = replace(event, arguments=json.loads(event.arguments))
+    return replace(event, response_id=None) if isinstance(event, Action) else event
+
+
+def texts_in(value: Any) -> set[str]:
+    return set(re.findall(r"said-?\d+", json.dumps(value)))
+
+
+@pytest.mark.parametrize("format", ["openai-chat", "anthropic-messages"])
+def test_append_and_imports_read_a_message_alike_and_lose_nothing(format):
+    for seed in range(1_000):
+        message = {"openai-chat": drawn_chat, "anthropic-messages": drawn_of_anthropic}[format](random.Random(seed))
+        before, appended = json.dumps(message), from_openai(message)
+        imported = [read(event) for event in decode([message], format)]
+        is_empty = all(isinstance(event, Annotation) and event.name in ("reply", "message") for event in imported)
+        assert list(map(read, appended)) == imported or (is_empty and len(appended) < 2)
+        held = set(re.findall(r"said-?\d+", repr(appended)))
+        assert (json.dumps(message), texts_in(message) - held) == (before, set())
+        if format == "openai-chat" and not is_empty:
+            (written,) = encode([replace(event, id=n) for n, event in enumerate(appended)], format)
+            twice = ("reasoning_content",) if "thinking_blocks" in message else ()  # of one text, as litellm has it
+            assert written == {"content": None} | {key: message[key] for key in message if key not in twice}
+
+
+@pytest.mark.parametrize("call, answer", CLIENTS, ids=lambda item: item.get("type"))
+@pytest.mark.parametrize("of_server", OF_SERVERS, ids=lambda item: item["type"])
+def test_what_a_client_answers_is_a_call_and_what_the_server_did_is_named(history, call, answer, of_server):
+    kind = {"mcp_approval_request": "mcp_approval_response", "tool_search_call": "tool_search_output"}
+    answer = {"type": kind.get(call["type"], f"{call['type']}_output"), **answer}
+    call = {**call, "id": "k1", "call_id": "k1"} if "approval" not in call["type"] else {**call, "id": "k1"}
+    answer |= {"approval_request_id": "k1"} if "approval" in call["type"] else {"call_id": "k1"}
+    for item in (call, answer):
+        assert list(map(read, from_openai(item))) == [read(event) for event in decode([item], "openai-responses")]
+    history.append(ASKED)
+    history.append_reply({"id": "resp_1", "output": [of_server, call]})
+    assert [event.name for event in history.events() if isinstance(event, Annotation)] == [of_server["type"]]
+    assert [action.call_id for action in history.open_calls()] == ["k1"]
+    history.append(from_openai(answer))
+    assert history.open_calls() == ()
+    held = set(re.findall(r"said-\d+", repr(list(history.events()))))
+    assert texts_in([of_server, call, answer]) - held == set()
+    for dialect in DIALECTS:
+        messages = history.view().to_messages(dialect)
+        assert PROBLEMS[dialect](messages) == []
+        assert texts_in([call, answer]) - texts_in(messages) == set()

@@ -231,7 +231,8 @@ def test_messages_of_every_role():
             {"role": "assistant", "content": "Done."},
         ]
     )
-    assert (system, answer) == (SystemMessage(content="You help."), Message(source="agent", content="Done."))
+    assert system == SystemMessage(content="You help.", meta={"message": {"role": "developer"}})
+    assert answer == Message(source="agent", content="Done.")
     assert user.content == ({"type": "image_url", "image_url": {"url": "https://x/y.png"}},)
     assert (action.call_id, observation) == ("k1", Observation(call_id="k1", content="a.py"))
 
@@ -317,7 +318,7 @@ def test_what_is_no_reply_of_a_model_is_refused(history):
     for message, has in (({}, "nothing"), ({"content": ""}, "nothing"), ({"reasoning_content": "hm"}, "reasoning")):
         with pytest.raises(InvalidEvent, match=f"neither a text nor a tool call; nothing was appended; it has {has};"):
             history.append_reply(completion(message, "content_filter"))
-    for named in ("local_shell_call", "ai"):
+    for named in ("web_search_call", "ai"):
         with pytest.raises(InvalidEvent, match=f"nothing was appended; it has {named};"):
             history.append_reply({"type": named, "content": "hm"})
     for role in ("user", "system", "developer"):

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foldlog._formats.blocks import part_of, said
-from foldlog._formats.record import text_or_empty
 from foldlog._formats.told import parts_as
 from foldlog.eventstore import Content
 
@@ -61,15 +59,6 @@ def parent_of(session: Any) -> str | None:
     if about is None and type(session) is dict:
         about = session.get("parent_thread_id")
     return about if type(about) is str and about else None
-
-
-def content_of(parts: Any) -> Content:
-    """Return parts as content: a single text as text, several as parts. Only texts and images are kept."""
-    return (
-        said([part for each in parts if (part := part_of(each)) is not None])
-        if type(parts) is list
-        else text_or_empty(parts)
-    )
 
 
 def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:

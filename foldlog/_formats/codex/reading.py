@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from foldlog._formats.blocks import texts_of
 from foldlog._formats.calls import OpenCalls
-from foldlog._formats.codex.lines import content_of, has_failed, line_of, parent_of, place_of_summary, texts_in
+from foldlog._formats.codex.lines import has_failed, line_of, parent_of, place_of_summary, texts_in
 from foldlog._formats.codex.writing import NAME
+from foldlog._formats.messages import READER
 from foldlog._formats.record import NotAnEvent, described, read_time
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Origin, Source, SystemMessage
+from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Observation, Origin, SystemMessage
 
 ABORTED = "aborted"
 """The text of Codex for a call that never got an output."""
@@ -35,7 +38,6 @@ _IS_BASE = {"instructions": "base"}
 _SAID_MAX = 20
 """The number of the last texts that are searched for instructions."""
 
-_SPEAKERS: dict[str, Source] = {"user": "user", "assistant": "agent"}
 _CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
 """Messages that Codex itself writes as the user: a text in a tag, or instructions from files."""
 
@@ -95,9 +97,9 @@ class CodexDecoder(FollowingDecoder):
             return
         named = payload.get("type") if line in _ITEMS else line
         name = named if type(named) is str else line
-        if line == "response_item" and name in _READ:
-            _READ[name](read, payload)
-        elif line in _INSTRUCTIONS and (texts := self._unsaid(line, payload)):
+        if line == "response_item" and _read_item(read, payload):
+            return
+        if line in _INSTRUCTIONS and (texts := self._unsaid(line, payload)):
             model = {"model": payload["model"]} if type(payload.get("model")) is str else {}
             read.meta = model | (_IS_BASE if line == "session_meta" else {}) | read.meta
             content = texts[0] if len(texts) == 1 else tuple({"type": "text", "text": text} for text in texts)
@@ -158,43 +160,20 @@ def _origin(payload: Any, time: str | None = None) -> Origin:
     return Origin(format=NAME, id=payload.get("id") if type(payload) is dict else None, time=time)
 
 
-def _read_message(read: RecordEvents, payload: dict[str, Any]) -> None:
-    content, role = content_of(payload.get("content")), payload.get("role")
-    if role == "developer" or role == "system":
-        read.add(SystemMessage, content=content)
-        return
-    source = _SPEAKERS.get(role, "environment") if type(role) is str else "environment"
-    if source == "user" and (texts := texts_in(payload.get("content"))) and all(map(_CONTEXT.match, texts)):
-        source = "environment"
-    read.add(Message, content=content, source=source)
-
-
-def _read_call(read: RecordEvents, payload: dict[str, Any]) -> None:
-    call_id, arguments, tool = payload.get("call_id"), payload.get("arguments"), payload.get("name")
-    kind = payload["type"]
-    if kind == "custom_tool_call":
-        arguments = {"input": payload.get("input")}
-    elif kind == "local_shell_call":
-        arguments, tool = payload.get("action"), "local_shell"
-        call_id = payload.get("id") if call_id is None else call_id
-    read.call(tool, arguments, call_id)
-
-
-def _read_result(read: RecordEvents, payload: dict[str, Any]) -> None:
-    output = payload.get("output")
-    content, extras = content_of(output), {}
+def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
+    """Add the event of an item of the model's API, if a model is shown it."""
+    output, extras = payload.get("output"), {}
     if type(output) is dict and type(output.get("content")) is str:
-        content = output["content"]
         extras = {key: value for key, value in output.items() if key != "content"}
-    read.answer(payload.get("call_id"), content, is_error=has_failed(output), extras=extras)
-
-
-_READ = {
-    "message": _read_message,
-    **dict.fromkeys(("function_call", "custom_tool_call", "local_shell_call"), _read_call),
-    **dict.fromkeys(("function_call_output", "custom_tool_call_output"), _read_result),
-}
-"""The readers of the items that a model is shown, by their types."""
+        payload = {**payload, "output": output["content"]}
+    event = READER.item(payload)
+    if isinstance(event, Message) and (texts := texts_in(payload.get("content"))) and all(map(_CONTEXT.match, texts)):
+        event = replace(event, source=event.source if event.source == "agent" else "environment")
+    if isinstance(event, Observation):
+        event = replace(event, is_error=has_failed(output), extras=extras)
+    if event is not None:
+        read.take(event)
+    return event is not None
 
 
 def _turns(payload: dict[str, Any]) -> int:

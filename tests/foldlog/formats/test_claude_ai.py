@@ -110,7 +110,7 @@ def test_every_block_is_read(tmp_path):
     ]
     assert [part["text"] for part in results[0].content] == ["Sea\nu\n9 km", "deep"]
     assert [each.content for each in events if isinstance(each, Message)][1:] == [
-        *("9 km", ({"type": "text", "text": "Voice\nand back?"},), "", ({"type": "text", "text": "of 2023"},))
+        *("9 km", "Voice\nand back?", "of 2023")
     ]
     assert events[-1].meta == {"title": "Kites"}
     assert isinstance(events[-2], Annotation)

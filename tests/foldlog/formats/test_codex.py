@@ -100,7 +100,7 @@ def test_who_speaks():
     assert (events[0].origin.id, events[1].origin.id) == ("s1", None)
 
 
-def test_images_are_parts_and_what_is_no_text_and_no_image_is_kept_aside():
+def test_images_and_files_are_parts():
     parts = [
         {"type": "input_text", "text": "see"},
         {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "high"},
@@ -109,7 +109,8 @@ def test_images_are_parts_and_what_is_no_text_and_no_image_is_kept_aside():
     (event,) = read(item("message", role="user", content=parts))
     assert event.content == (
         {"type": "text", "text": "see"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA==", "detail": "high"}},
+        parts[2],
     )
 
 

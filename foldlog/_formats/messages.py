@@ -1,0 +1,301 @@
+"""Read a message of a provider to events: of OpenAI's chat, of Anthropic, or an item of OpenAI's Responses.
+
+``append`` and imports read by it, so the same message becomes the same events: text beside calls is the thought of the
+first call, with the model's thinking, and parts that no event has a field for are annotations. The events have no ids
+and no origins yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from reprlib import repr as short
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from foldlog._formats.blocks import THINKING, is_of_anthropic, is_of_server, kind_of, part_of, returned, with_results
+from foldlog._formats.packing import json_of
+from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty, text_or_none
+from foldlog._formats.told import parts_in
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationRequest,
+    Content,
+    Event,
+    Message,
+    Observation,
+    Source,
+    SystemMessage,
+)
+
+Part = dict[str, Any]
+
+_SPEAKERS: Mapping[str, Source] = {"user": "user", "assistant": "agent"}
+_THINKING = (*THINKING, "reasoning")
+_BLOCKS_OF_ANTHROPIC = THINKING | {"tool_use", "tool_result", "document", "image", "search_result", "container_upload"}
+_TEXTS = ("text", "input_text", "output_text")
+_OF_TEXTS = frozenset(("type", "text", "cache_control"))
+
+_TYPES = ("function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "computer_call")
+CALLS: Final = frozenset((*_TYPES, "tool_search_call", "mcp_approval_request"))
+"""Items that a client answers. Calls of the server's own tools contain their results."""
+OUTPUTS: Final = frozenset((*(f"{each}_output" for each in _TYPES), "tool_search_output", "mcp_approval_response"))
+IDS: Final = ("call_id", "approval_request_id", "id")
+"""The fields that may hold the id of an item's call."""
+_ARGUMENTS = ("arguments", "action", "operation")
+_OF_PLAIN = dict.fromkeys(("function_call_output", "custom_tool_call_output"), ("type",))
+_OF_ITEMS = ("type", "id", "name", "status")
+_OF_ANTHROPIC = ("role", "type", "id", "model", "content", "tool_calls", "stop_reason", "usage", "cost")
+
+
+def is_message_of_anthropic(message: Part) -> bool:
+    """Return whether a message of the user or the assistant has blocks of Anthropic's. A user may give any server a
+    part that is not known here: of these a name tells.
+    """
+    blocks, role = dicts_in(message.get("content")), message.get("role")
+    is_own = is_of_anthropic if role == "assistant" else is_of_server
+    has_own = any(kind_of(block) in _BLOCKS_OF_ANTHROPIC or is_own(block) for block in blocks)
+    return role in ("user", "assistant") and ("stop_reason" in message or has_own)
+
+
+def is_message_item(item: Part) -> bool:
+    """Return whether an item of OpenAI's Responses is a message."""
+    return item.get("type", "message") == "message" and type(item.get("role")) is str
+
+
+def _spoken(role: str, content: Content) -> Event:
+    if role in ("system", "developer"):
+        return SystemMessage(content=content)
+    return Message(source=_SPEAKERS.get(role, "environment"), content=content)
+
+
+class MessageReader:
+    """Reads messages as an import does, which keeps them: odd values are read as far as that goes, and blocks that only
+    Anthropic's server knows are passed over, since other programs keep blocks of their own in this form.
+    """
+
+    request_tool: str | None = None
+    """The tool by which a model asks for a condensation."""
+    singles = False
+    """Whether each block that only Anthropic's server knows goes back to it."""
+
+    def refuse(self, problem: str) -> None:
+        """Take notice of a value of another form, which is then read as its JSON text."""
+
+    def arguments(self, arguments: Part | str | None) -> Part | str | None:
+        """Return the arguments of a call as an event holds them."""
+        return arguments
+
+    def rest(self, name: str, fields: Part, *taken: str) -> Part:
+        """Return the ``meta`` that holds, under this name, the fields that no event has ``taken``. A content is taken,
+        unless its texts have other fields.
+        """
+        return {}
+
+    # --- OpenAI's chat ---
+
+    def chat(self, message: Part, response_id: str | None = None, meta: Part | None = None) -> list[Event]:
+        """Return the events of a chat message; none of one of the assistant that has no content and no call."""
+        role = message["role"]
+        if is_message_of_anthropic(message):
+            return self.anthropic(message, response_id, meta)
+        if message.get("content") is None and role in ("user", "system", "developer"):
+            self.refuse(f"the content of a {role} message is missing; give a text or a list of parts")
+        content = self.content(message.get("content"), f"a {role} message")
+        if role == "assistant":
+            return self._assistant(message, content, response_id, meta or {})
+        if role in ("tool", "function"):
+            tool = text_or_empty(message.get("name")) or text_or_empty(message.get("tool_name"))
+            return [Observation(content=content, call_id=text_or_none(message.get("tool_call_id")), tool=tool)]
+        if role not in ("user", "system", "developer"):
+            self.refuse(f"a message has the role {role!r}; use assistant, user, system, developer or tool")
+        return [_spoken(role, content)]
+
+    def _assistant(self, message: Part, content: Content, response_id: str | None, meta: Part) -> list[Event]:
+        message = {**dict_or_empty(message.get("provider_specific_fields")), **message}  # litellm tells some twice
+        called = [self.call(call) for call in calls_in(message)]
+        spoken = dict_or_empty(message.get("audio")).get("transcript")
+        content = content or text_or_empty(message.get("refusal")) or text_or_empty(spoken)
+        thinking = dicts_in(message.get("thinking_blocks"))
+        reasoning = message.get("reasoning_content") or message.get("reasoning")  # two names of one text
+        if not thinking and isinstance(reasoning, str) and reasoning:
+            thinking = [{"type": "thinking", "thinking": reasoning}]
+        return self.said(content, called, thinking, response_id, meta)
+
+    def call(self, call: Any, name: str = "call", id_key: str = "id") -> Action:
+        """Return the call of a chat message, an item or a block. Its other fields are in ``meta`` under this name."""
+        fields = dict(dict_or_empty(call))
+        fields |= dict_or_empty(fields.pop("function", None) or fields.pop("custom", None))
+        tool, call_id, text = (text_or_none(fields.get(key)) for key in ("name", id_key, "input"))
+        if tool is None:
+            self.refuse(
+                f"the call {short(call)} does not name its tool; a call of a chat message is a map, such as {{'id': "
+                f"'call-1', 'type': 'function', 'function': {{'name': 'terminal', 'arguments': '{{}}'}}}}"
+            )
+        arguments = {"input": text} if text is not None else fields.get("arguments")
+        if not isinstance(arguments, dict | str | None):
+            self.refuse(f"the arguments of a call are {short(arguments)}; give a map, or its JSON text")
+            arguments = _text(arguments)
+        taken = ("type", "name", id_key, "arguments", *(() if text is None else ("input",)))
+        return Action(
+            tool=tool or "",
+            arguments=self.arguments(arguments),
+            call_id=tool if call_id is None else call_id,  # its result names the tool
+            meta=({} if text is None else {"custom_tool": True}) | self.rest(name, fields, *taken),
+        )
+
+    def said(
+        self, content: Content, called: Sequence[Action], thinking: Sequence[Part], response_id: str | None, meta: Part
+    ) -> list[Event]:
+        """Return the events of one response: a message, or actions with the text as the thought of the first one.
+        Thinking alone is an annotation.
+        """
+        actions, events = [call for call in called if call.tool != self.request_tool], list[Event]()
+        if actions:
+            actions[0] = replace(actions[0], thought=content, thinking=tuple(thinking), meta=meta | actions[0].meta)
+            together = response_id or f"response-{actions[0].call_id}"
+            events += [replace(action, response_id=together) for action in actions]
+        elif content:
+            events.append(Message(source="agent", content=content, thinking=tuple(thinking), meta=meta))
+        elif thinking and not called:
+            events.append(Annotation(name="reasoning", data=list(thinking)))
+        if len(actions) < len(called):
+            events.append(CondensationRequest(reason="the model asked for it", meta={} if events else meta))
+        return events
+
+    # --- OpenAI's Responses ---
+
+    def item(self, item: Part) -> Event | None:
+        """Return the event of an item; None for one that neither says, calls nor answers, such as what a server did."""
+        kind, role = kind_of(item) or "", item.get("role")
+        if kind in ("function_call", "custom_tool_call"):
+            return self.call(item, "item", "call_id")
+        if is_message_item(item):
+            return _spoken(str(role), self.content(item.get("content"), f"a {role} message"))
+        if (kind not in CALLS and kind not in OUTPUTS) or item.get("execution") == "server":
+            return None
+        id_key = next((key for key in IDS if item.get(key) is not None), "call_id")
+        others = {key: value for key, value in item.items() if key not in (*_OF_ITEMS, id_key)}
+        call_id = text_or_none(item.get(id_key))
+        if kind in CALLS:
+            told = next((key for key in _ARGUMENTS if isinstance(item.get(key), dict | str)), None)
+            tool = text_or_none(item.get("name")) or kind.removesuffix("_call")
+            return Action(
+                tool=tool,
+                arguments=self.arguments(item[told] if told else others),
+                call_id=call_id or tool,
+                meta=self.rest("item", item, "name", id_key, *([told] if told else others)),
+            )
+        output = others.pop("output", None)
+        parts = [output] if isinstance(output, dict) else output
+        has_parts = isinstance(parts, list) and all(map(kind_of, parts))
+        return Observation(
+            content=self.content(parts, "") if has_parts else _text(output or others or ""),
+            call_id=call_id,
+            is_error=item.get("status") == "failed",
+            meta=self.rest("item", item, id_key, *(() if output else others), *_OF_PLAIN.get(kind, ())),
+        )
+
+    # --- Anthropic's messages ---
+
+    def anthropic(self, message: Part, response_id: str | None = None, meta: Part | None = None) -> list[Event]:
+        """Return the events of a message: of the user first the results, of the model none if it has only thinking."""
+        is_agent, of = message["role"] == "assistant", f"a {message['role']} message"
+        blocks = self.parts(message.get("content") or [], of)
+        blocks = with_results(blocks, singles=self.singles) if is_agent else self._returned(blocks)
+        paused = [block for block in blocks if is_agent and is_of_server(block) and "input" in block]
+        own = ("tool_use", "tool_result", *_THINKING) if is_agent else ("tool_result",)
+        said = [block for block in blocks if block.get("type") not in own and block not in paused]
+        content, results = _content(said), [self._result(block) for block in _of(blocks, "tool_result")]
+        meta = (meta or {}) | self.rest("message", message, *_OF_ANTHROPIC)
+        meta |= self.rest("blocks", {"content": said})
+        if not is_agent:
+            return [*results, *([Message(source="user", content=content, meta=meta)] if content else ())]
+        used = [{**block, "arguments": block.get("input"), "input": None} for block in _of(blocks, "tool_use")]
+        called = [self.call(block, "block") for block in used] + [self.call(call) for call in calls_in(message)]
+        events = self.said(content, called, _of(blocks, *_THINKING), response_id, meta)
+        return [*events, *(Annotation(name=block["type"], data=block) for block in paused), *results]
+
+    def _result(self, block: Part) -> Observation:
+        given = block.get("content")
+        return Observation(
+            call_id=text_or_none(block.get("tool_use_id")),
+            content=self.content(self._returned(given), "a tool_result"),
+            is_error=block.get("is_error") is True,
+            meta=self.rest("block", block, "type", "tool_use_id", "is_error"),
+        )
+
+    def _returned(self, blocks: Any) -> Any:
+        return list(map(returned, blocks)) if self.singles and isinstance(blocks, list) else blocks
+
+    # --- content ---
+
+    def content(self, given: Any, of: str) -> Content:
+        """Return a content: a text, or parts in the shape of OpenAI's chat; a single text part becomes a text."""
+        if given is None or isinstance(given, str):
+            return given or ""
+        return _content(self.parts(given, of))
+
+    def parts(self, given: Any, of: str) -> list[Part]:
+        """Return the parts of a content. A part that is neither a text nor a map is refused."""
+        if not isinstance(given, str | list):
+            self.refuse(f"the content of {of} is {short(given)}; give a text or a list of parts")
+            given = _text(given)
+        parts: list[Any] = given if isinstance(given, list) else list(parts_in(given))
+        for place, part in enumerate(parts):
+            if not isinstance(part, dict | str):
+                form = "a part is a map, such as {'type': 'text', 'text': 'hi'}"
+                self.refuse(f"part {place} of {of} is {short(part)}; {form}")
+        return [part if isinstance(part, dict) else {"type": "text", "text": _text(part)} for part in parts]
+
+
+READER: Final = MessageReader()
+
+
+def calls_in(message: Part) -> list[Any]:
+    """Return the calls of a chat message: in the time before there were tools, the call of a function."""
+    calls, function = message.get("tool_calls"), message.get("function_call")
+    if not calls and function:
+        return [{"function": function}]
+    return calls if isinstance(calls, list) else []
+
+
+def _of(blocks: Sequence[Part], *kinds: str) -> list[Part]:
+    return [block for block in blocks if block.get("type") in kinds]
+
+
+def _text(value: Any) -> str:
+    """Return a text as it is, and the JSON text of another value."""
+    return value if isinstance(value, str) else json_of(value).decode()
+
+
+def _content(parts: Sequence[Part]) -> Content:
+    made = tuple(map(_part, parts))
+    is_text = len(made) == 1 and made[0].keys() == {"type", "text"} and isinstance(made[0]["text"], str)
+    return str(made[0]["text"]) if is_text else made or ""
+
+
+def _part(part: Part) -> Part:
+    """Return a text or an image as OpenAI's chat has it, and any other part as it is."""
+    if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
+        return {"type": "text", "text": part["refusal"]}
+    known = part_of(part)
+    if known is None or known == part:
+        return part
+    if image := known.get("image_url"):
+        kept = {key: value for key, value in filled(part).items() if key not in ("source", "image_url", "detail")}
+        told = {} if part.get("detail") == "auto" else {"detail": part.get("detail")}  # the default
+        return {**kept, "type": "image_url", "image_url": filled(image | told)}
+    return known | filled({"cache_control": part.get("cache_control")})
+
+
+def is_odd(given: Any) -> bool:
+    """Return whether texts in a content have fields that no event has."""
+    texts = (block for block in dicts_in(given) if block.get("type") in (*_TEXTS, "refusal"))
+    return any(not filled(block).keys() <= _OF_TEXTS for block in texts)
+
+
+def filled(fields: Part) -> Part:
+    """Return the fields that are neither null nor empty."""
+    return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
