@@ -181,7 +181,9 @@ class PageFold:
             ),
             order=tuple(lives.order),
             changes=tuple(
-                replace(change, tokens_saved=savings[change.id].tokens) if change.id in savings else change
+                change
+                if (saving := savings.get(change.id)) is None
+                else replace(change, tokens_saved=saving.tokens, cost=saving.cost)
                 for change in self._changes
             ),
             masks=tuple(self._masks),

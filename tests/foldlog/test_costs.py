@@ -177,7 +177,10 @@ def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_know
         histories["other"].append([Message(source="user", content=f"{n}") for n in range(4)])
         histories["other"].append(CondensationAction(forgotten_event_ids=[1], metadata={"condenser": "of a friend"}))
         figures = [next(iter(histories[name].stats().condensations.values())) for name in ("ours", "other")]
-    assert [(one.cost, one.costs_recorded) for one in figures] == [(0.0, 1), (None, 0)]
+        pages = [Pages(histories.store).history(name) for name in ("ours", "other")]
+    for told in (figures, pages):
+        assert [(one.cost, one.costs_recorded) for one in told] == [(0.0, 1), (None, 0)]
+    assert [change.cost for page in pages for change in page.changes] == [0.0, None]
 
 
 def named(lines, name):

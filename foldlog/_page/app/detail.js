@@ -140,7 +140,7 @@ export class Detail {
     fact("condenser", change.condenser);
     fact("outcome", change.outcome);
     fact("model", change.model);
-    fact("cost", typeof change.cost === "number" ? `${money(change.cost)}, as recorded` : condensed ? "not recorded" : undefined);
+    fact("cost", typeof change.cost === "number" ? money(change.cost) : condensed ? "not recorded" : undefined);
     fact("time taken", typeof change.latency_s === "number" ? `${change.latency_s.toFixed(1)} s` : undefined);
     fact("prompt hash", change.prompt_hash);
     const summary = change.summary;
