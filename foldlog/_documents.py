@@ -377,7 +377,7 @@ class RunDocument(Document, frozen=True, kw_only=True):
     requests: int
     replies: int
     calls: int
-    errors: int
+    errors: int | None
     tools: dict[str, int]
     answer: LineDocument | None
     spent: SpentDocument | None
@@ -1007,10 +1007,10 @@ class RekeyDocument(Document, frozen=True, kw_only=True):
 
 
 class ToolDocument(Document, frozen=True, kw_only=True):
-    """Calls of one tool, and how many observations of it are errors."""
+    """Calls of one tool, and how many observations of it are errors, None where no source says which are."""
 
     calls: int = 0
-    errors: int = 0
+    errors: int | None = 0
 
 
 class ModelDocument(Document, frozen=True, kw_only=True):
@@ -1070,12 +1070,14 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 
 
 class StatsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog stats``, of one ``conversation`` or of several. ``events`` by kind, and their ``total``."""
+    """``foldlog stats``, of one ``conversation`` or of several. ``events`` by kind, and their ``total``.
+    ``errors`` is None where no source says which observations are errors.
+    """
 
     conversation: str | UnsetType = UNSET
     conversations: int
     events: dict[str, int]
-    errors: int
+    errors: int | None
     first_at: str | None
     last_at: str | None
     tools: dict[str, ToolDocument]

@@ -225,7 +225,8 @@ class Format:
                       environment as a shell has them, for ``foldlog import --from``
     ``times``         whether records say when they happened. If they never do, an event of an imported history has no
                       time; in one that is recorded while it happens, the time of its recording stands for it
-    ``marks_errors``  whether a record of a result that was not imported can say that the call failed
+    ``marks_errors``  whether records say that a call failed; None where only those of its own program do, and none that
+                      is written of a result that was not imported
     """
 
     name: str
@@ -247,7 +248,7 @@ class Format:
     source_id: Callable[[Any], Any] = lambda record: None
     kept_in: tuple[str, ...] = ()
     times: bool = True
-    marks_errors: bool = True
+    marks_errors: bool | None = True
 
 
 class Recognize(NamedTuple):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from foldlog._documents import CondensationsDocument, ToolDocument
 from foldlog._kinds import label
-from foldlog._reports.overview import is_activity
+from foldlog._reports.overview import is_about_it, is_activity
 from foldlog._reports.savings import is_declined, is_made, recorded_cost
 from foldlog._reports.spending import NO_DAY, sum_up
 from foldlog._reports.usage import is_call
-from foldlog._words.times import in_utc, told_at
-from foldlog.eventstore import Action, CondensationAction, Event, Observation
+from foldlog._words.times import in_utc, known_format, told_at
+from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation, Origin
 
 NO_NAME = "(not named)"
 
@@ -23,8 +24,9 @@ class Counts(Struct):
     """Counts of the events of some conversations.
 
     ``events`` are counted by label, ``days`` by the day that they happened on: that of its source where the source
-    names no zone, else that in UTC; ``first_at`` and ``last_at`` are told like that too. ``findings`` name events that
-    could not be read: they are not counted.
+    names no zone, else that in UTC; ``first_at`` and ``last_at`` are told like that too. What ``is_about_it`` says is
+    on no day. ``unmarked`` are results of sources that mark no errors. ``findings`` name events that could not be read:
+    they are not counted.
     """
 
     conversations: int = 0
@@ -34,17 +36,21 @@ class Counts(Struct):
     days: dict[str, int] = {}
     first_at: datetime | None = None
     last_at: datetime | None = None
+    unmarked: int = 0
     findings: list[str] = []
 
     @property
-    def errors(self) -> int:
-        """Observations that are errors."""
-        return self.events.get("error", 0)
+    def errors(self) -> int | None:
+        """Observations that are errors; None where no source says which are."""
+        results = self.events.get("observation", 0) + self.events.get("environment", 0)
+        errors = self.events.get("error", 0)
+        return None if 0 < self.unmarked == results and not errors else errors
 
     def add(self, other: Counts) -> None:
         """Add the figures of other conversations."""
         self.conversations += other.conversations
         self.findings += other.findings
+        self.unmarked += other.unmarked
         for name in ("events", "tools", "condensations", "days"):
             sum_up(getattr(self, name), getattr(other, name))
         self._happened(other.first_at)
@@ -57,24 +63,35 @@ class Counts(Struct):
 
     def count(self, recorded_at: datetime, event: Event) -> None:
         """Count the next event of a conversation."""
-        at, kind = told_at(event, recorded_at), label(event)
-        day = NO_DAY if at is None else at.date().isoformat()
+        kind = label(event)
         self.events[kind] = self.events.get(kind, 0) + 1
-        self.days[day] = self.days.get(day, 0) + 1
-        if is_activity(event):
-            self._happened(at)
+        if not is_about_it(event):
+            at = told_at(event, recorded_at)
+            day = NO_DAY if at is None else at.date().isoformat()
+            self.days[day] = self.days.get(day, 0) + 1
+            if is_activity(event):
+                self._happened(at)
         match event:
             case Action(tool=tool) if is_call(event):
                 one = self.tools.get(tool or NO_NAME, ToolDocument())
                 self.tools[tool or NO_NAME] = replace(one, calls=one.calls + 1)
             case Observation(tool=tool, is_error=True):
                 sum_up(self.tools, {tool or NO_NAME: ToolDocument(errors=1)})
+            case (
+                Observation(origin=Origin(format=format)) | Message(source="environment", origin=Origin(format=format))
+            ):
+                self.unmarked += not _marks_errors(format)
             case CondensationAction():
                 cost, made, declined = recorded_cost(event), is_made(event), is_declined(event)
                 if made or declined:
                     counted = CondensationsDocument(made=int(made), declined=int(declined), cost=cost)
                     known = replace(counted, costs_recorded=int(cost is not None))
                     sum_up(self.condensations, {strategy_of(event): known})
+
+
+@lru_cache
+def _marks_errors(format: str) -> bool:
+    return known_format(format, lambda one: one.marks_errors is not False) is not False
 
 
 def strategy_of(event: CondensationAction) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from msgspec import UNSET, UnsetType, field
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from foldlog._documents import ModelDocument, StatsDocument
 from foldlog._reports.counts import Counts
@@ -32,6 +32,9 @@ class Stats(Counts):
             self,
             conversation=conversation,
             events={"total": sum(self.events.values()), **self.events},
+            tools={
+                name: replace(tool, errors=None) if self.errors is None else tool for name, tool in self.tools.items()
+            },
             first_at=None if self.first_at is None else self.first_at.isoformat(),
             last_at=None if self.last_at is None else self.last_at.isoformat(),
             models=tuple(figures for _, figures in sorted(self.models.items())),

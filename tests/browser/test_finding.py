@@ -7,7 +7,7 @@ import json
 import pytest
 
 import foldlog
-from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation
+from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation, Origin
 from tests.browser.server import serving
 from tests.browser.states import LINES, SIZES, THEMES, V, home, sample
 from tests.page_samples import hostile_history, usual_history
@@ -255,7 +255,8 @@ def test_another_run_stands_beside_the_open_one(page, serve, stored):
     def tried(command: str, cost: float) -> list[Event]:
         told = {"model": "m", "usage": {"prompt_tokens": 1_200, "completion_tokens": 7}, "cost": cost}
         call = Action(tool="run", arguments={"command": command}, call_id="a", meta=told)
-        return [Message(source="user", content="Why does it fail?"), call, Observation(call_id="a", content="no")]
+        result = Observation(call_id="a", content="no", origin=Origin(format="swe-agent"))  # which marks no errors
+        return [Message(source="user", content="Why does it fail?"), call, result]
 
     stored("monday", tried("pytest", 0.000025))
     url = stored("tuesday", tried("<b>ls</b>", 2.5))
@@ -273,6 +274,7 @@ def test_another_run_stands_beside_the_open_one(page, serve, stored):
     assert told[0][1:] == ["monday", "tuesday"]
     rows = {name: values for name, *values in told[1:]}
     assert (rows["cost"], rows["prompt tokens"]) == (["$0.000025", "$2.50"], ["1,200", "1,200"])
+    assert rows["errors"] == ["unknown", "unknown"]
     assert rows["first difference"] == ["1 action run: pytest", "1 action run: <b>ls</b>"]
     page.ask("document.querySelector('.beside input').value = 'wednesday'")
     page.click(".beside button")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import foldlog
 from foldlog import open as open_histories
@@ -18,11 +20,14 @@ from foldlog._reports.stats import collect_stats
 from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import (
     ANY_VERSION,
+    ATTRIBUTES,
     Action,
     Annotation,
     CondensationAction,
+    Documents,
     Message,
     Observation,
+    Origin,
     codec,
     open_store,
 )
@@ -60,6 +65,38 @@ def test_events_are_counted_by_kind_tool_model_and_day():
     assert (stats.first_at, stats.last_at) == (DAY, DAY.replace(day=2))
     assert len(stats.view_tokens) == 6
     assert stats.view_tokens[0] == 0 < stats.view_tokens[-1]
+
+
+def test_what_is_about_a_history_happened_on_no_day():
+    with foldlog.open("memory:") as histories:
+        histories["c"].append(Message(source="user", content="hi", timestamp=DAY))
+        Documents(histories.store).append("c", (), {ATTRIBUTES: {"title": "a harbour"}})
+        stats = histories["c"].stats()
+    assert (dict(stats.events), dict(stats.days)) == ({"user": 1, "documents": 1}, {"2026-03-01": 1})
+
+
+def test_errors_are_unknown_where_no_source_marks_them(foldlog):
+    said = Observation(tool="run", content="no such file")
+    with open_histories("foldlog.db") as histories:
+        for name in ("swe-agent", "codex", "none of ours"):
+            histories[name].append([Action(tool="run", call_id="a"), replace(said, origin=Origin(format=name))])
+        histories["text"].append(Message(source="environment", content="", origin=Origin(format="swe-agent")))
+        histories["asked"].append(Message(source="user", content="", origin=Origin(format="swe-agent")))
+        histories["told"].append([replace(said, origin=Origin(format="swe-agent")), replace(said, is_error=True)])
+        stats = {row.id: histories[row.id].stats() for row in histories.store.iter_conversations()}
+    assert {name: each.errors for name, each in stats.items()} == {
+        **dict.fromkeys(("swe-agent", "text")),
+        **dict.fromkeys(("codex", "none of ours", "asked"), 0),
+        "told": 1,
+    }
+    document = foldlog("stats", "swe-agent", "--json").document
+    assert (document["errors"], document["tools"]["run"]["errors"]) == (None, None)
+    assert foldlog("stats", "text").out.startswith("text: 1 event, errors unknown, ")
+    assert [run["errors"] for run in foldlog("diff", "text", "told", "--json").document["runs"]] == [None, 1]
+    assert re.search(r"^errors +unknown +1$", foldlog("diff", "text", "told").out, re.MULTILINE)
+    listed = foldlog("list", "--long", "--json").document["conversations"]
+    assert {row["conversation"]: row["errors"] for row in listed} == {name: one.errors for name, one in stats.items()}
+    assert foldlog("list", "--long", "--match", "text").out.count("unknown") == 2  # its errors, and its cost
 
 
 def test_condensations_are_counted_by_strategy():

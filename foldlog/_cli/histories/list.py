@@ -362,6 +362,7 @@ def _long_cells(line: _Line) -> list[str]:
     of_view = (None if more is None else more.tokens, line.condensations)
     spent, cost = (None, "") if line.spent is None else (line.spent.tokens, spent_words(line.spent))
     errors, *figures = ("" if each is None else f"{each:,}" for each in (line.errors, *of_view, spent))
+    errors = "unknown" if line.spent is not None and line.errors is None else errors
     activity, below = _last_cells(line)
     return [*_name_cells(line), activity, errors, sent, *figures, cost, below]
 

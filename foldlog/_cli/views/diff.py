@@ -209,7 +209,7 @@ def _show_runs(found: RunsDocument) -> None:
     one, other = (terminal.typed_id(run.conversation) for run in found.runs)
     terminal.say(Text(f"{one} and {other} share no past; {_same_words(found)}", style="bold"))
     rows = [
-        (name, *(f"{getattr(run, name):,}" for run in found.runs))
+        (name, *("unknown" if (told := getattr(run, name)) is None else f"{told:,}" for run in found.runs))
         for name in ("requests", "replies", "calls", "errors")
     ]
     rows.append(("requests and calls in both", f"{found.same:,}", f"{found.same:,}"))

@@ -68,7 +68,7 @@ def _show(stats: Stats, title: str) -> None:
     when = ""
     if stats.first_at is not None and stats.last_at is not None:
         when = f", {moment_words(stats.first_at)} to {moment_words(stats.last_at)}"
-    errors = f", {count(stats.errors, 'error')}" if stats.errors else ""
+    errors = ", errors unknown" if stats.errors is None else f", {count(stats.errors, 'error')}" if stats.errors else ""
     name = terminal.printable(title, one_line=True)
     console.print(
         Text(f"{name}: {count(sum(stats.events.values()), 'event')}{errors}{when}", style="bold"),

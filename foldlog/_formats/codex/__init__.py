@@ -74,5 +74,5 @@ FORMAT = Format(
         "~/.codex/sessions",
         "~/.codex/archived_sessions",
     ),
-    marks_errors=False,
+    marks_errors=None,
 )
