@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from foldlog._formats.record import INCOMPLETE, dicts_in
-from foldlog._formats.rewritten import Growth, is_same, standing_records
+from foldlog._formats.rewritten import is_same, standing_records
 from foldlog._observed import tell
 from foldlog._reports.usage import calls_of_imported
 from foldlog._seen_files import SeenFiles
@@ -57,7 +57,8 @@ Watch = Callable[[Iterator[Event]], Iterator[Event]]
 
 class Imported(NamedTuple):
     """The outcome for a history: its conversation, how many events were added, and its version now. ``alone``: the
-    conversation has the events of the source, and no others; ``is_older``: it has records that the source lacks.
+    conversation has the events of the source, and no others; ``is_older``: it has records that the source lacks, or
+    the source says so. ``taken_back`` is how many of its events, without bookkeeping, the source no longer has.
     """
 
     conversation: str
@@ -65,6 +66,7 @@ class Imported(NamedTuple):
     version: int
     alone: bool = False
     is_older: bool = False
+    taken_back: int = 0
 
 
 class InAFork(Imported):
@@ -339,16 +341,16 @@ def _grow(store: Store, source: Source, conversation: str, watch: Watch, elsewhe
     if standing is None:
         return None
     source.mend(standing)
-    growth = Growth(standing, version)
+    growth = source.growth(standing, version)
     events = list(watch(source.events_beyond(growth)))
-    if growth.shrinks and not source.is_whole:
+    if growth.is_older or (growth.shrinks and not source.is_whole):
         # What cannot be read may be there: its program may be writing it.
         return Imported(conversation, 0, version, is_older=True)
     if events:
         if (other := elsewhere(source.path, conversation)) is not None:
             raise HeldTwice(conversation, version, other)
         store.append(conversation, events, expected_version=version)
-    return Imported(conversation, len(events), version + len(events))
+    return Imported(conversation, len(events), version + len(events), taken_back=growth.taken_back)
 
 
 class _Compared(NamedTuple):

@@ -15,6 +15,8 @@ from foldlog._formats.told import NOT_WRITTEN
 from foldlog.eventstore import Action, CondensationSummary, Event, EventStoreError, Message, Observation, SystemMessage
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from foldlog.projections import View
 
 Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
@@ -221,6 +223,7 @@ class Format:
     ``document``      the content of a file of the format with these records, where that is not a line for each: a text,
                       or a JSON value
     ``source_id``     the id that the source gave a record, or None: ``origin.id`` of the first event made of it
+    ``changed_at``    when the source was changed, if a record tells that: an import takes nothing of an older copy
     ``kept_in``       where its program keeps its histories: folders and files, with ``~`` and variables of the
                       environment as a shell has them, for ``foldlog import --from``
     ``times``         whether records say when they happened. If they never do, an event of an imported history has no
@@ -246,6 +249,7 @@ class Format:
     reads_on: Callable[[Past], bool] = lambda past: False
     document: Callable[[Iterable[Any]], Any] | None = None
     source_id: Callable[[Any], Any] = lambda record: None
+    changed_at: Callable[[Any], datetime | None] = lambda record: None
     kept_in: tuple[str, ...] = ()
     times: bool = True
     marks_errors: bool | None = True

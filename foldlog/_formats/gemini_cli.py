@@ -310,4 +310,5 @@ FORMAT = Format(
     rewritten=True,
     kept_in=("~/.gemini/tmp",),
     source_id=member("id"),
+    changed_at=lambda record: read_time(member("lastUpdated")(member("$set")(record) or record))[0],
 )

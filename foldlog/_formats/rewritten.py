@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -25,11 +26,14 @@ FILLED = object()
 
 
 class StoredRecord(NamedTuple):
-    """A stored record that no rewriting took back: the id of its first event, and the version after its last one."""
+    """A stored record that no rewriting took back: the id of its first event, the version after its last one, and how
+    many of its events are not bookkeeping.
+    """
 
     record: Any
     first_id: int
     version: int
+    shown: int
 
 
 class Growth:
@@ -38,8 +42,9 @@ class Growth:
     ``is_beyond``: whether the last record is not the stored one in its place. So are all after it.
     """
 
-    def __init__(self, standing: Sequence[StoredRecord], version: int) -> None:
-        self._standing, self._version = standing, version
+    def __init__(self, standing: Sequence[StoredRecord], version: int, changed_at: Callable[[Any], Any]) -> None:
+        self._standing, self._version, self._changed_at = standing, version, changed_at
+        self._changes: list[datetime] = []
         self._same = 0
         self._is_same = True
         self._is_taken_back = False
@@ -48,6 +53,7 @@ class Growth:
 
     def first_id(self, record: Any, next_id: int) -> int:
         """Return the id of the first event of the next record; ``next_id`` is that after the record before it."""
+        self._changes += filter(None, (self._changed_at(record),))
         if self.is_beyond:
             return next_id
         rest = self._standing[self._same : self._same + 1]
@@ -64,6 +70,17 @@ class Growth:
     def shrinks(self) -> bool:
         """Whether it takes more records back than it adds."""
         return len(self._standing) - self._same > self._new
+
+    @property
+    def is_older(self) -> bool:
+        """Whether the source was changed before the stored one was, as both tell."""
+        stored = [*filter(None, (self._changed_at(each.record) for each in self._standing))]
+        return bool(stored and self._changes) and max(self._changes) < max(stored)
+
+    @property
+    def taken_back(self) -> int:
+        """How many events, without bookkeeping, the records have that the source no longer has in their place."""
+        return sum(each.shown for each in self._standing[self._same :])
 
     def taking_back(self, format: str) -> list[Event]:
         """Return the event that takes back the records that the source no longer has, once; none if it has all."""
@@ -168,6 +185,6 @@ def standing_records(events: Iterable[Event], format: str) -> list[StoredRecord]
             continue
         group.append(event)
         if len(group) == events_of(group[0]):
-            standing.append(StoredRecord(unpack(group), begun, event.id + 1))
+            standing.append(StoredRecord(unpack(group), begun, event.id + 1, sum(each.shown for each in group)))
             group, begun = [], None
     return standing

@@ -245,6 +245,10 @@ class Source:
             if self._format.alike is not None and self._format.alike(located.value, stored.record):
                 self._held[place] = located._replace(value=stored.record)
 
+    def growth(self, standing: Sequence[StoredRecord], version: int) -> Growth:
+        """Return what compares it with the stored records that stand, of a history at this version."""
+        return Growth(standing, version, self._format.changed_at)
+
     def events_beyond(self, growth: Growth) -> Iterator[Event]:
         """Yield what a stored history lacks of this source, after the event that takes back what the source no longer
         has, if it has not all of it.

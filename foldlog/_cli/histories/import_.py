@@ -219,7 +219,8 @@ def _import_all(
         finally:
             seen.flush()
             lists.flush()
-    as_before: dict[str, Any] = {"added": 0, "refused": False, "findings": (), "findings_count": 0, "note": ""}
+    as_before: dict[str, Any] = dict.fromkeys(("added", "taken_back", "findings_count"), 0)
+    as_before |= {"older": False, "refused": False, "findings": (), "note": ""}
     unchanged = [ImportedDocument.of(one, path=named(one.path), **as_before) for one in seen.unchanged.values()]
     if not as_json and told is None:
         _tell(*unchanged)
@@ -325,6 +326,7 @@ def _imported(
         path=named(source.path),
         format=source.format,
         refused=bool(refused),
+        older=imported.is_older and source.is_whole,
         findings=tuple(map(named, (*refused, *source.findings))),
         findings_count=source.findings_count + len(refused),
         note=named(_FORKED.format(source.path, imported)) if isinstance(imported, InAFork) else source.note,
@@ -356,9 +358,11 @@ def _tell(*imported: ImportedDocument) -> None:
         if not one.version:
             what, style = "not imported", "red"
         elif one.added == 0:
-            what, style = f"nothing new, {count(one.version, 'event')} as before", "dim"
+            older = " (older than what was imported)" if one.older else ""
+            what, style = f"nothing new{older}, {count(one.version, 'event')} as before", "dim"
         elif one.added < one.version:
-            what, style = f"{count(one.added, 'new event')}, {one.version:,} in all", "green"
+            gone = f", {one.taken_back:,} taken back" if one.taken_back else ""
+            what, style = f"{count(one.added, 'new event')}{gone}, {one.version:,} in all", "green"
         else:
             what, style = count(one.version, "event"), "green"
         lines.write((terminal.typed_id(one.conversation), "bold"), (f" ({one.format}): ", ""), (what, style))

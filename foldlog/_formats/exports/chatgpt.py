@@ -20,7 +20,7 @@ from typing import Any
 from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order
 from foldlog._formats.format import Options
 from foldlog._formats.packing import json_of
-from foldlog._formats.record import dict_or_empty, joined_text, text_or_empty, text_or_none, time_at
+from foldlog._formats.record import dict_or_empty, joined_text, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import role_of
 from foldlog.eventstore import Action, Event, Message, Observation, Source, SystemMessage
@@ -242,6 +242,7 @@ _KIND = Kind(
     parent="parent",
     title="title",
     newest="current_node",
+    changed_at=lambda record: time_at(member("update_time")(record)),
     decoder=_Decoder,
     written=_written,
 )

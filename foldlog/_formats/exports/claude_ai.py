@@ -19,7 +19,7 @@ from typing import Any
 from foldlog._formats.anthropic_messages import read_blocks
 from foldlog._formats.blocks import blocks_of, kind_of
 from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order
-from foldlog._formats.record import dict_or_empty, dicts_in, read_time, text_or_empty, text_or_none, time_text
+from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, text_or_none, time_text
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import role_of
 from foldlog.eventstore import Action, Observation, Origin
@@ -193,6 +193,7 @@ _KIND = Kind(
     parent="parent_message_uuid",
     title="name",
     newest=_NEWEST,
+    changed_at=lambda record: read_time(member("updated_at")(record))[0],
     decoder=_Decoder,
     written=_written,
 )

@@ -43,6 +43,7 @@ class Kind:
     ``named``      the keys of a conversation under which its name may be, the first that has a text
     ``id parent``  the keys of a message for its id and that of the message that it follows
     ``title newest``  the keys of a conversation for its title and the id of the newest message that is shown
+    ``changed_at`` see ``Format.changed_at``
     ``decoder``    the decoder of one history
     ``written``    messages of an event that was not imported, with the id that the first one has and its parent
     """
@@ -59,6 +60,7 @@ class Kind:
     parent: str
     title: str
     newest: str
+    changed_at: Callable[[Any], datetime | None]
     decoder: Callable[[Kind, Options], TreeDecoder]
     written: Callable[[Any, str, str | None], Sequence[Record]]
 
@@ -88,6 +90,7 @@ def export(kind: Kind, *, matches: Callable[[Any], bool], document: Callable[[It
         rewritten=True,
         document=document,
         source_id=member(kind.id),
+        changed_at=kind.changed_at,
     )
 
 

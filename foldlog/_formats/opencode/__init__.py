@@ -322,4 +322,5 @@ FORMAT = Format(
     kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
     document=_document,
     source_id=lambda record: info_of(record).get("id"),
+    changed_at=lambda record: time_at(dict_or_empty(info_of(record).get("time")).get("updated"), 1000),
 )

@@ -79,8 +79,8 @@ def test_the_store_and_its_figures_follow_its_source(name, at):
     with open_store("memory:") as store:
         import_source(store, source(name, records))
         for _ in range(3):
-            records = written_again(at, records, corpus)
-            import_source(store, source(name, records))
+            changed = written_again(at, records, corpus)
+            records = records if import_source(store, source(name, changed)).is_older else changed
             events = list(store.events("c"))
             assert list(encode(events, name)) == records
             assert shown(events) == shown(list(decode(records, name)))
@@ -88,6 +88,70 @@ def test_the_store_and_its_figures_follow_its_source(name, at):
                 if import_source(fresh, source(name, records)).version:
                     assert figures(store) == figures(fresh)
             assert import_source(store, source(name, records)).added == 0
+
+
+def chatgpt(texts, changed):
+    """A conversation of an export, with these messages and the time of its last change."""
+    names = [f"n{number}" for number in range(len(texts))]
+    nodes = {
+        name: {"id": name, "parent": above, "message": {"author": {"role": "user"}, "content": {"parts": [text]}}}
+        for above, name, text in zip([None, *names], names, texts, strict=False)
+    }
+    return [{"conversation_id": "ses_c", "current_node": names[-1], "update_time": changed, "mapping": nodes}]
+
+
+def claude_ai(texts, changed):
+    messages = [{"uuid": f"n{place}", "sender": "human", "text": text} for place, text in enumerate(texts)]
+    return [{"uuid": "ses_c", "name": "t", "updated_at": f"2026-01-01T00:00:0{changed}Z", "chat_messages": messages}]
+
+
+def gemini_cli(texts, changed):
+    messages = [
+        {"id": f"n{place}", "type": "user", "timestamp": "2026-01-01T00:00:00Z", "content": text}
+        for place, text in enumerate(texts)
+    ]
+    times = {"startTime": "2026-01-01T00:00:00Z", "lastUpdated": f"2026-01-01T00:00:0{changed}Z"}
+    return {"sessionId": "ses_c", "projectHash": "h", **times, "messages": messages}
+
+
+def opencode(texts, changed):
+    messages = [
+        {"info": {"id": f"n{place}", "sessionID": "ses_c", "role": "user"}, "parts": [{"type": "text", "text": text}]}
+        for place, text in enumerate(texts)
+    ]
+    return {"info": {"id": "ses_c", "projectID": "p", "time": {"updated": changed}}, "messages": messages}
+
+
+def atif(texts, changed):
+    steps = [{"step_id": number, "source": "user", "message": text} for number, text in enumerate(texts, 1)]
+    return {"schema_version": "ATIF-v1.5", "session_id": "ses_c", "steps": steps}
+
+
+@pytest.mark.parametrize("written", [chatgpt, claude_ai, gemini_cli, opencode, atif])
+def test_an_older_copy_of_a_source_takes_nothing_back_where_the_source_tells_when_it_was_changed(
+    written, tmp_path, foldlog
+):
+    def imported(texts, changed):
+        (tmp_path / "c.json").write_text(json.dumps(written(texts, changed)))
+        (one,) = foldlog("import", "c.json", "--json").document["imported"]
+        assert (one["conversation"], one["findings_count"]) == ("ses_c", 0)
+        shown = json.dumps(foldlog("export", "ses_c", "--format", "openai-chat").out)
+        return one, "".join(text for text in ("one", "two", "three", "four") if text in shown)
+
+    def told(texts, changed):
+        (tmp_path / "c.json").write_text(json.dumps(written(texts, changed)))
+        return foldlog("import", "c.json").out.splitlines()[0].partition(": ")[2]
+
+    first, _ = imported(["one", "two", "three"], 5)
+    older, shown = imported(["one", "two"], 4)
+    if written is atif:  # it does not tell
+        assert (older["taken_back"], older["older"], shown) == (1, False, "onetwo")
+        assert told(["one"], 3).startswith("1 new event, 1 taken back, ")
+        return
+    assert (older["added"], older["taken_back"], older["older"]) == (0, 0, True)
+    assert (older["version"], shown) == (first["version"], "onetwothree")
+    assert told(["one"], 3) == f"nothing new (older than what was imported), {first['version']} events as before"
+    assert imported(["one", "two", "four"], 6)[1] == "onetwofour"
 
 
 @pytest.mark.parametrize("name", REWRITTEN)
