@@ -976,7 +976,7 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
 
 
 class RedactedDocument(Document, frozen=True, kw_only=True):
-    """The receipt of a redaction."""
+    """The receipt of a redaction. ``documents_lost``: those whose newest values went; ``attributes`` is one."""
 
     conversation: str
     event_ids: tuple[int, ...]
@@ -985,6 +985,7 @@ class RedactedDocument(Document, frozen=True, kw_only=True):
     by: str
     reason: str
     position: int | None
+    documents_lost: tuple[str, ...]
     quotes: tuple[QuoteDocument, ...]
     forks: tuple[str, ...]
     unconfirmed: tuple[str, ...]

@@ -29,7 +29,6 @@ from foldlog.eventstore import (
     recent_conversations,
 )
 from foldlog.eventstore.arguments import check_map
-from foldlog.eventstore.maintenance.erase import erase
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
@@ -310,23 +309,22 @@ class Histories:
 
         Raises ``ConversationNotFound``; ``ConversationHasForks`` where it has forks that are neither detached nor
         erased; ``VersionConflict`` where its last event is not that of ``expected``; and ``StoreUnavailable`` where, on
-        PostgreSQL, a transaction that began before does not end. Cost: its events.
+        PostgreSQL, a transaction that began before does not end. Cost: its events, and the sums that lists keep.
         """
-        from foldlog._maintenance import gone_everywhere
-        from foldlog._seen_files import source_files
+        from foldlog._maintenance import erased, gone
 
-        rows = [row for row in [self.store.conversation(conversation)] if row.erased_at is None]
-        sources = source_files(self.store, rows)
-        tombstone = erase(
+        work = erased(
             self.store,
-            conversation,
+            [self.store.conversation(conversation)],
             reason=reason,
-            complete=False,
             with_forks=with_forks,
             detach_forks=detach_forks,
-            expected=expected,
+            expected=None if expected is None else {conversation: expected},
+            complete=complete,
         )
-        return gone_everywhere(self.store, {conversation}, tombstone, sources, complete=complete)
+        *forks, tombstone = gone(work)
+        names = dict.fromkeys(name for row in (tombstone, *forks) for name in row.unconfirmed)
+        return tombstone._replace(unconfirmed=(*names,))
 
     def close(self) -> None:
         """Close the store. Views that a caller holds and that were not read yet are read first. The threads of its

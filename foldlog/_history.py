@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,15 +36,13 @@ from foldlog.eventstore import (
     Recorded,
     Retraction,
     VersionConflict,
-    check_reason,
-    check_text,
     check_whole,
     from_microseconds,
     prepare_append,
     summary_id,
 )
 from foldlog.eventstore.arguments import check_map
-from foldlog.eventstore.maintenance.redact import RedactionReceipt, redact
+from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
 
 if TYPE_CHECKING:
@@ -607,33 +604,18 @@ class History:
 
         Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the
         history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL,
-        a transaction that began before does not end. Cost: the condensations and the idempotency keys of the history;
-        of an imported event, all events, those of its forks too: records that repeat its content go with it. One that
-        cannot be read is named in ``unconfirmed``. Events that others append during the call count as later ones.
+        a transaction that began before does not end. Cost: the condensations and the idempotency keys of the history,
+        and the sums that lists keep; of an imported event, all events, those of its forks too: records that repeat its
+        content go with it. One that cannot be read is named in ``unconfirmed``. Events that others append during the
+        call count as later ones.
         """
-        from foldlog._maintenance import gone_everywhere, records_that_go
-        from foldlog._seen_files import keep_source, source_files
+        from foldlog._maintenance import redacted
+        from foldlog._reports.sums import KeptSums
 
         event_id = event.id if isinstance(event, Event) else check_whole("event", event)
-        by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
-        forks = self._store.forks_sharing(self.id, event_id)
-        sources = source_files(self._store, [*map(self._store.conversation, (self.id, *forks))])
-        unread: list[str] = []
-        records = records_that_go(self._store, self.id, [event_id], unread)
-        receipt = redact(
-            self._store,
-            self.id,
-            event_id,
-            reason=reason,
-            by=by,
-            with_summaries=with_summaries,
-            complete=False,
-            records=records,
-        )
-        receipt = receipt._replace(unconfirmed=(*unread, *receipt.unconfirmed))
-        for name, paths in sources.items():
-            keep_source(self._store, name, paths)
-        return gone_everywhere(self._store, {self.id, *forks}, receipt, sources, complete=complete)
+        options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries, "complete": complete}
+        with KeptSums(self._store).put_back():
+            return redacted(self._store, self.id, event_id, **options)
 
     def why(self, event_id: int, at: int | None = None) -> Why:
         """Return why the View, now or at a version, shows an event, or the summary with this id, or does not; and
@@ -760,14 +742,6 @@ def _warn_of_older_summaries(conversation: str, recorded: Sequence[Recorded], vi
         return
     _warned_of_summaries = True
     tell("foldlog.summary.older", conversation=conversation, condensation=newest, older=older[-1])
-
-
-def _user() -> str:
-    """Return the name of the user that this process runs as; its number where it has no name."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
 
 
 def unknown_name(face: object, name: str) -> AttributeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import glob
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -10,9 +11,11 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, stores_in, told
+from foldlog._reports.sums import KeptSums
 from foldlog._search.index import erase_from_index, remove_index, still_in_index
-from foldlog._seen_files import source_files
+from foldlog._seen_files import keep_source, source_files
 from foldlog.eventstore import (
+    NOT_RECORDED,
     CondensationAction,
     ConversationErased,
     ConversationHasForks,
@@ -24,6 +27,8 @@ from foldlog.eventstore import (
     VersionConflict,
     as_url,
     can_be_redacted,
+    check_reason,
+    check_text,
     confirm,
     from_microseconds,
     open_store,
@@ -34,6 +39,7 @@ from foldlog.eventstore.maintenance import backup, copy, erase, redact, rekey, v
 from foldlog.eventstore.maintenance.unfinished import purge
 
 _PAGE = 1_000
+_GONE = "what was erased is gone for every reader"
 Removed = TypeVar("Removed", ConversationRow, redact.RedactionReceipt)
 
 BackedUp = backup.BackedUp
@@ -128,11 +134,9 @@ class Maintenance:
             raise InvalidArgument(f"age is a timedelta that is not negative, such as timedelta(days=90), not {age!r}")
         before = from_microseconds(self._store.database.now()) - age
         rows = conversations_with(self._store, attributes, before)
-        if dry_run:
-            work = would_erase(self._store, rows, detach_forks=detach_forks)
-        else:
-            work = erased(self._store, rows, reason=reason, detach_forks=detach_forks, unchanged=True)
-        return _gone(work, findings)
+        expected = {row.id: row for row in rows}
+        work = erased(self._store, rows, reason=reason, detach_forks=detach_forks, expected=expected, dry_run=dry_run)
+        return gone(work, findings)
 
     def copy_from(self, source: Store | _Histories, *conversations: str, jobs: int = 4) -> Iterator[Moved]:
         """Yield every history of another store, or those named, as it is copied into this one; nothing happens until
@@ -145,8 +149,8 @@ class Maintenance:
         return copy.compare_stores(_store_of(source), self._store, *conversations)
 
 
-def _gone(
-    work: Iterable[tuple[ConversationRow, EventStoreError | None]], findings: Callable[[str], object] | None
+def gone(
+    work: Iterable[tuple[ConversationRow, EventStoreError | None]], findings: Callable[[str], object] | None = None
 ) -> Iterator[ConversationRow]:
     """Yield the rows without an error. Tell ``findings`` of the others, or raise the error of the last in the end."""
     stays: EventStoreError | None = None
@@ -183,23 +187,14 @@ def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
             return found
 
 
-def would_erase(
-    store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = False, detach_forks: bool = False
-) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
-    """Yield what ``erased`` would, with rows in the place of tombstones. Cost: the list of conversations."""
-    stay: dict[str, tuple[str, ...]] = {}
-    if not with_forks and not detach_forks:
-        goes, living = {row.id for row in rows}, [row for row in store.iter_conversations() if row.erased_at is None]
-        while True:
-            found: dict[str, tuple[str, ...]] = {}
-            for row in living:
-                if row.parent in goes and (row.id not in goes or row.id in stay):
-                    found[row.parent] = (*found.get(row.parent, ()), row.id)
-            if found == stay:
-                break
-            stay = found  # a fork that stays keeps its own parent, too
-    for row in rows:
-        yield row, ConversationHasForks(row.id, stay[row.id]) if row.id in stay else None
+def and_forks(store: Store, rows: Iterable[ConversationRow]) -> list[ConversationRow]:
+    """Return conversations, each once, and their forks. Cost: a look-up for each, and for each fork."""
+    found = {row.id: row for row in rows}
+    for name in [row.id for row in found.values() if row.erased_at is None]:
+        with suppress(ConversationErased):  # since it was listed
+            forks = store.forks_sharing(name, NOT_RECORDED)
+            found |= {fork: store.conversation(fork) for fork in forks if fork not in found}
+    return [*found.values()]
 
 
 def erased(
@@ -209,43 +204,83 @@ def erased(
     reason: str,
     with_forks: bool = False,
     detach_forks: bool = False,
-    unchanged: bool = False,
+    expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
+    dry_run: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
-    """Erase conversations, forks before the conversations whose events they share. Yield the tombstone of each; for one
-    that stays, its row and why. ``unchanged``: one that has a newer event than its row stays.
+    """Erase conversations, forks before the conversations whose events they share. Yield the tombstone of each, and
+    ``with_forks`` those of their forks; for one that stays, its row and why. One that has a newer event than
+    its row in ``expected`` stays. With ``dry_run``, erase nothing, and yield rows in the place of tombstones.
     """
-    waiting = sorted(rows, key=lambda row: row.created_at, reverse=True)
-    sources = source_files(store, waiting)
-    last: ConversationRow | None = None
-    while waiting:
-        stay: list[tuple[ConversationRow, EventStoreError]] = []
-        for row in waiting:
+    known, gone = {row.id: row for row in rows}, set[str]()
+
+    def depth(row: ConversationRow) -> int:
+        return 1 + depth(known[row.parent]) if row.parent in known else 0
+
+    ordered = sorted(known.values(), key=lambda row: (depth(row), row.created_at), reverse=True)
+    sources = source_files(store, and_forks(store, ordered) if with_forks else ordered)
+    with KeptSums(store).put_back():
+        for row in ordered:
+            is_last = complete and row is ordered[-1]  # a server vacuums its tables once for all
+            forks = [fork for fork in and_forks(store, [row])[:0:-1] if fork.id not in gone]
+            stay = tuple(fork.id for fork in forks if fork.parent == row.id)
+            tombstone = row
             try:
-                tombstone = erase.erase(
-                    store,
-                    row.id,
-                    reason=reason,
-                    complete=False,
-                    with_forks=with_forks,
-                    detach_forks=detach_forks,
-                    expected=row if unchanged else None,
-                )
-            except ConversationHasForks as error:
-                stay.append((row, error))
-            except VersionConflict as error:
+                if not dry_run:
+                    tombstone = erase.erase(
+                        store,
+                        row.id,
+                        reason=reason,
+                        complete=False,
+                        with_forks=with_forks,
+                        detach_forks=detach_forks,
+                        expected=(expected or {}).get(row.id),
+                    )
+                elif stay and not (with_forks or detach_forks):
+                    raise ConversationHasForks(row.id, stay)
+            except (ConversationHasForks, VersionConflict) as error:
+                if is_last and gone:
+                    purge(store.database.recorder, _GONE)
                 yield row, error
-            else:
-                if last is not None:
-                    yield gone_everywhere(store, {last.id}, last, sources, complete=False), None
-                last = tombstone
-        if len(stay) == len(waiting):
-            yield from stay
-            break
-        waiting = [row for row, _ in stay]
-    if last is not None:
-        # a server vacuums its tables once for all
-        yield gone_everywhere(store, {last.id}, last, sources, complete=complete), None
+                continue
+            tombstones = [each if dry_run else store.conversation(each.id) for each in forks if with_forks]
+            left = [each for each in tombstones if dry_run or each.erased_at is not None]  # others were detached
+            for each in (*left, tombstone):
+                gone.add(each.id)
+                is_end = is_last and each is tombstone
+                yield each if dry_run else gone_everywhere(store, {each.id}, each, sources, complete=is_end), None
+
+
+def redacted(
+    store: Store, conversation: str, event_id: int, *, reason: str, by: str | None, with_summaries: bool, complete: bool
+) -> RedactionReceipt:
+    """Redact an event, with the records that may repeat its content: see ``History.redact``."""
+    by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
+    forks = store.forks_sharing(conversation, event_id)
+    sources = source_files(store, [*map(store.conversation, (conversation, *forks))])
+    unread: list[str] = []
+    receipt = redact.redact(
+        store,
+        conversation,
+        event_id,
+        reason=reason,
+        by=by,
+        with_summaries=with_summaries,
+        complete=False,
+        records=records_that_go(store, conversation, [event_id], unread),
+    )
+    for name, paths in sources.items():
+        keep_source(store, name, paths)
+    receipt = receipt._replace(unconfirmed=(*unread, *receipt.unconfirmed))
+    return gone_everywhere(store, {conversation, *forks}, receipt, sources, complete=complete)
+
+
+def _user() -> str:
+    """Return the name of the user that this process runs as; its number where it has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
 
 
 def records_that_go(
@@ -295,7 +330,7 @@ def gone_everywhere(
     files = [path for name, paths in sources.items() if name in conversations for path in paths]
     unconfirmed = holders(store, receipt.unconfirmed, conversations, files)
     if complete:
-        purge(store.database.recorder, "what was erased is gone for every reader")
+        purge(store.database.recorder, _GONE)
     return receipt._replace(unconfirmed=unconfirmed, bytes_pending=store.database.bytes_pending)
 
 

@@ -30,7 +30,6 @@ from foldlog._page.report import texts_of_page
 from foldlog._search.index import index_path
 from foldlog.eventstore import (
     Action,
-    ConversationRow,
     DocumentChanges,
     Documents,
     Event,
@@ -217,19 +216,6 @@ def _among(texts: Collection[str], value: Any) -> set[str]:
 
 def _without_record(event: Event) -> dict[str, Any]:
     return _without_kept(event) | {"origin": None}
-
-
-def gone_of_each(rows: Iterable[ConversationRow], chosen: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
-    """Return which of the chosen events each conversation shows, its own and those that it shares as a fork."""
-    by_id = {row.id: row for row in rows}
-
-    def gone(name: str) -> set[int]:
-        own, row = set(chosen.get(name, ())), by_id.get(name)
-        if row is None or row.parent is None:
-            return own
-        return own | {event_id for event_id in gone(row.parent) if event_id < (row.parent_version or 0)}
-
-    return {name: ids for name in by_id if (ids := gone(name))}
 
 
 def keep_documents(store: Store, conversation: str, gone: Collection[int], holds: Holds) -> None:

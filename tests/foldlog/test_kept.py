@@ -292,10 +292,30 @@ def test_sums_of_all_go_in_the_transaction_of_an_erasure_or_a_redaction(remove: 
     assert b"the words of b" not in left
 
 
+def _by_command(*given: str) -> Callable[[str, Any], object]:
+    return lambda url, foldlog: foldlog(*given, "--reason", "asked for", "--yes", "--db", url)
+
+
+def _by_python(call: Callable[[foldlog.Histories], object]) -> Callable[[str, Any], object]:
+    def removed(url: str, _: object) -> None:
+        with foldlog.open(url) as histories:
+            call(histories)
+
+    return removed
+
+
+REMOVALS = {
+    "foldlog erase": _by_command("erase", "b"),
+    "foldlog redact": _by_command("redact", "b", "0"),
+    "erase": _by_python(lambda histories: histories.erase("b", reason="asked for")),
+    "redact": _by_python(lambda histories: histories["b"].redact(0, reason="asked for")),
+}
+
+
 @pytest.mark.parametrize("were_kept", [True, False])
-@pytest.mark.parametrize("command", [["erase", "b"], ["redact", "b", "0"]])
-def test_the_commands_that_remove_content_put_the_other_sums_of_all_back(
-    command: list[str], were_kept: bool, url: str, monkeypatch: pytest.MonkeyPatch, foldlog
+@pytest.mark.parametrize("removal", REMOVALS)
+def test_what_removes_content_puts_the_other_sums_of_all_back(
+    removal: str, were_kept: bool, url: str, monkeypatch: pytest.MonkeyPatch, foldlog
 ):
     monkeypatch.setattr(of_all, "_SIZE", 1)
     if were_kept:
@@ -308,7 +328,7 @@ def test_the_commands_that_remove_content_put_the_other_sums_of_all_back(
         return really(kept, rows, *more)
 
     monkeypatch.setattr(KeptSums, "_block", noted)
-    foldlog(*command, "--reason", "asked for", "--yes", "--db", url)
+    REMOVALS[removal](url, foldlog)
     assert made == []
     shown = foldlog("list", "--sort", "activity", "--db", url, "--json").document["conversations"]
     assert {each["title"] for each in shown} >= {"the words of a", "the words of c"}

@@ -152,9 +152,47 @@ def test_erase_reports_what_stays_and_refuses_what_says_nothing(foldlog, store):
     assert [one["conversation"] for one in ran.document["stay"]] == ["ann/1"]
     assert "forks" in ran.err
     ran = foldlog("erase", "ann/1", "ann/2", "--with-forks", "--reason", "x", "--yes")
-    assert (ran.status, "2 conversations erased, 4 events" in ran.out) == (0, True)
+    assert (ran.status, "3 conversations erased, 6 events" in ran.out) == (0, True)
     for wrong in ([], ["nobody"], ["ben", "--with-forks", "--older-than", "1d"], ["--where", "user"]):
         assert foldlog("erase", *wrong, "--reason", "x", "--yes").status == 2
+
+
+def test_the_forks_that_go_too_are_named_before_and_after(foldlog, store, monkeypatch):
+    with api.open(store) as histories:
+        histories["fork"].fork(1, "fork's")
+    asked = []
+    monkeypatch.setattr("foldlog._cli.terminal.confirm", lambda *given: asked.append(given))
+    given = ("erase", "ann/1", "--with-forks", "--reason", "x", "--json")
+    tried, ran = foldlog(*given, "--dry-run").document, foldlog(*given).document
+    for told in (tried, ran):
+        assert [one["conversation"] for one in told["conversations"]] == ["fork's", "fork", "ann/1"]
+        assert told["stay"] == []
+    assert ("fork: 2 events" in asked[0][2], asked[0][-1]) == (True, "each of 3 conversations")
+    with api.open(store) as histories:
+        assert living(histories) == ["ann/2", "ben"]
+
+
+def test_the_files_of_forks_that_go_too_are_named(foldlog, tmp_path):
+    records = [{"role": "user", "content": f"marigold {number}"} for number in range(5)]
+    files = {"a/m.jsonl": records, "b/m.jsonl": [*records[:4], {"role": "user", "content": "other"}]}
+    paths = written({path: "".join(f"{json.dumps(each)}\n" for each in told) for path, told in files.items()})
+    for path in paths:
+        assert foldlog("import", str(path)).status == 0
+    with api.open(tmp_path / "foldlog.db") as histories:
+        tombstone = histories.erase("m", reason="asked to", with_forks=True)
+        assert {*tombstone.unconfirmed} == {f"imported file {path}" for path in paths}
+        assert living(histories) == []
+
+
+def test_a_conversation_stays_in_a_dry_run_where_it_stays(foldlog, store):
+    with api.open(store) as histories:
+        histories["fork"].append(said("more"))
+        histories["fork"].fork(3, "fork's")
+    given = ("erase", "ann/1", "fork", "ben", "--reason", "x", "--json")
+    tried, ran = foldlog(*given, "--dry-run").document, foldlog(*given, "--yes").document
+    assert tried["stay"] == ran["stay"]
+    assert [one["conversation"] for one in tried["stay"]] == ["fork", "ann/1"]
+    assert [one["conversation"] for one in tried["conversations"]] == ["ben"]
 
 
 def test_the_report_names_the_backups_and_files_that_may_hold_it(foldlog, store):

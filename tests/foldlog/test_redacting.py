@@ -193,6 +193,8 @@ def test_the_command_names_the_attributes_and_documents_that_go_with_an_event(fo
         assert ran.status == 0
         said = f"it held the values of {lost}: set them again"
         assert (said in ran.out) if lost else ("set them again" not in ran.out)
+        again = foldlog("redact", "c", event_id, "--reason", "asked to", "--yes", "--json").document["receipts"][0]
+        assert again["documents_lost"] == ([] if lost is None else ["a"] if lost == "'a'" else ["attributes"])
     with api.open(tmp_path / "foldlog.db") as histories:
         assert histories["c"].attributes() == {}
 

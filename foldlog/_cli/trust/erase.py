@@ -18,9 +18,8 @@ from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._copies import is_a_copy, path_in
 from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
-from foldlog._maintenance import conversations_with, erased, would_erase
+from foldlog._maintenance import and_forks, conversations_with, erased
 from foldlog._reports.overview import overview_of
-from foldlog._reports.sums import KeptSums
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationRow, EventStoreError, Store, check_reason
 from foldlog.projections import Views
@@ -75,17 +74,21 @@ def run(
     before = given_moment("--older-than", older_than)
     with open_existing(db) as store:
         rows = selected(store, conversations, where, before)
-        forks = {"with_forks": with_forks, "detach_forks": detach}
-        if dry_run:
-            work = would_erase(store, rows, **forks)
-        else:
-            if not yes:
-                _ask(store, rows)
-            work = erased(store, rows, reason=reason, unchanged=before is not None, complete=False, **forks)
+        if not (yes or dry_run):
+            _ask(store, and_forks(store, rows) if with_forks else rows)
+        work = erased(
+            store,
+            rows,
+            reason=reason,
+            with_forks=with_forks,
+            detach_forks=detach,
+            expected=None if before is None else {row.id: row for row in rows},
+            complete=False,
+            dry_run=dry_run,
+        )
         gone: list[ConversationRow] = []
         stay: list[tuple[ConversationRow, EventStoreError]] = []
-        doing = "looking" if dry_run else "erasing"
-        with KeptSums(store).put_back(), terminal.working(doing, "conversations", len(rows)) as update:
+        with terminal.working("looking" if dry_run else "erasing", "conversations", len(rows)) as update:
             for row, error in work:
                 if error is None:
                     gone.append(row)

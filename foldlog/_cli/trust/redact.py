@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import Annotated
 
@@ -29,10 +29,9 @@ from foldlog._documents import (
     RedactedDocument,
     RedactionsDocument,
 )
-from foldlog._histories import Histories
-from foldlog._history import History
-from foldlog._maintenance import conversations_with, holders, records_that_go
-from foldlog._matching import Holds, events_with, files_with, gone_of_each, keep_documents, store_has, text_or_pattern
+from foldlog._maintenance import conversations_with, holders, records_that_go, redacted
+from foldlog._matching import Holds, events_with, files_with, keep_documents, store_has, text_or_pattern
+from foldlog._meant import meant
 from foldlog._reports.sums import KeptSums
 from foldlog._seen_files import source_files
 from foldlog._words.gist import count, gist
@@ -41,7 +40,6 @@ from foldlog.eventstore import (
     CannotRedact,
     CondensationAction,
     ConversationRow,
-    DocumentChanges,
     Event,
     EventStoreError,
     InvalidArgument,
@@ -140,14 +138,12 @@ def run(
     if bool(events) == searches or (events and conversation is None):
         raise Refused("name events by their ids, or find them by --matching, --older-than or --where: one of the two")
     with open_existing(db) as store:
-        histories = _Held(Histories(store))
-        find: Callable[..., dict[str, list[Event]]] = partial(_named, store, histories, conversation, events or ())
+        stores = cache(lambda name: meant(store, name)[1])  # no other conversation is redacted that gets the id of one
         rows = _conversations(store, conversation, where) if searches else []
-        if searches:
-            find = partial(_found, histories, rows, text, before)
+        find = partial(_found, stores, rows, text, before)
         with terminal.working("searching"):
-            named = find()
-            similar = _similar(histories, rows, named, matching, before) if matching and not pattern else ""
+            named = find() if searches else _named(stores, whole(store, conversation or ""), events or ())
+            similar = _similar(stores, rows, named, matching, before) if matching and not pattern else ""
             quotes = _that_may_quote(store, named) if with_summaries else {}
             goes = _all_that_goes(named, quotes)
             records = _records(store, named, goes)
@@ -163,8 +159,8 @@ def run(
             ids = {name: [event.id for event in each] for name, each in named.items()}
             if events and conversation is not None:
                 ids = {conversation: list(dict.fromkeys(events))}
-            redact = partial(History.redact, reason=reason, by=by, with_summaries=with_summaries, complete=False)
-            receipts, stay = _redacted(store, histories, ids, redact, text)
+            redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries, complete=False)
+            receipts, stay = _redacted(store, stores, ids, redact, text)
         taken = _taken(receipts, with_summaries=with_summaries)
         done = f"{count(len(taken), 'event')} redacted"
         done += f" and {count(sum(map(len, records.values())), 'imported record')} of others" if records else ""
@@ -172,7 +168,7 @@ def run(
         unconfirmed = dict.fromkeys(name for receipt in receipts for name in receipt.unconfirmed)
         if text is not None and not dry_run:
             everywhere = conversation is None and not where
-            stay += _left(find(redacted=True), store.iter_conversations() if everywhere else rows, text)
+            stay += _left(find(again=True), store.iter_conversations() if everywhere else rows, text)
             sources = source_files(store, rows)
             stay += [_in_path(name, path) for name, paths in sources.items() for path in paths if text(path)]
             those = None if everywhere else {row.id for row in rows}
@@ -185,10 +181,11 @@ def run(
             if not as_json:
                 unconfirmed = {name: None for name in unconfirmed if path_in(name) not in held}
         pending = bytes_pending_words(store, "it")
+        lost = _documents_lost(store, receipts)
         if not as_json:
-            _show(store, receipts, taken)
+            _show(store, receipts, taken, lost)
     if as_json:
-        told = tuple(_document(receipt._replace(bytes_pending=is_pending)) for receipt in receipts)
+        told = tuple(_document(receipt._replace(bytes_pending=is_pending), lost) for receipt in receipts)
         listed = tuple(MatchDocument(conversation=name, event_ids=tuple(e.id for e in es)) for name, es in goes.items())
         theirs = tuple(MatchDocument(conversation=name, event_ids=tuple(ids)) for name, ids in records.items())
         terminal.emit(
@@ -216,7 +213,7 @@ def run(
 
 
 def _similar(
-    histories: _Held,
+    stores: Callable[[str], Store],
     rows: Sequence[ConversationRow],
     named: dict[str, list[Event]],
     text: str,
@@ -227,7 +224,7 @@ def _similar(
     if len(words) < 2:
         return ""
     each = [text_or_pattern(word, is_pattern=False) for word in words]
-    found = _found(histories, rows, lambda given: any(holds(given) for holds in each), before)
+    found = _found(stores, rows, lambda given: any(holds(given) for holds in each), before)
     known = {name: {event.id for event in events} for name, events in named.items()}
     more = [
         (name, event.id) for name, events in found.items() for event in events if event.id not in known.get(name, ())
@@ -241,35 +238,24 @@ def _similar(
     )
 
 
-class _Held(dict[str, History]):
-    """The histories in which events were found, so that these are redacted in the same conversations."""
-
-    def __init__(self, histories: Histories) -> None:
-        self._histories = histories
-
-    def __missing__(self, name: str) -> History:
-        return self._histories[name]
-
-
 def _found(
-    histories: _Held,
+    stores: Callable[[str], Store],
     rows: Sequence[ConversationRow],
     text: Holds | None,
     before: datetime | None,
     *,
-    redacted: bool = False,
+    again: bool = False,
 ) -> dict[str, list[Event]]:
-    """Return the events to redact. Of a fork, those that it shares are found in the conversation that they belong to,
-    unless that one is not searched.
+    """Return the events to redact, ``again`` those that were, too. Of a fork, those that it shares are found in the
+    conversation that they belong to, unless that one is not searched.
     """
     found: dict[str, list[Event]] = {}
     searched = {row.id for row in rows}
     for row in sorted(rows, key=lambda row: row.created_at, reverse=True):  # a fork may build on a shared value
         start = row.parent_version or 0 if row.parent in searched else 0
-        history = histories[row.id]
         try:
-            if events := events_with(history._store, row.id, text, before, start, redacted=redacted):
-                found[row.id], histories[row.id] = events, history
+            if events := events_with(stores(row.id), row.id, text, before, start, redacted=again):
+                found[row.id] = events
         except EventStoreError as error:
             terminal.unread(terminal.about(row.id, str(error)))
     return found
@@ -277,7 +263,7 @@ def _found(
 
 def _redacted(
     store: Store,
-    histories: _Held,
+    stores: Callable[[str], Store],
     chosen: dict[str, list[int]],
     redact: Callable[..., RedactionReceipt],
     text: Holds | None,
@@ -291,11 +277,11 @@ def _redacted(
     each = [(name, event_id) for name, ids in chosen.items() for event_id in (ids if text is None else reversed(ids))]
     with KeptSums(store).put_back(), terminal.working("redacting", "events", len(each)) as update:
         if text is not None:
-            for name, gone in gone_of_each(conversations_with(store), chosen).items():
-                keep_documents(histories[name]._store, name, gone, text)
+            for name, gone in _shown_by(store, chosen).items():
+                keep_documents(stores(name), name, gone, text)
         for name, event_id in each:
             try:
-                receipts.append(redact(histories[name], event_id))
+                receipts.append(redact(stores(name), name, event_id))
             except (CannotRedact, InvalidArgument) as error:
                 if len(each) == 1:
                     raise Refused(str(error)) from error
@@ -362,33 +348,33 @@ def _conversations(store: Store, conversation: str | None, where: Sequence[str] 
     return [store.conversation(whole(store, conversation))]
 
 
-def _named(store: Store, histories: _Held, conversation: str | None, events: Sequence[int]) -> dict[str, list[Event]]:
+def _named(stores: Callable[[str], Store], name: str, events: Sequence[int]) -> dict[str, list[Event]]:
     """Return the named events that are there, each once."""
-    name = whole(store, conversation or "")
     wanted = dict.fromkeys(summary_of(each) if each < -1 else each for each in events)
-    history = histories[name] = histories[name]
-    return {name: [event for each in wanted if each >= 0 for event in history.events(each, each + 1)]}
+    return {name: [event for each in wanted if each >= 0 for event in stores(name).events(name, each, each + 1)]}
+
+
+def _shown_by(store: Store, chosen: Mapping[str, Iterable[int]]) -> dict[str, list[int]]:
+    """Return which of the chosen events each conversation shows, its own and those that it shares as a fork."""
+    shown: dict[str, list[int]] = {}
+    for name, ids in chosen.items():
+        for event_id in ids:
+            for each in (name, *store.forks_sharing(name, event_id)):
+                shown.setdefault(each, []).append(event_id)
+    return shown
 
 
 def _that_may_quote(store: Store, named: dict[str, list[Event]]) -> dict[tuple[str, int], Event]:
     """Return the summaries that go with these events, those of forks too, by conversation and id."""
-    begins: dict[str, int] = {}
-    forks: dict[str | None, list[str]] = {}
-    for row in conversations_with(store):
-        begins[row.id] = row.parent_version or 0
-        forks.setdefault(row.parent, []).append(row.id)
-
-    def quotes(name: str, event: Event) -> Iterator[tuple[tuple[str, int], Event]]:
-        for each in store.query(name, partial(quotes_in, redacted=event)):
-            if each.id >= begins.get(name, 0) and has_content(each):
-                yield (name, each.id), each
-        for fork in forks.get(name, ()):
-            if event.id < begins[fork]:
-                yield from quotes(fork, event)
-
     own = {(name, event.id): event for name, events in named.items() for event in events}
-    found = (quotes(name, event) for (name, event_id), event in own.items() if event_id >= begins.get(name, 0))
-    return {key: each for many in found for key, each in many if key not in own}
+    begins = cache(lambda name: store.conversation(name).parent_version or 0)
+    found: dict[tuple[str, int], Event] = {}
+    for (name, event_id), event in own.items():
+        if event_id >= begins(name):  # else it cannot be redacted there
+            for each in (name, *store.forks_sharing(name, event_id)):
+                quotes = store.query(each, partial(quotes_in, redacted=event))
+                found |= {(each, quote.id): quote for quote in quotes if quote.id >= begins(each)}
+    return {key: quote for key, quote in found.items() if key not in own and has_content(quote)}
 
 
 def _all_that_goes(named: dict[str, list[Event]], quotes: dict[tuple[str, int], Event]) -> dict[str, list[Event]]:
@@ -460,12 +446,27 @@ def _ask(goes: dict[str, list[Event]], quotes: Container[tuple[str, int]], *, li
     terminal.confirm("redact", "redacted", lines, "Erase this content for good? Nothing brings it back.", of)
 
 
-def _document(receipt: RedactionReceipt) -> RedactedDocument:
+def _documents_lost(store: Store, receipts: Sequence[RedactionReceipt]) -> dict[tuple[str, int], list[str]]:
+    """Return the documents whose newest values are in an event, by the conversation and the event."""
+    lost: dict[tuple[str, int], list[str]] = {}
+    for name in {receipt.conversation for receipt in receipts}:
+        for each, event_id in store.query(name, partial(newest_documents, version=None)).items():
+            lost.setdefault((name, event_id), []).append(each)
+    return lost
+
+
+def _document(receipt: RedactionReceipt, lost: Mapping[tuple[str, int], Sequence[str]]) -> RedactedDocument:
     quotes = tuple(QuoteDocument.of(quote, event=quote.event_id) for quote in receipt.quotes)
-    return RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes)
+    its = tuple(each for event_id in receipt.event_ids for each in lost.get((receipt.conversation, event_id), ()))
+    return RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes, documents_lost=its)
 
 
-def _show(store: Store, receipts: Sequence[RedactionReceipt], taken: dict[tuple[str, int], RedactionReceipt]) -> None:
+def _show(
+    store: Store,
+    receipts: Sequence[RedactionReceipt],
+    taken: dict[tuple[str, int], RedactionReceipt],
+    lost: Mapping[tuple[str, int], Sequence[str]],
+) -> None:
     """Show who redacted each event, when, and which documents lost their values: one that was redacted before keeps its
     receipt. Then name each summary that may quote an event, and each fork, once.
     """
@@ -474,12 +475,9 @@ def _show(store: Store, receipts: Sequence[RedactionReceipt], taken: dict[tuple[
         its = event.redacted or receipt
         hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
         said = f"event {event_id} redacted at {its.at.isoformat()} by {its.by}{hashed}"
-        if isinstance(event, DocumentChanges):
-            newest = store.query(conversation, partial(newest_documents, version=None))
-            lost = [
-                "all attributes" if name == ATTRIBUTES else repr(name) for name in newest if newest[name] == event_id
-            ]
-            said += f"; it held the values of {', '.join(lost)}: set them again" if lost else ""
+        if names := lost.get((conversation, event_id)):
+            held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in names)
+            said += f"; it held the values of {', '.join(held)}: set them again"
         terminal.say(f"{terminal.typed_id(conversation)}: {terminal.printable(said, one_line=True)}")
     it, them = ("it", "it") if len(receipts) == 1 else ("redacted events", "them")
     quotes = (quote for receipt in receipts for quote in receipt.quotes if not quote.redacted)
