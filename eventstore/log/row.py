@@ -184,10 +184,10 @@ def present() -> int:
 
 
 def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> tuple[list[Row], Conversation]:
-    """Return the rows that append ``batch`` to ``conversation``, and the conversation as they leave it: ids dense,
-    heads linked, the clock never running backwards.
+    """Return the rows that append ``batch`` to ``conversation``, without checksums, and the conversation as they leave
+    it: ids dense, heads linked, the clock never running backwards.
 
-    Each event has a new salt of its own. Cost: one hash and one checksum of each body.
+    Each event has a new salt of its own. Cost: one hash of each body.
     """
     _, name, _, salt, event_id, updated_at, head, before, turns, *_ = conversation
     if head is None:
@@ -196,16 +196,15 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
         head = border(name, salt, event_id, head)
     recorded_at = now if updated_at is None or updated_at < now else updated_at
     salts = _each_salt(urandom(SALT_BYTES * len(batch)))
-    columns = []
+    rows = []
     for (kind, schema, shown, structural, body, _), (event_salt,) in zip(batch, salts, strict=True):
         linked = event_id, kind, schema, shown, structural, recorded_at
         head = link(head, salt, linked, commitment(event_salt, body))
-        columns.append((*linked, PLAIN, body, head + event_salt, before, turns, 0))
+        rows.append(_new(Row, (*linked, PLAIN, body, head + event_salt, before, turns, 0)))
         event_id += 1
         before += shown
         turns += structural
-    left = conversation.ending(event_id, recorded_at, head, before, turns)
-    return with_checksums(checksum_seed(name), columns), left
+    return rows, conversation.ending(event_id, recorded_at, head, before, turns)
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:

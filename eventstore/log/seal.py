@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from operator import attrgetter
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast, get_args
 
 from foldlog.eventstore.codec_json import Attachment, Body, Undecodable, attachment_of, attachments_of, listed_in
 from foldlog.eventstore.errors import InvalidOption, install_command
@@ -185,15 +185,15 @@ class RowCodec(NamedTuple):
 
     def encoded(self, rows: Sequence[Row], compression: Compression | None) -> Sequence[Row]:
         """Return plain rows as they are stored, with checksums."""
-        compression = compression or "none"
+        seed, compression = checksum_seed(self.conversation), compression or "none"
         if self.data_key is None and compression == "none" and not have_bytes(rows):
-            return rows
+            return with_checksums(seed, rows)
         bodies: Sequence[bytes]
         hows, bodies = zip(*[compressed(compression, row.body) for row in rows], strict=True)
         beside = [[self._stored_attachment(each, compression) for each in attachments_of(row.body)] for row in rows]
         encrypted = PLAIN if self.data_key is None else ENCRYPTED
         stored = [
-            row._replace(encoding=how | encrypted | (WITH_BYTES if some else PLAIN))
+            (*row[:6], how | encrypted | (WITH_BYTES if some else PLAIN), *row[7:])
             for row, how, some in zip(rows, hows, beside, strict=True)
         ]
         if self.data_key is not None:
@@ -201,7 +201,7 @@ class RowCodec(NamedTuple):
         if any(beside):
             bodies = [Body.of(body, some) if some else body for body, some in zip(bodies, beside, strict=True)]
         columns = [(*row[:7], body, *row[8:]) for row, body in zip(stored, bodies, strict=True)]
-        return with_checksums(checksum_seed(self.conversation), columns)
+        return with_checksums(seed, columns)
 
     def encoded_again(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
         """Return a stored row in the form of this codec; the same row if it has that form.
@@ -210,7 +210,7 @@ class RowCodec(NamedTuple):
         """
         hows = _encodings(stored)
         choice = compression or _COMPRESSIONS[max(how & _HOW_COMPRESSED for how in hows)]
-        (again,) = self.encoded(with_checksums(checksum_seed(self.conversation), [plain]), choice)
+        (again,) = self.encoded([plain], choice)
         return stored if _encodings(again) == hows else again
 
     def _opened(self, row: Row, opened: dict[object, Attachment]) -> Row:
@@ -338,7 +338,7 @@ def _damaged(row: Row, problem: str) -> Row:
     return row._replace(encoding=DAMAGED, body=problem.encode())
 
 
-def _place_of_row(row: Row) -> bytes:
+def _place_of_row(row: tuple[Any, ...]) -> bytes:
     """Return a row without body and checksum as bytes."""
     event_id, kind, schema, shown, structural, recorded_at, encoding, _, proof, before, turns, _ = row
     what = _PLACES.get(len(proof))

@@ -74,10 +74,10 @@ class WriteTransaction(ReadTransaction):
     def _insert(self, rows: Sequence[Row], left: Conversation) -> Place:
         found, known = self.found, self.database.known
         stored = self._encoded(rows)
-        if found.visible and (stored is rows or not have_bytes(rows)):
+        if found.visible and not have_bytes(rows):
             known.tell(found, left, rows)
-        if stored is not rows:
-            found = self.found  # it may have got a key
+        if self._codec().data_key is not None:
+            found = self.found  # it may have got the key just now
             left = found.grown(rows[-1])
         self.found, self._changed = left, self._changed or found.visible
         follow = known if found.visible else None

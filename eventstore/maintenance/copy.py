@@ -36,14 +36,12 @@ from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, store
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import Link, head_after, links_of
 from foldlog.eventstore.log.row import (
-    checksum_seed,
     commitment_of,
     from_microseconds,
     is_redacted,
     not_erased,
     sound,
     stored_event_of,
-    with_checksums,
 )
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
@@ -265,7 +263,7 @@ class CopyWriter(StagedWriter):
                 raise CorruptEvent(end.id, row.id, "its head is not that of the event in the source: one was changed")
             added.append(row._replace(shown_before=end.shown, structural_before=end.structural))
             end = end.grown(added[-1])
-        self.add(with_checksums(checksum_seed(end.id), added), lambda writing: None)
+        self.add(added, lambda writing: None)
         self.end = end
 
     def finish(self, keys: Iterable[tuple[str, RecalledKey]], redactions: int) -> None:
@@ -336,7 +334,7 @@ def _redact_too(transaction: Transaction, database: Database, there: Conversatio
     writing = WriteTransaction(transaction, find_again(database, transaction, there).found, database)
     check_finished(transaction, there.key)
     has_content: list[tuple[Event, Row]] = []
-    for redacted in with_checksums(checksum_seed(there.id), gone):
+    for redacted in gone:
         for row in writing.rows(redacted.id, redacted.id + 1, 1):
             if is_redacted(row.proof):
                 continue

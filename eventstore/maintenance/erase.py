@@ -21,7 +21,7 @@ from foldlog.eventstore.log.importing import DETACH, ERASE, REST_S
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import links_of
 from foldlog.eventstore.log.results import ConversationRow, listed
-from foldlog.eventstore.log.row import checksum_seed, dense_rows, sound, with_checksums
+from foldlog.eventstore.log.row import dense_rows, sound
 from foldlog.eventstore.log.writing import WriteTransaction, forget_records
 from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished, purge, unfinished
 from foldlog.eventstore.recorders.base import Reader, Transaction
@@ -169,7 +169,7 @@ def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> b
     writing = WriteTransaction(transaction, found, database)
     if start < stop:
         rows = dense_rows(found.id, writing.rows(start, stop, stop - start), start, stop)
-        writing.insert_past(with_checksums(checksum_seed(found.id), [sound(found.id, row) for row in rows]))
+        writing.insert_past([sound(found.id, row) for row in rows])
         transaction.change(found.key, Left(DETACH, str(stop)))
         writing.end()
         return True

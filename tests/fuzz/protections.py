@@ -189,7 +189,7 @@ PROTECTIONS = {
     "checksum-of-form": Protection(
         "a row gets the checksum of its new form",
         "eventstore:RowCodec.encoded",
-        Instead("with_checksums", "return [Row(*each[:-1], row.checksum) for each, row in zip(columns, rows)]"),
+        Instead("with_checksums columns", "return [Row(*each[:-1], row.checksum) for each, row in zip(columns, rows)]"),
         f"{_REKEY} -k every_form_becomes and sqlite",
     ),
     "as-it-is": Protection(
