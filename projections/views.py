@@ -136,9 +136,9 @@ class Views:
         """
         if conversation in self._latest:
             return self.current(conversation)
-        version, view = self._store.query(conversation, self._short)
-        if view is not None:
-            return view
+        version, short = self._store.query(conversation, self._short)
+        if short is not None:
+            return self._stored(conversation, *short)
         view = UnreadView(
             version,
             self._dialect,
@@ -271,17 +271,17 @@ class Views:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _view(self, conversation: str, version: int | None) -> View:
-        view, missing = self._store.query(conversation, partial(self._opened, version=version))
+        return self._stored(conversation, *self._store.query(conversation, partial(self._opened, version=version)))
+
+    def _stored(self, conversation: str, view: View, missing: list[Record]) -> View:
+        """Return a View after its missing revisions were stored, if the store can be written."""
         if missing and self._store.database.recorder.writable:
             self._store.project(conversation, lambda writable: writable.put_records(PROJECTION, missing))
         return view
 
-    def _short(self, reading: ReadTransaction) -> tuple[int, View | None]:
-        """Return the version, and the View now if it is short and all of its revisions are stored."""
-        if reading.version > _SHORT:
-            return reading.version, None
-        view, missing = self._opened(reading, None)
-        return reading.version, None if missing else view
+    def _short(self, reading: ReadTransaction) -> tuple[int, tuple[View, list[Record]] | None]:
+        """Return the version, and if the conversation is short its View with the revisions that are not stored yet."""
+        return reading.version, self._opened(reading, None) if reading.version <= _SHORT else None
 
     def _opened(self, reading: ReadTransaction, version: int | None) -> tuple[View, list[Record]]:
         """Return the View at a version, and the revisions that are not stored yet."""

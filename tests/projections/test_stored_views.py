@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -82,12 +82,13 @@ def test_a_revision_is_kept_with_each_structural_event(store: Store):
     assert records(store) == [3, 5]
 
 
-def test_making_views_changes_nothing_until_they_are_registered(store: Store):
+@pytest.mark.parametrize("read", [Views.current, Views.latest])
+def test_making_views_changes_nothing_until_they_are_registered(store: Store, read: Callable[[Views, str], View]):
     views = Views(store)
     append(store, *said("a", "b"), forget(0), *said("c"))
     assert records(store) == [], "a writer stores revisions only where Views are registered"
     assert (audit(store, "c").missing, audit(store, "c").findings) == (1, ())
-    assert ids(views.current("c")) == [1, 3]
+    assert ids(read(views, "c")) == [1, 3]
     assert records(store) == [3], "the reader stored the missing one"
     store.register(views)
     append(store, forget(1))
