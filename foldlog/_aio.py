@@ -337,9 +337,9 @@ class AsyncHistories:
     def follow(self, after_position: int = 0, *, forever: bool = True) -> AsyncIterator[Recorded]:
         """Yield everything recorded after a position, over all histories, in the order of positions.
 
-        ``forever`` waits for more, else it ends at the present. Keep the last position and resume after it: no event is
-        missed or repeated. Raises what ``Store.follow`` raises. Cost: the events, and while it waits a query of some
-        microseconds every 5 to 100 ms.
+        ``forever`` waits for more, else it ends where ``Store.follow`` does. Keep the last position and resume after
+        it: no event is missed or repeated. Raises what ``Store.follow`` raises. Cost: the events, and while it waits a
+        query of some microseconds every 5 to 100 ms.
         """
         follow = self.sync.store.follow
         if not forever:
