@@ -16,7 +16,6 @@ from foldlog._search.index import erase_from_index, remove_index, still_in_index
 from foldlog._seen_files import keep_source, source_files
 from foldlog.eventstore import (
     NOT_RECORDED,
-    CondensationAction,
     ConversationErased,
     ConversationHasForks,
     ConversationRow,
@@ -258,6 +257,8 @@ def redacted(
     by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
     forks = store.forks_sharing(conversation, event_id)
     sources = source_files(store, [*map(store.conversation, (conversation, *forks))])
+    own_id = summary_of(event_id) if event_id < NOT_RECORDED else event_id
+    events = store.events(conversation, own_id, own_id + 1) if own_id >= 0 else ()
     unread: list[str] = []
     receipt = redact.redact(
         store,
@@ -267,7 +268,7 @@ def redacted(
         by=by,
         with_summaries=with_summaries,
         complete=False,
-        records=records_that_go(store, conversation, [event_id], unread),
+        records=records_that_go(store, shown_by(store, {conversation: events}), unread),
     )
     for name, paths in sources.items():
         keep_source(store, name, paths)
@@ -283,37 +284,38 @@ def _user() -> str:
         return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
 
 
-def records_that_go(
-    store: Store, conversation: str, event_ids: Iterable[int], unread: list[str]
-) -> dict[str, list[int]]:
-    """Return the events whose packed records may repeat the content of these, and go with them, of the conversation and
-    of each fork that shares one of them. An event that cannot be read is named in ``unread``. Cost: the events of these
-    conversations, and unpacking their records.
+def shown_by(store: Store, named: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
+    """Return which of these events of conversations each conversation shows: its own, and those that it shares as a
+    fork. Cost: a look-up for each event.
+    """
+    shown: dict[str, list[Event]] = {}
+    for name, events in named.items():
+        begins = store.conversation(name).parent_version or 0
+        for event in (event for event in events if event.id >= begins):
+            for each in (name, *store.forks_sharing(name, event.id)):
+                shown.setdefault(each, []).append(event)
+    return shown
+
+
+def records_that_go(store: Store, shown: Mapping[str, Sequence[Event]], unread: list[str]) -> dict[str, list[int]]:
+    """Return the events whose packed records may repeat the content of those that these conversations show, and go with
+    them. An event that cannot be read is named in ``unread``. Cost: the events of these conversations, and unpacking
+    their records.
     """
     from foldlog._matching import records_with
     from foldlog._reports.unreadable import sound
 
-    gone: dict[str, list[Event]] = {}
-    for event_id in event_ids:
-        if imported := _imported_event(store, conversation, event_id):
-            for name in (conversation, *store.forks_sharing(conversation, imported.id)):
-                gone.setdefault(name, []).append(imported)
+    imported = {
+        name: its
+        for name, events in shown.items()
+        if (its := [event for event in events if event.origin is not None and can_be_redacted(event)])
+    }
     records: dict[str, list[int]] = {}
-    for row in [*map(store.conversation, gone)]:  # all as they are now: what is appended from now on is later
+    for row in [*map(store.conversation, imported)]:  # all as they are now: what is appended from now on is later
         logged = sound(store, row.id, row.parent_version or 0, row.version, unread)
         with suppress(ConversationErased):  # of a fork, since it was found: its records went with it
-            records[row.id] = records_with(gone[row.id], (each.event for each in logged))
+            records[row.id] = records_with(imported[row.id], (each.event for each in logged))
     return records
-
-
-def _imported_event(store: Store, conversation: str, event_id: int) -> Event | None:
-    """Return an event with a record of its source that can be redacted; None for any other one."""
-    wanted = summary_of(event_id) if event_id < -1 else event_id
-    event = next(iter(store.events(conversation, wanted, wanted + 1)), None) if wanted >= 0 else None
-    if event is None or event.origin is None or not can_be_redacted(event):
-        return None
-    is_summary = isinstance(event, CondensationAction) and bool(event.summary)
-    return event if is_summary or event_id >= -1 else None
 
 
 def gone_everywhere(

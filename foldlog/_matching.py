@@ -25,6 +25,7 @@ from unicodedata import combining, normalize
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from foldlog._copies import path_in, stores_in
 from foldlog._formats.live import recorded
 from foldlog._page.report import texts_of_page
 from foldlog._search.index import index_path
@@ -33,6 +34,7 @@ from foldlog.eventstore import (
     DocumentChanges,
     Documents,
     Event,
+    EventStoreError,
     InvalidArgument,
     Observation,
     Store,
@@ -241,25 +243,30 @@ def keep_documents(store: Store, conversation: str, gone: Collection[int], holds
         return
 
 
-def files_with(store: Store, holds: Holds, others: Collection[str], *, with_store: bool = True) -> Iterator[str]:
-    """Yield the files that hold the bytes of a match: the store's own, its search index, and ``others``, of a folder
-    those below it. What is compressed or encrypted is not found, but for the texts of a page: ``store_has`` looks into
-    a backup. Cost: these files.
+def files_with(
+    store: Store, holds: Holds, names: Sequence[str], sources: Sequence[str], *, with_store: bool = True
+) -> Iterator[tuple[str, EventStoreError | None]]:
+    """Yield the files that hold the bytes of a match: the store's own, its search index, those with these ``names``,
+    and ``sources``, of a folder those below it. What is compressed or encrypted is not found, but for the texts of a
+    page, and the events of a backup that can be opened without more keys than the environment's: for one that cannot be
+    read, yield why. Cost: these files.
     """
-    own = [] if store.path is None else [store.path, f"{store.path}-wal"]
-    below = (os.path.join(at, name) for each in others for at, _, names in os.walk(each) for name in names)
-    for path in dict.fromkeys((*(own if with_store else ()), index_path(store) or "", *others, *sorted(below))):
+    own = [] if store.path is None or not with_store else [store.path, f"{store.path}-wal"]
+    below = (os.path.join(at, name) for each in sources for at, _, found in os.walk(each) for name in found)
+    paths = (*own, index_path(store) or "", *map(path_in, names), *sources, *sorted(below))
+    stores = {*stores_in(names)}
+    for path in dict.fromkeys(paths):
         is_held = False
         with suppress(OSError, ValueError, zlib.error):  # one that cannot be read is named as what may hold it
             is_held = any(_has(holds, part) for part in _parts(path))
-        if is_held:
-            yield path
+        try:
+            if is_held or (path in stores and _store_has(path, holds)):
+                yield path, None
+        except EventStoreError as error:
+            yield path, error
 
 
-def store_has(path: str, holds: Holds) -> bool:
-    """Return whether an event of a store that can be opened without more keys than the environment's holds a match.
-    Raises ``EventStoreError`` where it cannot be read. Cost: its events.
-    """
+def _store_has(path: str, holds: Holds) -> bool:
     with open_store(f"{as_url(path)}?mode=ro") as store:
         names = [row.id for row in store.iter_conversations() if row.erased_at is None]
         return any(events_with(store, name, holds, redacted=True) for name in names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
 from itertools import chain
@@ -21,7 +21,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._cli.trust import erase
-from foldlog._copies import may_hold, path_in, read_models, stores_in
+from foldlog._copies import may_hold, path_in, read_models
 from foldlog._documents import (
     MatchDocument,
     ProblemDocument,
@@ -29,8 +29,8 @@ from foldlog._documents import (
     RedactedDocument,
     RedactionsDocument,
 )
-from foldlog._maintenance import conversations_with, holders, records_that_go, redacted
-from foldlog._matching import Holds, events_with, files_with, keep_documents, store_has, text_or_pattern
+from foldlog._maintenance import conversations_with, holders, records_that_go, redacted, shown_by
+from foldlog._matching import Holds, events_with, files_with, keep_documents, text_or_pattern
 from foldlog._meant import meant
 from foldlog._reports.sums import KeptSums
 from foldlog._seen_files import source_files
@@ -144,9 +144,13 @@ def run(
         with terminal.working("searching"):
             named = find() if searches else _named(stores, whole(store, conversation or ""), events or ())
             similar = _similar(stores, rows, named, matching, before) if matching and not pattern else ""
-            quotes = _that_may_quote(store, named) if with_summaries else {}
+            shown = shown_by(store, named)
+            quotes = _that_may_quote(store, named, shown) if with_summaries else {}
             goes = _all_that_goes(named, quotes)
-            records = _records(store, named, goes)
+            going = {(name, event.id) for name, events_of in goes.items() for event in events_of}
+            repeating = records_that_go(store, shown, [])
+            left = ((name, [each for each in ids if (name, each) not in going]) for name, ids in repeating.items())
+            records = {name: ids for name, ids in left if ids}
         if (searches or dry_run) and not as_json:
             _show_found(goes, quotes)
         if not as_json:
@@ -160,7 +164,7 @@ def run(
             if events and conversation is not None:
                 ids = {conversation: list(dict.fromkeys(events))}
             redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries, complete=False)
-            receipts, stay = _redacted(store, stores, ids, redact, text)
+            receipts, stay = _redacted(store, stores, ids, redact, shown, text)
         taken = _taken(receipts, with_summaries=with_summaries)
         done = f"{count(len(taken), 'event')} redacted"
         done += f" and {count(sum(map(len, records.values())), 'imported record')} of others" if records else ""
@@ -174,10 +178,9 @@ def run(
             those = None if everywhere else {row.id for row in rows}
             known = [name for name in read_models(store) if may_hold(name, those)]
             unconfirmed |= dict.fromkeys(holders(store, read_models(store, store.database.last_position), those))
-            held = _files(
-                store, text, [*known, *unconfirmed], chain(*sources.values()), stay, with_store=not is_pending
-            )
-            stay += held.values()
+            paths = [*chain(*sources.values())]
+            held = dict(files_with(store, text, [*known, *unconfirmed], paths, with_store=not is_pending))
+            stay += [*_files(store, held, stay)]
             if not as_json:
                 unconfirmed = {name: None for name in unconfirmed if path_in(name) not in held}
         pending = bytes_pending_words(store, "it")
@@ -266,6 +269,7 @@ def _redacted(
     stores: Callable[[str], Store],
     chosen: dict[str, list[int]],
     redact: Callable[..., RedactionReceipt],
+    shown: Mapping[str, Iterable[Event]],
     text: Holds | None,
 ) -> tuple[list[RedactionReceipt], list[ProblemDocument]]:
     """Redact these events. Return the receipts, and what stays. Raises ``Refused`` if the only event cannot be
@@ -277,8 +281,8 @@ def _redacted(
     each = [(name, event_id) for name, ids in chosen.items() for event_id in (ids if text is None else reversed(ids))]
     with KeptSums(store).put_back(), terminal.working("redacting", "events", len(each)) as update:
         if text is not None:
-            for name, gone in _shown_by(store, chosen).items():
-                keep_documents(stores(name), name, gone, text)
+            for name, gone in shown.items():
+                keep_documents(stores(name), name, {event.id for event in gone}, text)
         for name, event_id in each:
             try:
                 receipts.append(redact(stores(name), name, event_id))
@@ -314,30 +318,15 @@ def _in_path(conversation: str, path: str) -> ProblemDocument:
 
 
 def _files(
-    store: Store,
-    text: Holds,
-    known: Sequence[str],
-    sources: Iterable[str],
-    stay: Sequence[ProblemDocument],
-    *,
-    with_store: bool,
-) -> dict[str, ProblemDocument]:
-    """Return which of the store's own files, of those that it knows by name and of its sources still hold the text, or
-    cannot be looked into, by path. ``stay`` is known to.
-    """
-    own_files = (store.path, f"{store.path}-wal")
+    store: Store, held: Mapping[str, EventStoreError | None], stay: Sequence[ProblemDocument]
+) -> Iterator[ProblemDocument]:
+    """Yield what is wrong with the files that may still hold the text. ``stay`` is known to."""
     own = "in what is named above" if stay else "in an idempotency key or another name, or run 'foldlog vacuum'"
-    problems = {
-        path: f"the file {path} still holds the text{f', {own}' if path in own_files else '; delete it'}"
-        for path in files_with(store, text, dict.fromkeys([*map(path_in, known), *sources]), with_store=with_store)
-    }
-    for path in dict.fromkeys(stores_in(known)):  # whose rows may be compressed or encrypted
-        try:
-            if path not in problems and store_has(path, text):
-                problems[path] = f"the file {path} still holds the text; delete it"
-        except EventStoreError as error:
-            problems[path] = f"the file {path} cannot be looked into, and may hold the text; delete it: {error}"
-    return {path: ProblemDocument(conversation=None, problem=problem) for path, problem in problems.items()}
+    for path, error in held.items():
+        told = f"still holds the text{f', {own}' if path in (store.path, f'{store.path}-wal') else '; delete it'}"
+        if error is not None:
+            told = f"cannot be looked into, and may hold the text; delete it: {error}"
+        yield ProblemDocument(conversation=None, problem=f"the file {path} {told}")
 
 
 def _conversations(store: Store, conversation: str | None, where: Sequence[str] | None) -> list[ConversationRow]:
@@ -354,27 +343,18 @@ def _named(stores: Callable[[str], Store], name: str, events: Sequence[int]) -> 
     return {name: [event for each in wanted if each >= 0 for event in stores(name).events(name, each, each + 1)]}
 
 
-def _shown_by(store: Store, chosen: Mapping[str, Iterable[int]]) -> dict[str, list[int]]:
-    """Return which of the chosen events each conversation shows, its own and those that it shares as a fork."""
-    shown: dict[str, list[int]] = {}
-    for name, ids in chosen.items():
-        for event_id in ids:
-            for each in (name, *store.forks_sharing(name, event_id)):
-                shown.setdefault(each, []).append(event_id)
-    return shown
-
-
-def _that_may_quote(store: Store, named: dict[str, list[Event]]) -> dict[tuple[str, int], Event]:
+def _that_may_quote(
+    store: Store, named: dict[str, list[Event]], shown: Mapping[str, Iterable[Event]]
+) -> dict[tuple[str, int], Event]:
     """Return the summaries that go with these events, those of forks too, by conversation and id."""
-    own = {(name, event.id): event for name, events in named.items() for event in events}
-    begins = cache(lambda name: store.conversation(name).parent_version or 0)
+    own = {(name, event.id) for name, events in named.items() for event in events}
     found: dict[tuple[str, int], Event] = {}
-    for (name, event_id), event in own.items():
-        if event_id >= begins(name):  # else it cannot be redacted there
-            for each in (name, *store.forks_sharing(name, event_id)):
-                quotes = store.query(each, partial(quotes_in, redacted=event))
-                found |= {(each, quote.id): quote for quote in quotes if quote.id >= begins(each)}
-    return {key: quote for key, quote in found.items() if key not in own and has_content(quote)}
+    for name, events in shown.items():
+        begins = store.conversation(name).parent_version or 0
+        for event in events:
+            quotes = store.query(name, partial(quotes_in, redacted=event))
+            found |= {(name, each.id): each for each in quotes if each.id >= begins and has_content(each)}
+    return {key: each for key, each in found.items() if key not in own}
 
 
 def _all_that_goes(named: dict[str, list[Event]], quotes: dict[tuple[str, int], Event]) -> dict[str, list[Event]]:
@@ -383,16 +363,6 @@ def _all_that_goes(named: dict[str, list[Event]], quotes: dict[tuple[str, int], 
     for (name, _), event in sorted(quotes.items()):
         goes.setdefault(name, []).append(event)
     return {name: events for name, events in goes.items() if events}
-
-
-def _records(store: Store, named: dict[str, list[Event]], goes: dict[str, list[Event]]) -> dict[str, list[int]]:
-    """Return the events that stay and whose source's records go with these events, those of forks too."""
-    found: dict[str, set[int]] = {}
-    for name, events in named.items():
-        for each, ids in records_that_go(store, name, (event.id for event in events), []).items():
-            found.setdefault(each, set()).update(ids)
-    whole = {name: {event.id for event in events} for name, events in goes.items()}
-    return {name: sorted(left) for name, ids in found.items() if (left := ids - whole.get(name, set()))}
 
 
 def _taken(receipts: Sequence[RedactionReceipt], *, with_summaries: bool) -> dict[tuple[str, int], RedactionReceipt]:
