@@ -13,6 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
+from msgspec import structs
+
 from foldlog._meant import meant, views_of
 from foldlog._observed import span, tell
 from foldlog._words.tables import Table, show_as_table, view_table
@@ -259,29 +261,31 @@ class History:
         """
         if not any(isinstance(event, Action | Observation) for event in reply):
             return reply
-        from foldlog._replies import answered, set_apart
+        from foldlog._replies import answered, result_of, set_apart
 
         view = self.view()
         reply = answered(view, before, reply)
         results = {event.call_id for event in reply if isinstance(event, Observation)}
+        calls: dict[str | None, Action] = {}
 
         def newest_first() -> Iterator[Event]:
-            return chain(reversed(before), reversed(view.events))
+            return chain((structs.replace(event, id=-1) for event in reversed(before)), reversed(view.events))
 
         for event in chain(reply, newest_first(), self.events(reverse=True)):  # a call may be forgotten
-            if not results:
+            if results <= calls.keys():
                 break
             if isinstance(event, Action) and event.call_id is not None:
-                results.discard(event.call_id)
-        if results:
+                calls.setdefault(event.call_id, event)
+        if results - calls.keys():
             missing = "a call without tool_call_id, and no such call of the newest reply is open"
-            calls = " and ".join(
-                missing if call is None else f"{call!r}, a call that no reply made" for call in results
+            named = " and ".join(
+                missing if call is None else f"{call!r}, a call that no reply made" for call in results - calls.keys()
             )
             raise InvalidEvent(
-                f"conversation {self.id!r}: this is the result of {calls}; nothing was appended. Append the reply that "
+                f"conversation {self.id!r}: this is the result of {named}; nothing was appended. Append the reply that "
                 f"made the call first"
             )
+        reply = tuple(result_of(event, calls) if isinstance(event, Observation) else event for event in reply)
         if not any(isinstance(event, Action) for event in reply):
             return reply
         return set_apart(reply, newest_first, view.version + len(before), may_be_repeated=key is not None)

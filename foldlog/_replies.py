@@ -57,14 +57,15 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
         reply, hidden = _plain(message_or_response), getattr(message_or_response, "_hidden_params", None)
     except RecursionError:
         raise InvalidEvent("this message is nested too deep to be stored") from None
-    if isinstance(reply, dict) and isinstance(hidden, Mapping):  # litellm has its cost beside the data
+    if isinstance(reply, dict) and isinstance(hidden, Mapping) and usage_of(reply.get("usage")).get("prompt_tokens"):
+        # litellm has its cost beside the data; of a stream without usage, that of no prompt
         reply = {"cost": hidden.get("response_cost"), **reply}
     return answered(View.from_events(()), (), tuple(_events(reply)))
 
 
 def answered(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> tuple[Event, ...]:
-    """Return the events to append behind ``view`` and ``before``. A result without an id gets that of its call: see
-    ``OpenCalls.of_result``.
+    """Return the events to append behind ``view`` and ``before``. A result gets the tool of its call, and one without
+    an id the id of its call, and its ``cause`` if that is recorded: see ``OpenCalls.of_result``.
     """
     reply: list[Action] = []
     first = len(before)
@@ -79,10 +80,19 @@ def answered(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> 
         if isinstance(event, Action):
             calls.open(replace(event, id=event_id))
         elif isinstance(event, Observation):
-            call_id, _, _ = calls.close(calls.of_result(event.call_id, event.tool))
-            event = replace(event, call_id=call_id)
+            is_new = event_id >= view.version + len(before)
+            call = calls.of_result(event.call_id, event.tool) if is_new else event.call_id
+            call_id, _, tool = calls.close(call)
+            cause = call.id if isinstance(call, Action) and call.id < view.version else None
+            event = replace(event, call_id=call_id, tool=tool or event.tool, cause=cause)
         found.append(event)
     return tuple(found[len(found) - len(events) :])
+
+
+def result_of(event: Observation, calls: Mapping[str | None, Action]) -> Observation:
+    """Return a result with the tool and the event id of its call, which is a recorded one or has no id yet."""
+    call = calls[event.call_id]
+    return replace(event, tool=call.tool, cause=call.id if event.cause is None and call.id >= 0 else event.cause)
 
 
 def events_of_reply(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
@@ -234,7 +235,7 @@ def test_messages_of_every_role():
     assert system == SystemMessage(content="You help.", meta={"message": {"role": "developer"}})
     assert answer == Message(source="agent", content="Done.")
     assert user.content == ({"type": "image_url", "image_url": {"url": "https://x/y.png"}},)
-    assert (action.call_id, observation) == ("k1", Observation(call_id="k1", content="a.py"))
+    assert (action.call_id, observation) == ("k1", Observation(call_id="k1", content="a.py", tool="run"))
 
 
 def test_the_tool_that_asks_for_a_condensation_is_a_request_and_no_call():
@@ -485,6 +486,38 @@ def test_a_result_in_a_chat_message_is_of_a_call_that_was_made(history):
     assert history.append(result)[0].event.id == 3, "of a call that is forgotten"
 
 
+@pytest.mark.parametrize("is_chat", [True, False])
+def test_a_result_names_its_tool_and_its_call(history, is_chat):
+    def made(place):
+        call = {"id": f"k{place}", "type": "function", "function": {"name": f"t{place}", "arguments": "{}"}}
+        used = {"type": "tool_use", "id": f"k{place}", "name": f"t{place}", "input": {}}
+        return {"role": "assistant", **({"tool_calls": [call]} if is_chat else {"content": [used]})}
+
+    def result(place):
+        block = {"type": "tool_result", "tool_use_id": f"k{place}", "content": "ok"}
+        chat = {"role": "tool", "tool_call_id": f"k{place}", "content": "ok"}
+        return chat if is_chat else {"role": "user", "content": [block]}
+
+    history.append([made(0), result(0), made(1)])
+    for key in (None, "x", "x"):
+        (again,) = history.append(result(1), idempotency_key=key)
+        assert (again.event.tool, again.event.cause) == ("t1", 2)
+    history.append(CondensationAction(forgotten_event_ids=[0, 1, 2, 3]))
+    (late,) = history.append([{"role": "user", "content": "hi"}, made(3), result(0)])[-1:]
+    assert (late.event.tool, late.event.cause, len(history)) == ("t0", 0, 9)
+    assert [event.tool for event in history.events() if isinstance(event, Observation)] == ["t0", "t1", "t1", "t0"]
+    assert {tool: counted.errors for tool, counted in history.stats().tools.items()} == {"t0": 0, "t1": 0, "t3": 0}
+
+
+def test_litellm_tells_no_cost_of_a_stream_without_usage():
+    class Reply(dict):
+        _hidden_params: ClassVar = {"response_cost": 0.5}
+
+    for usage, cost in (({}, None), ({"prompt_tokens": 0, "completion_tokens": 9}, None), (USAGE, 0.5)):
+        (said,) = from_openai(Reply(completion({"content": "hi"}), usage=usage))
+        assert said.meta.get("cost") == cost
+
+
 def test_a_chat_message_is_appended_as_its_events(history):
     asked, answer = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}
     history.append(asked)
@@ -504,7 +537,7 @@ EACH_ROLE = [
         "odd": ODD,
         "tool_calls": [{**CALLS[1], "extra_content": {"google": {"thought_signature": "gAAA"}}}],
     },
-    {"role": "tool", "tool_call_id": "k2", "content": "a.py", "odd": ODD},
+    {"role": "tool", "tool_call_id": "k2", "name": "run", "content": "a.py", "odd": ODD},
     {"role": "assistant", "content": "One.", "annotations": [{"type": "url_citation", "url": "https://x"}]},
     {"role": "user", "content": [{"type": "text", "text": "And?", "cache_control": {"type": "ephemeral"}, "odd": 1}]},
     {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x", "detail": "low"}, "odd": 1}]},
