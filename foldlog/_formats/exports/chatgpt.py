@@ -55,19 +55,17 @@ def _records(conversation: Record) -> list[Any]:
     mapping = conversation["mapping"]
     if type(mapping) is not dict:
         return [mapping, {**conversation, "mapping": {}}]
-    sound = {name: node for name, node in mapping.items() if _is_node(node)}
-    children_in = {name: node["children"] for name, node in sound.items() if type(node.get("children")) is list}
-    named = {text_or_none(child): name for name, those in children_in.items() for child in those}
+    nodes = {name: node if _is_node(node) else {} for name, node in mapping.items()}
+    listed = ((name, node["children"]) for name, node in nodes.items() if type(node.get("children")) is list)
+    above = {text_or_none(child): name for name, those in listed for child in those}
     parents = {
-        name: text_or_none(sound[name].get("parent")) if name in sound else named.get(name)
-        for name in mapping
-        if name not in sound or sound[name]["id"] == name
+        name: text_or_none(node.get("parent", above.get(name)))
+        for name, node in nodes.items()
+        if node.get("id", name) == name
     }
-    if not any(name not in sound or sound[name]["message"] for name in parents):
+    if not any(nodes[name].get("message", True) for name in parents):
         return []
-    times = {
-        name: time_at(dict_or_empty(sound[name]["message"]).get("create_time")) for name in parents if name in sound
-    }
+    times = {name: time_at(dict_or_empty(nodes[name].get("message")).get("create_time")) for name in parents}
     ordered = in_order(parents, times)
     children: dict[str, list[str]] = {name: [] for name in ordered}
     for name in ordered:
@@ -75,12 +73,10 @@ def _records(conversation: Record) -> list[Any]:
             children[parent].append(name)
     records, rest = list[Any](), {name: node for name, node in mapping.items() if name not in parents}
     for name in ordered:
-        if name not in sound:
-            records.append(mapping[name])
-            continue
-        records.append({key: value for key, value in mapping[name].items() if key != "children"})
-        if mapping[name].get("children", _NONE) != children[name]:
-            rest[name] = {key: mapping[name][key] for key in ("children",) if key in mapping[name]}
+        node = nodes[name]
+        records.append({key: value for key, value in node.items() if key != "children"} if node else mapping[name])
+        if node and node.get("children", _NONE) != children[name]:
+            rest[name] = {key: node[key] for key in ("children",) if key in node}
     about = {key: value for key, value in conversation.items() if key != "mapping"}
     return [*records, {**about, "mapping": rest}]
 
