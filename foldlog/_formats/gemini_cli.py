@@ -184,6 +184,9 @@ class GeminiDecoder(FollowingDecoder):
         if known or following[0].get("type") != "user" or _SNAPSHOT not in snapshot:
             self._replace(read, same, following)
             return
+        names = {str(each.get("id")) for each in following}
+        lost = (n for n, each in enumerate(self._messages, 1) if each.shown and str(each.record.get("id")) not in names)
+        self._take_back(read, max(same, *lost, 0), following)
         version = self._messages[same - 1].end if same else 0
         members = [event_id for event_id, _ in self.shown.all()]
         kept = [each for each in members if 0 <= each < version]
@@ -197,13 +200,8 @@ class GeminiDecoder(FollowingDecoder):
         self._replace(read, same + 1, following[1:])
 
     def _replace(self, read: RecordEvents, place: int, records: Sequence[_Part]) -> None:
-        """Take the messages from ``place`` on back, if they are shown, and add others, or the same again."""
-        version = self._messages[place - 1].end if place else 0
-        if gone := {str(each.record.get("id")) for each in self._messages[place:] if each.shown}:
-            is_again = gone <= {str(record.get("id")) for record in records}
-            read.timestamp = None
-            read.add(Retraction, version=version, reason=WRITTEN_AGAIN if is_again else "")
-        self._drop(place)
+        """Take messages back, and add others, or the same again."""
+        self._take_back(read, place, records)
         for record in records:
             before = len(read.events)
             read.timestamp = read_time(record.get("timestamp"))[0]
@@ -211,6 +209,15 @@ class GeminiDecoder(FollowingDecoder):
             added = read.events[before:]
             self._places.setdefault(str(record.get("id")), len(self._messages))
             self._messages.append(_Stands(record, read.version, any(each.shown for each in added)))
+
+    def _take_back(self, read: RecordEvents, place: int, records: Sequence[_Part]) -> None:
+        """Take the messages from ``place`` on back, if they are shown. ``records`` follow."""
+        version = self._messages[place - 1].end if place else 0
+        if gone := {str(each.record.get("id")) for each in self._messages[place:] if each.shown}:
+            is_again = gone <= {str(record.get("id")) for record in records}
+            read.timestamp = None
+            read.add(Retraction, version=version, reason=WRITTEN_AGAIN if is_again else "")
+        self._drop(place)
 
     def _drop(self, place: int) -> None:
         for each in self._messages[place:]:

@@ -120,8 +120,11 @@ def test_a_snapshot_of_the_state_is_a_condensation_and_what_is_kept_follows_it()
     events = read(*log, {"$set": {"messages": compact}}, said("g4", "three", "gemini"))
     (condensation,) = (event for event in events if isinstance(event, CondensationAction))
     assert (condensation.summary, condensation.summary_offset) == (SNAPSHOT, 0)
-    assert condensation.forgotten_event_ids == (1, 2, 3, 4)
+    assert condensation.forgotten_event_ids == (1, 2, 3)
     assert shown(events) == [SNAPSHOT, "Got it.", "two", "three"]
+    compact[2:] = [log[2], log[3]]
+    sums = made_ahead(read(*log, {"$set": {"messages": compact}}))
+    assert (sums.counts.tools["ls"].calls, sums.counts.events["user"]) == (1, 2)
     again = [said("s2", [text(f"{SNAPSHOT} again")]), said("g5", "Yes.", "gemini")]
     assert shown(read(*log, {"$set": {"messages": compact}}, {"$set": {"messages": again}})) == [
         f"{SNAPSHOT} again",
