@@ -175,7 +175,9 @@ class PrintedLines:
         if self._colours is not None:
             shown, text = text, ""
             for span, style in spans:
-                text += Style.parse(style).render(shown[: len(span)], color_system=self._colours)
+                its = Style.parse(style)
+                its = its.without_color if self._console.no_color else its
+                text += its.render(shown[: len(span)], color_system=self._colours)
                 shown = shown[len(span) :]
         sys.stdout.write(f"{text}\n")
 

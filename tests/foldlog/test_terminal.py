@@ -131,16 +131,24 @@ def test_of_a_list_that_cannot_be_read_nothing_is_written():
     assert written.getvalue() == ""
 
 
-@pytest.mark.parametrize("color", [None, "truecolor"])
+@pytest.mark.parametrize("color, bold", [(None, None), ("truecolor", "1;32"), ("truecolor", "1")])
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=90))
 @example("…" * 70)
 @example("a" * 61)
 @example("世" * 31)
 @example("e\u0301" * 70)
-def test_a_line_is_cut_as_rich_cuts_it(color, text):
+def test_a_line_is_cut_and_coloured_as_rich_does_it(color, bold, text):
+    """Also where the environment has NO_COLOR."""
     text = printable(text, one_line=True)
     written, expected = io.StringIO(), io.StringIO()
-    there = Console(width=60, color_system=color, force_terminal=color is not None, highlight=False, file=expected)
+    there = Console(
+        width=60,
+        color_system=color,
+        force_terminal=color is not None,
+        no_color=bold == "1",
+        highlight=False,
+        file=expected,
+    )
     there.print(Text.assemble(("     7  ", "dim"), ("user    ", "bold green"), text), no_wrap=True, overflow="ellipsis")
     with contextlib.redirect_stdout(written), pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminal, "console", lambda: there)
@@ -151,7 +159,7 @@ def test_a_line_is_cut_as_rich_cuts_it(color, text):
     assert len(expected.getvalue()) == expected_length
     plain = re.sub("\x1b\\[[0-9;]*m", "", written.getvalue())
     assert plain.rstrip() == re.sub("\x1b\\[[0-9;]*m", "", expected.getvalue()).rstrip()
-    assert color is None or written.getvalue().startswith("\x1b[2m     7  \x1b[0m\x1b[1;32muser    \x1b[0m")
+    assert color is None or written.getvalue().startswith(f"\x1b[2m     7  \x1b[0m\x1b[{bold}muser    \x1b[0m")
 
 
 @pytest.mark.parametrize(
