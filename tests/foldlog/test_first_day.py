@@ -163,6 +163,19 @@ def used_again(foldlog, five_messages):
         histories.create("five", replace_erased=True).append(Message(source="user", content="again"))
 
 
+def test_a_copy_counts_only_what_it_copied(foldlog):
+    for store in ("foldlog.db", "new.db"):
+        with foldlog_open(store) as histories:
+            for name in ("same", "other"):
+                histories[name].append(Message(source="user", content=store if name == "other" else "hi"))
+    with foldlog_open("foldlog.db") as histories:
+        histories["third"].append(Message(source="user", content="hi"))
+    ran = foldlog("copy", "foldlog.db", "new.db", "--json")
+    assert (ran.status, ran.document["conversations"], ran.document["events"]) == (1, 1, 1)
+    assert {each["conversation"] for each in ran.document["findings"]} == {"same", "other"}
+    assert foldlog("copy", "foldlog.db", "new.db").out == "0 events copied, of 1 conversation (1 had nothing new)\n"
+
+
 def test_a_copy_counts_tombstones(foldlog, used_again):
     copied = foldlog("copy", "foldlog.db", "new.db").out
     assert copied == "2 events and 1 tombstone copied, of 1 conversation (0 had nothing new); heads are equal\n"

@@ -51,7 +51,7 @@ def run(
         names = [resolved(ours, name) for name in conversations or ()]
         with terminal.working("copying", "events", events_total(ours, names)) as update:
             for moved in target_care.copy_from(ours, *names, jobs=jobs):
-                histories += 1
+                histories += moved.problem is None
                 already += moved.added == moved.tombstones == 0 and moved.problem is None
                 events += moved.added
                 tombstones += moved.tombstones
