@@ -721,8 +721,9 @@ def _or_empty(read: Callable[[], T], empty: T) -> T:
 
 
 def _not_appended(value: object) -> TypeError:
+    given = "a dict without a role" if isinstance(value, Mapping) else described(value)
     return TypeError(
-        f"append takes one event or chat message, or several, not {described(value)}; write for example "
+        f"append takes one event or chat message, or several, not {given}; write for example "
         f"history.append(Message(source='user', content='hi')) or history.append({{'role': 'user', 'content': 'hi'}}); "
         f"a model's reply goes to append_reply, and messages of other forms to foldlog.from_openai or append_records"
     )

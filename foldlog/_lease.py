@@ -65,10 +65,17 @@ class LeaseTaken(EventStoreError):
 
     def __init__(self, conversation: str, problem: str, standing: _Row | None, remedy: str) -> None:
         by = "" if standing is None else f": {standing.worker!r} has it until {standing.ends:%Y-%m-%d %H:%M:%S} UTC"
+        if standing is not None and standing.worker == _this_process():
+            by += " (in another working() block of this process)"
         super().__init__(f"conversation {conversation!r}: {problem}{by}; {remedy}")
         self.conversation = conversation
         self.worker = None if standing is None else standing.worker
         self.until = None if standing is None else standing.ends
+
+
+def _this_process() -> str:
+    """Return the name of a worker that is given none."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 class Lease:
@@ -227,7 +234,7 @@ class Working:
         self._history, self._id, self._database = history, history.id, history._store.database
         self._ttl_s = _seconds("ttl_s", ttl_s, 0.01)
         self._give_up_at = time.monotonic() + _seconds("wait_s", wait_s, 0)
-        self.lease = Lease(f"{socket.gethostname()}:{os.getpid()}" if worker is None else check_text("worker", worker))
+        self.lease = Lease(_this_process() if worker is None else check_text("worker", worker))
         self._name, self._token, self._pid = _name_of(history.id), secrets.randbits(62) + 1, os.getpid()
         self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0

@@ -275,9 +275,15 @@ def confirm(act: str, done: str, shown: str, question: str, of: str) -> None:
         raise Refused(f"{of} stays as it is; nothing was {done}")
 
 
+_ERROR_MAX = 500
+
+
 def complain(message: str) -> None:
-    """Print an error: one line on stderr."""
-    _say("error", message)
+    """Print an error: one line on stderr. It may name what somebody gave, such as the text of a file: its middle is
+    left out.
+    """
+    is_long = len(message) > 2 * _ERROR_MAX
+    _say("error", f"{message[:_ERROR_MAX]}…{message[-_ERROR_MAX:]}" if is_long else message)
 
 
 def warn(message: str) -> None:

@@ -67,7 +67,7 @@ class UnknownFormat(EventStoreError, ValueError):
     """The format is unknown: choose one of ``FORMATS``."""
 
     def __init__(self, format: str) -> None:
-        super().__init__(f"{format!r} is not a format; choose one of {', '.join(formats())}")
+        super().__init__(f"{format!r:.60} is not a format; choose one of {', '.join(formats())}")
         self.format = format
 
 

@@ -70,7 +70,8 @@ class FoldlogSession(OpenHistories):
         self._clear = clear
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the newest ``limit`` items, all by default, in order, as they were given.
+        """Return the newest ``limit`` items of the View, all by default, in order, as they were given.
+        With ``condense`` the View is condensed first. ``history.events()`` returns all items of the log.
 
         Condensed items are one item, a user's message with the summary. Cost: the items returned.
         """

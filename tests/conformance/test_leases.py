@@ -64,6 +64,12 @@ def standing_still(history: History, **more: Any) -> Iterator[foldlog.Lease]:
 # -- one at a time -----------------------------------------------------------------------------------------------------
 
 
+def test_a_worker_without_a_name_is_said_to_be_of_this_process(workers):
+    one, two = workers(), workers()
+    with one.working(), pytest.raises(LeaseTaken, match=r"UTC \(in another working\(\) block of this process\); wait"):
+        two.working(wait_s=0).__enter__()
+
+
 @pytest.mark.parametrize("events", [0, 1])
 def test_one_worker_drives_a_conversation_and_the_next_one_waits_or_is_told(workers, events):
     one, two, user = workers(), workers(), workers()

@@ -5,6 +5,11 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
+import pytest
+
+from foldlog import EventStoreError
+from foldlog import open as foldlog_open
+
 MISTAKES = {
     "help": "did you mean 'foldlog --help'?",
     "help view": "did you mean 'foldlog view --help'?",
@@ -72,6 +77,21 @@ def test_a_database_is_recognized_where_a_history_is_imported(foldlog, five_mess
     with closing(sqlite3.connect(tmp_path / "theirs.db")) as connection:
         connection.execute("CREATE TABLE messages (text)")
     assert "theirs.db: is a SQLite database; docs/how-to/migrating.md says" in foldlog("import", "theirs.db").err
+
+
+def test_an_error_does_not_print_the_whole_text_that_was_given_as_a_name(foldlog, five_messages):
+    foldlog("import", five_messages)
+    text = '{"role": "user"}' * 5_000
+    for arguments in (["import", text], ["import", ".", "--format", text], ["view", text]):
+        ran = foldlog(*arguments)
+        assert ran.status == 2
+        assert text[:50] in ran.err
+        assert len(ran.err) < 1_200
+    with foldlog_open("memory:") as histories:
+        for wrong in ({"path": text}, {"path": ".", "format": text}):
+            with pytest.raises(EventStoreError) as told:
+                histories.import_(**wrong)
+            assert len(str(told.value)) < 1_200
 
 
 def test_a_folder_without_a_history_says_what_it_has(foldlog, five_messages, tmp_path):

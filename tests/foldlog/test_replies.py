@@ -622,7 +622,8 @@ def test_a_chat_message_takes_the_parts_that_a_message_takes(history):
         ({"role": "assistant", "tool_calls": [{"id": "a"}]}, "the call {'id': 'a'} does not name its tool"),
         ({"role": "assistant", "tool_calls": ["a"]}, "the call 'a' does not name its tool"),
         ({"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": 5}}]}, "of a call are 5; give"),
-        ([{"type": "human", "content": "hi"}], "append takes one event or chat message.* of type dict"),
+        ([{"type": "human", "content": "hi"}], "append takes one event or chat message.* not a dict without a role"),
+        ({}, "append takes one event or chat message.* not a dict without a role"),
     ],
 )
 def test_odd_values_in_a_chat_message_are_named(history, message, said):

@@ -73,7 +73,7 @@ class NotAHistory(EventStoreError, ValueError):
     """
 
     def __init__(self, path: Path, why: str, *, foreign: bool = False, repeats: bool = False) -> None:
-        super().__init__(f"{path}: {why}")
+        super().__init__(f"{path!s:.1000}: {why}")
         self.path, self.why, self.foreign, self.repeats = path, why, foreign, repeats
 
 
