@@ -221,7 +221,7 @@ class Store:
 
     def follow(self, after_position: int = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Yield all events recorded after a position, over all conversations, in the order of positions, up to the
-        present; on PostgreSQL up to the oldest transaction that still writes on the server, whoever's it is.
+        present; on PostgreSQL up to the oldest transaction of any program that still writes on the server.
 
         Keep the last position and go on after it later: no event is missed or comes twice, and no later commit gets an
         earlier position. Raises ``CorruptEvent`` at a damaged event; continue after its ``position``. Raises

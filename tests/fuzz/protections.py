@@ -102,7 +102,7 @@ PROTECTIONS = {
     "exact": Protection(
         "a field that a user names $exact is not interpreted",
         "eventstore:text_of",
-        Instead("readable items name", "readable = _readable(fields)"),
+        Instead("readable items name", 'readable = whole_pairs(fields, "replace")'),
         "tests/eventstore/test_codec.py -k named_exact",
     ),
     "exact-beside": Protection(
