@@ -663,7 +663,7 @@ class RestoredDocument(Document, frozen=True, kw_only=True):
 
 
 class ExportedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog export --output``. ``notes`` say what the format has no record for."""
+    """``foldlog export --output``. ``notes`` say what the format has no place for."""
 
     conversation: str
     format: str

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.live import Encoder, is_of
+from foldlog._formats.losses import Losses, several
 from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named
 from foldlog._formats.rewritten import is_rewriting
-from foldlog.eventstore import Event, InvalidEvent, Observation, Retraction
+from foldlog.eventstore import Event, InvalidEvent, Retraction
 from foldlog.projections import Intervals, contains, intervals_kept
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ ANY_HISTORY = "openai-chat"
 """The format that can write every history."""
 _NATIVE = "openhands-v1"
 """The format for a history that was not imported."""
-_COUNTS = frozenset(("usage", "cost"))
-"""Keys of ``meta`` that no format writes for an event that was not imported."""
 
 
 class OtherFormat(UnknownFormat):
@@ -91,7 +90,7 @@ def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None]
     Events that were not imported are written as records of the format, also those that were retracted:
     ``history.export`` leaves these out. Records that the source no longer has, because its program wrote it again, are
     left out. Any history can be written as ``openai-chat``, without its bookkeeping. ``notes`` gets what the format has
-    no record for.
+    no place for.
 
     Raises ``UnknownFormat``, also where the history was imported from another format; ``ValueError`` where the events
     do not begin at 0 or one is missing, because a record may refer to an earlier one.
@@ -130,53 +129,40 @@ def _encoded(
     events: Iterable[Event], format: str, notes: Callable[[str], None] | None, kept: Intervals | None
 ) -> Iterator[Any]:
     """Return the records of a history, of the events in ``kept``; None stands for all."""
-    encoder = Encoder(format)
     ahead = iter(events)
     first = list(islice(ahead, 1))
     for event in first:
         check_origin(event, format)
-    return _records(chain(first, ahead), format, encoder, notes, kept)
+    return _records(chain(first, ahead), format_named(format), notes, kept)
 
 
 def _records(
-    events: Iterable[Event],
-    format: str,
-    encoder: Encoder,
-    notes: Callable[[str], None] | None,
-    kept: Intervals | None,
+    events: Iterable[Event], format: Format, notes: Callable[[str], None] | None, kept: Intervals | None
 ) -> Iterator[Any]:
-    chosen, unmarked, uncounted, retracted = format_named(format), 0, 0, 0
+    losses, retracted = None if notes is None else Losses(format), 0
+    encoder = Encoder(format, losses)
     for expected, event in enumerate(events):
         if event.id != expected:
             raise InvalidEvent(f"expected event {expected}, found event {event.id}; an export needs the whole history")
         if event.origin is not None:
-            check_origin(event, format)
+            check_origin(event, format.name)
         if kept is not None and not contains(kept, event.id):
             yield from encoder.part()
-            retracted += not isinstance(event, Retraction) and not (chosen.rewritten and is_of(event, format))
+            retracted += not isinstance(event, Retraction) and not (format.rewritten and is_of(event, format.name))
             continue
-        if not is_of(event, format):
-            unmarked += isinstance(event, Observation) and event.is_error and not chosen.marks_errors
-            uncounted += not _COUNTS.isdisjoint(event.meta)
         yield from encoder.records(event)
     yield from encoder.end()
-    lost = [_several(number, word) for word, number in encoder.left_out.items()]
-    lost += [f"the error mark of {_several(unmarked, 'result')}"] if unmarked else []
-    lost += [f"tokens and cost of {_several(uncounted, 'event')}"] if uncounted else []
-    if notes is not None and retracted:
-        notes(f"left out: {_several(retracted, 'event')} taken back by retractions; 'foldlog log ID' shows them")
-    if notes is not None and lost:
-        notes(f"left out: {', '.join(lost)}; {format} has no record for it; all other events are written")
+    if notes is None or losses is None:
+        return
+    if retracted:
+        notes(f"left out: {several(retracted, 'event')} taken back by retractions; 'foldlog log ID' shows them")
+    if lost := losses.end():
+        notes(f"left out: {lost}; {format.name} has no place for it; all else is written")
 
 
 def format_of_history(first: Event) -> str:
     """Return the format in which a history is exported, by its first event."""
     return _NATIVE if first.origin is None else first.origin.format
-
-
-def _several(number: int, word: str) -> str:
-    noun, of, rest = word.partition(" of ")
-    return f"{number} {noun}{'' if number == 1 else 's'}{of}{rest}"
 
 
 def check_origin(event: Event, format: str) -> None:

@@ -228,8 +228,7 @@ class Format:
                       environment as a shell has them, for ``foldlog import --from``
     ``times``         whether records say when they happened. If they never do, an event of an imported history has no
                       time; in one that is recorded while it happens, the time of its recording stands for it
-    ``marks_errors``  whether records say that a call failed; None where only those of its own program do, and none that
-                      is written of a result that was not imported
+    ``marks_errors``  whether records of its program say that a call failed
     """
 
     name: str
@@ -252,7 +251,7 @@ class Format:
     changed_at: Callable[[Any], datetime | None] = lambda record: None
     kept_in: tuple[str, ...] = ()
     times: bool = True
-    marks_errors: bool | None = True
+    marks_errors: bool = True
 
 
 class Recognize(NamedTuple):

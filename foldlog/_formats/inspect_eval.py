@@ -281,5 +281,4 @@ FORMAT = Format(
     files=_Logs(),
     rewritten=True,
     source_id=lambda record: record.get("id") if type(record) is dict else None,
-    marks_errors=None,
 )

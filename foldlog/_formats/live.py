@@ -11,27 +11,23 @@ asked, or in rare cases the whole history: each format says when.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
 from foldlog._formats.format import Format, Options, UnusableFormat
-from foldlog._formats.packing import events_of, is_declined, is_step_aside, keep, place_of, unpack
+from foldlog._formats.losses import Losses
+from foldlog._formats.packing import events_of, is_step_aside, keep, place_of, unpack
 from foldlog._formats.record import Located
 from foldlog._formats.registry import format_named
-from foldlog._kinds import label
 from foldlog.eventstore import (
-    ATTRIBUTES,
     CondensationAction,
-    DocumentChanges,
     Event,
     EventStoreError,
     InvalidEvent,
     Message,
     Observation,
-    Redaction,
 )
 
 if TYPE_CHECKING:
@@ -62,10 +58,10 @@ class Encoder:
     """Turns the events of one history back into records, one event after the other.
 
     An imported record is returned as it was; a writer of the format makes those of other events. Begin with any event
-    that begins a record. Raises ``UnknownFormat``.
+    that begins a record. ``losses`` are told what it writes of other events. Raises ``UnknownFormat``.
     """
 
-    def __init__(self, format: str | Format) -> None:
+    def __init__(self, format: str | Format, losses: Losses | None = None) -> None:
         chosen = format if isinstance(format, Format) else format_named(format)
         self._name = chosen.name
         self._writer = chosen.encoder()
@@ -73,8 +69,7 @@ class Encoder:
         self._missing = 0
         self._head: Sequence[Any] = ()
         self._has_begun = False
-        self.left_out: Counter[str] = Counter()
-        """The events that the format has no record for, by a noun in the singular."""
+        self._losses = losses
 
     def records(self, event: Event) -> list[Any]:
         """Return the records that are complete with ``event``. Images that are bytes become data URLs in them. Raises
@@ -94,7 +89,7 @@ class Encoder:
             return given_up
         events, self._group, self._has_begun = self._group, [], True
         record = unpack(events)
-        complete = self._writer.end()
+        complete = self._made(self._writer.end())
         self._writer.follow(events, record)
         return [*given_up, *complete, record]
 
@@ -109,7 +104,7 @@ class Encoder:
                 f"event {first.id} begins a record of {count + self._missing} events, and {count} of them are here; "
                 f"export the history up to event {first.id}, or the whole record"
             )
-        return self._headed(self._writer.end())
+        return self._headed(self._made(self._writer.end()))
 
     def _continues(self, event: Event) -> bool:
         return not self._group or (is_of(event, self._name) and place_of(event) == len(self._group))
@@ -124,24 +119,20 @@ class Encoder:
             event = replace(event, content=tuple(map(_with_url, event.content)))
         self._head = () if self._has_begun else self._writer.head(event)
         records = self._writer.records(event)
-        if records is None:
-            if not is_declined(event):
-                self.left_out[_name_left_out(event)] += 1
-            records = self._writer.end()
-        return self._headed(records)
+        if self._losses is not None:
+            self._losses.leave_out(event) if records is None else self._losses.seek(event)
+        return self._headed(self._made(self._writer.end() if records is None else records))
+
+    def _made(self, records: Sequence[Any]) -> Sequence[Any]:
+        if self._losses is not None:
+            self._losses.look_in(records)
+        return records
 
     def _headed(self, records: Sequence[Any]) -> list[Any]:
         if not records:
             return []
         head, self._head, self._has_begun = self._head, (), True
         return [*head, *records]
-
-
-def _name_left_out(event: Event) -> str:
-    """Return the name for people of an event that a format has no record for."""
-    if isinstance(event, DocumentChanges):
-        return "change of attributes" if event.changed.keys() == {ATTRIBUTES} else "change of documents"
-    return "redaction receipt" if isinstance(event, Redaction) else label(event)
 
 
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:

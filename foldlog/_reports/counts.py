@@ -91,7 +91,7 @@ class Counts(Struct):
 
 @lru_cache
 def _marks_errors(format: str) -> bool:
-    return known_format(format, lambda one: one.marks_errors is not False) is not False
+    return known_format(format, lambda one: one.marks_errors) is not False
 
 
 def strategy_of(event: CondensationAction) -> str:

@@ -74,5 +74,4 @@ FORMAT = Format(
         "~/.codex/sessions",
         "~/.codex/archived_sessions",
     ),
-    marks_errors=None,
 )

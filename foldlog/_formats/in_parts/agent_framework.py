@@ -53,8 +53,8 @@ def _read(content: dict[str, Any], record: dict[str, Any]) -> Made:
     return kept(name, content, thinks=name == "text_reasoning")
 
 
-def _written(event: Any) -> dict[str, Any]:
-    contents = [{**content, "additional_properties": {}} for content in _contents(event)]
+def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
+    contents = [{**content, "additional_properties": {}} for content in parts]
     return {"type": "message", "role": role_of(event), "contents": contents, "additional_properties": {}}
 
 
@@ -86,6 +86,7 @@ FORMAT = in_parts(
         parts=lambda record: record["contents"] or _NO_CONTENTS,
         source=lambda record: _SOURCES.get(record["role"], "environment"),
         read=_read,
+        part=_contents,
         written=_written,
     )
 )

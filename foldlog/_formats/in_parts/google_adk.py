@@ -36,9 +36,9 @@ from foldlog._formats.in_parts.parts import (
     in_parts,
     kept,
 )
-from foldlog._formats.record import joined_text, member, time_at, usage_told
+from foldlog._formats.record import member, time_at, usage_told
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.told import call_id_of, parts_in, role_of, url_in
+from foldlog._formats.told import call_id_of, parts_as, role_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -185,10 +185,10 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     return kept(next(iter(part), "part"), part)
 
 
-def _written(event: Any) -> dict[str, Any]:
+def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     role = role_of(event)
     record: dict[str, Any] = {
-        "content": {"parts": [_part(event)], "role": "model" if role == "assistant" else "user"},
+        "content": {"parts": parts, "role": "model" if role == "assistant" else "user"},
         "invocation_id": "",
         "author": "agent" if role in ("assistant", "tool") else "user",
         "actions": _NO_ACTIONS,
@@ -199,19 +199,22 @@ def _written(event: Any) -> dict[str, Any]:
     return record
 
 
-def _part(event: Any) -> dict[str, Any]:
+def _parts(event: Any) -> list[dict[str, Any]]:
     match event:
         case Action():
             call = {"id": call_id_of(event), "args": event.arguments, "name": event.tool}
-            return {"function_call": {key: value for key, value in call.items() if value is not None}}
+            return [{"function_call": {key: value for key, value in call.items() if value is not None}}]
         case Observation():
             result = event.content if isinstance(event.content, str) else list(event.content)
             outcome = {"error" if event.is_error else "result": result}
-            return {"function_response": {"id": call_id_of(event), "name": event.tool, "response": outcome}}
-    for part in parts_in(event.content):
-        if image := bytes_of_image(url_in(part)):
-            return {"inline_data": {"data": image[0], "mime_type": image[1]}}
-    return {"text": joined_text(event.content)}
+            return [{"function_response": {"id": call_id_of(event), "name": event.tool, "response": outcome}}]
+    return parts_as(event.content, lambda text: {"text": text}, _image)
+
+
+def _image(url: str) -> dict[str, Any]:
+    if (image := bytes_of_image(url)) is not None:
+        return {"inline_data": {"data": image[0], "mime_type": image[1]}}
+    return {"file_data": {"file_uri": url, "mime_type": "image/*"}}
 
 
 _KIND = PartsKind(
@@ -224,6 +227,7 @@ _KIND = PartsKind(
     parts=lambda record: (record.get("content") or {}).get("parts") or _NO_PARTS,
     source=lambda record: "user" if record["author"] == "user" else "agent",
     read=_read,
+    part=_parts,
     written=_written,
     time=lambda record, part, place: (time_at(record.get("timestamp")), None),
     usage=lambda record: usage_told(record.get("usage_metadata"), _USAGE, model=record.get("model_version")),

@@ -33,7 +33,8 @@ class PartsKind:
     ``parts``     the parts of a record; what stands for none where it has none
     ``source``    who says it
     ``read``      what a part becomes
-    ``written``   the record of an event that was not imported
+    ``part``      the parts of an event that was not imported
+    ``written``   the record of such an event, with these parts
     ``response``  the id of its response, where that is not ``source_id``
     ``time``      the time of a part, and its place: as ``read_time`` returns it
     ``usage``     ``meta`` with its usage
@@ -48,7 +49,8 @@ class PartsKind:
     parts: Callable[[Record], Sequence[Any]]
     source: Callable[[Record], Source]
     read: Callable[[Any, Record], Made]
-    written: Callable[[Any], Record]
+    part: Callable[[Any], list[Any]]
+    written: Callable[[Any, list[Any]], Record]
     response: Callable[[Record], Any] = lambda record: None
     time: Callable[[Record, Any, int], tuple[datetime | None, str | None]] = lambda record, part, place: (None, None)
     usage: Callable[[Record], dict[str, Any]] = lambda record: {}
@@ -61,10 +63,17 @@ def in_parts(kind: PartsKind, decoder: Callable[[Options], RecordDecoder] | None
         matches=kind.matches,
         accepts=kind.accepts,
         decoder=lambda records, options: decoder(options) if decoder else PartsDecoder(options, kind),
-        encoder=lambda: EachAlone(lambda event: [kind.written(event)]),
+        encoder=lambda: EachAlone(lambda event: [kind.written(event, [*_said_before(kind, event), *kind.part(event)])]),
         live=True,
         source_id=kind.source_id,
     )
+
+
+def _said_before(kind: PartsKind, event: Any) -> list[Any]:
+    """Return the parts of what the model said before a call, which are those of a message."""
+    if not isinstance(event, Action) or not event.thought:
+        return []
+    return kind.part(Message(source="agent", content=event.thought, timestamp=event.timestamp, origin=event.origin))
 
 
 class PartsDecoder(FollowingDecoder):

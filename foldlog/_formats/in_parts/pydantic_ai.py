@@ -112,9 +112,9 @@ def _shown_item(item: Any) -> dict[str, Any]:
     return {"type": "text", "text": text_of(item)}
 
 
-def _written(event: Any) -> dict[str, Any]:
+def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     is_response = role_of(event) == "assistant"
-    record = {"parts": [_part(event)], **_AFTER_PARTS["response" if is_response else "request"]}
+    record = {"parts": parts, **_AFTER_PARTS["response" if is_response else "request"]}
     if is_response:
         record["timestamp"] = time_text(event.timestamp, event.origin)
     return record
@@ -166,6 +166,7 @@ FORMAT = in_parts(
         parts=lambda record: record["parts"] or [{"part_kind": record["kind"]}],
         source=lambda record: "agent" if record["kind"] == "response" else "environment",
         read=_read,
+        part=lambda event: [_part(event)],
         written=_written,
         response=member("provider_response_id"),
         time=_time,

@@ -62,10 +62,10 @@ def _read(content: dict[str, Any], record: dict[str, Any]) -> Made:
     return kept(name, content, thinks=name == "reasoningContent")
 
 
-def _written(event: Any) -> dict[str, Any]:
+def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     time = time_text(event.timestamp, event.origin) or ""
     role = "assistant" if role_of(event) == "assistant" else "user"
-    message = {"role": role, "content": _contents(event)}
+    message = {"role": role, "content": parts}
     told = {"message_id": max(event.id, 0), "redact_message": None}
     return {"message": message, **told, "created_at": time, "updated_at": time}
 
@@ -100,6 +100,7 @@ FORMAT = in_parts(
         parts=lambda record: record["message"]["content"] or _NO_CONTENTS,
         source=lambda record: "user" if record["message"]["role"] == "user" else "agent",
         read=_read,
+        part=_contents,
         written=_written,
         time=lambda record, part, place: read_time(record.get("created_at")),
         usage=lambda record: usage_told(dict_or_empty(record["message"].get("metadata")).get("usage"), _USAGE),

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import Action, CondensationRequest, InvalidEvent, Message, Observation, SystemMessage
+from foldlog._formats.losses import several
+from foldlog.eventstore import (
+    Action,
+    CondensationRequest,
+    CondensationSummary,
+    Event,
+    InvalidEvent,
+    Message,
+    Observation,
+    SystemMessage,
+)
 from foldlog.formats import FORMATS, decode, detect, encode
 from foldlog.projections import View
 from tests.projections.chat_rules import PROBLEMS
@@ -41,7 +54,6 @@ def told(events):
 
 AS_A_USER = ({"system You are"}, {"user You are"})
 NO_IMAGES = ({"user image_url"}, set())
-NO_THOUGHTS = ({"assistant I look"}, set())
 OTHERWISE = {
     "openhands-v0": [({"tool lost"}, {"tool lost\n[Error occurred in processing last action]"})],
     "openhands-v1": [(set(), {"tool [An error occurred during execution.]\n"})],
@@ -51,13 +63,8 @@ OTHERWISE = {
     "claude-code": [({"system You are"}, set())],
     "opencode": [AS_A_USER, (set(), {"wait {}", "tool [Tool execution was interrupted]"})],
     "gemini-cli": [AS_A_USER],
-    "pydantic-ai": [NO_THOUGHTS],
-    "google-adk": [
-        *(AS_A_USER, NO_THOUGHTS, ({"user list"}, set())),
-        ({"tool lost", "tool found"}, {'tool {"error": "lost"}', 'tool {"result": "found"}'}),
-    ],
-    "agent-framework": [NO_THOUGHTS],
-    "strands": [AS_A_USER, NO_THOUGHTS],
+    "google-adk": [AS_A_USER, ({"tool lost", "tool found"}, {'tool {"error": "lost"}', 'tool {"result": "found"}'})],
+    "strands": [AS_A_USER],
     "otlp-genai": [NO_IMAGES],
 }
 """What a format lacks of what events of ours tell, and what it says instead."""
@@ -72,6 +79,93 @@ def test_what_was_not_imported_is_written_and_read_back(format):
     expected, again = Counter(told(OURS)), Counter(told(decode(records, format)))
     assert (set(expected - again), set(again - expected)) == (lacks, instead)
     assert list(encode(decode(records, format), format)) == records
+
+
+class Random(random.Random):
+    """Makes events with texts that are all different, the noun of each, and the text that is counted for both."""
+
+    def __init__(self, seed: str) -> None:
+        super().__init__(seed)
+        self.nouns: dict[str, str] = {}
+        self.of_part: dict[str, str] = {}
+
+    def text(self, noun: str, of_part: str = "", *, around: bool = True) -> str:
+        token = f"t{len(self.nouns):05}x"
+        self.nouns[token], self.of_part[token] = noun, of_part[:7]
+        return token + self.choice(["", "", '\n"said" \\ {', "\n\nä\t\U0001f600"]) if around else token
+
+    def part(self, noun: str) -> dict:
+        kind = self.choice(["text", "image", "link", "file", "other"])
+        if kind == "text":
+            return {"type": "text", "text": self.text(noun)}
+        if kind == "other":
+            return {"type": "odd", "odd": {"in": [self.text("part of type odd")]}}
+        main = self.text("file" if kind == "file" else "image", around=False)
+        other = self.text("value of filename" if kind == "file" else "value of detail", main, around=False)
+        url = f"https://example.com/{main}" if kind == "link" else f"data:image/png;base64,{main * 4}"
+        if kind == "file":
+            return {
+                "type": "file",
+                "file": {"filename": other, "file_data": url.replace("image/png", "application/pdf")},
+            }
+        return {"type": "image_url", "image_url": {"url": url, "detail": other}}
+
+    def content(self, noun: str) -> object:
+        return tuple(self.part(noun) for _ in range(self.randint(1, 4))) if self.random() < 0.5 else self.text(noun)
+
+    def thinking(self) -> tuple[dict, ...]:
+        if self.random() < 0.6:
+            return ()
+        thought = self.text("thinking block", around=False)
+        signature = self.text("value of signature", thought, around=False)
+        return ({"type": "thinking", "thinking": thought, "signature": signature},)
+
+    def events(self) -> Iterator[Event]:
+        open_calls, event_id = [], itertools.count()
+        for _ in range(40):
+            kind = self.choice(["system", "user", "agent", "environment", "summary", "call", "call", "calls", "result"])
+            if kind == "system":
+                yield SystemMessage(id=next(event_id), content=self.content("text"))
+            elif kind == "summary":
+                yield CondensationSummary(id=next(event_id), content=self.text("text"))
+            elif kind == "result" and open_calls:
+                call = open_calls.pop(self.randrange(len(open_calls)))
+                result = {"content": self.content("text"), "is_error": self.random() < 0.3}
+                yield Observation(id=next(event_id), tool=call.tool, call_id=call.call_id, cause=call.id, **result)
+            elif kind in ("call", "calls"):
+                response = self.choice([None, "r"]) if kind == "call" else f"r{self.random()}"
+                for place in range(1 if kind == "call" else 3):
+                    given = {"n": 1, "deep": [{"text": self.text("argument")}]}
+                    call = Action(
+                        id=next(event_id),
+                        tool=self.choice(["run", self.text("tool name", around=False)]),
+                        arguments=self.choice([given, json.dumps(given)]),
+                        call_id=f"k{self.random()}",
+                        response_id=response,
+                        thought="" if place else self.choice(["", self.text("thought")]),
+                        thinking=() if place else self.thinking(),
+                    )
+                    open_calls.append(call)
+                    yield call
+            elif kind in ("user", "agent", "environment"):
+                thinking = self.thinking() if kind == "agent" else ()
+                named = {"message": {"name": self.text("value of name", around=False)}}
+                meta = self.choice([{}, named])
+                yield Message(
+                    id=next(event_id), source=kind, content=self.content("text"), thinking=thinking, meta=meta
+                )
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("format", FORMATS)
+def test_each_text_of_ours_is_written_or_counted_as_left_out(format, seed):
+    rng, notes = Random(f"{format} {seed}"), []
+    events = list(rng.events())
+    told, written = repr(events), json.dumps(list(encode(events, format, notes=notes.append)))
+    lost = {token for token in rng.nouns if token in told and token not in written}
+    counted = Counter(rng.nouns[token] for token in lost if rng.of_part[token] not in lost)
+    noted = notes[0].removeprefix("left out: ").split("; ")[0].split(", ") if notes else []
+    assert {each for each in noted if "error mark" not in each} == {several(n, noun) for noun, n in counted.items()}
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,9 @@ def test_what_an_event_of_ours_loses_in_a_format_is_said(name):
     result = next(event for event in again if "no such folder" in str(getattr(event, "content", "")))
     assert isinstance(result, Observation) != (name in _WITHOUT_CALLS)
     (note,) = notes
-    assert "tokens and cost of 2 events" in note
+    assert "2 counts of tokens and cost" in note
     is_error = isinstance(result, Observation) and result.is_error
-    assert is_error != ("the error mark of 1 result" in note)
+    assert is_error != ("1 error mark" in note)
     assert is_error == (name not in (*_WITHOUT_CALLS, *_WITHOUT_ERRORS))
 
 
