@@ -239,7 +239,8 @@ def import_path(
             find(str(finding))
         if imported.version:
             named.append((seen.place(source.path), imported.conversation))
-            seen.imported(source, imported.conversation, imported.version * imported.alone)
+            alone, is_new = imported.version * imported.alone, imported.added == imported.version
+            seen.imported(source, imported.conversation, alone, is_new=is_new)
     seen.close_file()
     seen.flush()
     for finding in sources.findings:

@@ -94,7 +94,7 @@ class SeenFiles:
         self._states: dict[str, tuple[int, ...]] = {}
         self._places: dict[str, int] = {}
         self._open: str | None = None
-        self._of_open: dict[str, tuple[bool, str, int, Sequence[Path]]] = {}
+        self._of_open: dict[str, tuple[bool, str, int, bool, Sequence[Path]]] = {}
         self._taken: dict[str, Path] = {}
         self._redacted: dict[tuple[object, ...], list[str]] | None = None
         for kept, one in () if read_all else self._read():
@@ -166,9 +166,9 @@ class SeenFiles:
         other = self._taken.get(conversation, None if known is None else known.path)
         return None if other is None or os.path.abspath(other) == os.path.abspath(path) else other
 
-    def imported(self, source: Source, conversation: str, alone: int, *, sound: bool = True) -> None:
+    def imported(self, source: Source, conversation: str, alone: int, *, is_new: bool, sound: bool = True) -> None:
         """Note that a history of a file was imported, after the others of this file. ``alone`` is the version of its
-        conversation if that has no other events, else 0; ``sound``: without a finding.
+        conversation if that has no other events, else 0; ``is_new``: it had none before; ``sound``: without a finding.
         """
         name = os.path.abspath(source.path)
         if name != self._open:
@@ -176,7 +176,7 @@ class SeenFiles:
             self._open = name
         self._taken.setdefault(conversation, source.path)
         is_sound = sound and not source.findings_count and self._of_open.get(conversation, (True,))[0]
-        self._of_open[conversation] = is_sound, source.format, alone, source.others
+        self._of_open[conversation] = is_sound, source.format, alone, is_new, source.others
 
     def close_file(self) -> None:
         """Keep the file whose histories were imported last: there are no more."""
@@ -186,15 +186,22 @@ class SeenFiles:
             return
         state, number = self._states.get(name, ()), len(conversations)
         is_whole = bool(state) and all(is_sound for is_sound, *_ in conversations.values())
-        for each, (_, format, alone, others) in conversations.items():
+        for each, (_, format, alone, is_new, others) in conversations.items():
             is_log = is_whole and number == 1 and alone and format_named(format).live
             digest = _digest(Path(name), state[1]) if is_log else ""
             digest = digest if state_of(name) == state else ""  # it was written while it was read
             value = _Kept(name, self._options, state, number, format, alone, digest) if is_whole else _Kept(name)
-            _keep(self._kept, self._store, each, value, map(os.path.abspath, others))
+            self._keep(each, value, map(os.path.abspath, others), is_new=is_new)
         # Those that it continues in a fork of:
         for each in {one.conversation for _, one in self._seen.get(name, ())} - conversations.keys():
-            _keep(self._kept, self._store, each, _Kept(name))
+            self._keep(each, _Kept(name))
+
+    def _keep(self, conversation: str, value: _Kept, others: Iterable[str] = (), *, is_new: bool = False) -> None:
+        """Keep a value with the paths ``others``, and with those from which the conversation was read before."""
+        row = self._store.conversation(conversation)
+        before = () if is_new else _paths(self._kept, [row]).get(conversation, ())
+        others = sorted({*filter(os.path.exists, (*others, *before))} - {value.path})
+        self._kept.keep(row, value._replace(others=others))
 
     def flush(self) -> None:
         """Write what is kept. A file of which only a part was imported is not among it."""
@@ -220,13 +227,6 @@ def keep_source(store: Store, conversation: str, paths: Sequence[str]) -> None:
 def _paths(kept: KeptBeside, rows: Sequence[ConversationRow]) -> dict[str, list[str]]:
     there = ((name, _Kept(*value)) for name, value in kept.load(rows, of_any_version=True).items())
     return {name: [value.path, *value.others] for name, value in there if value.path}
-
-
-def _keep(kept: KeptBeside, store: Store, conversation: str, value: _Kept, others: Iterable[str] = ()) -> None:
-    """Keep a value with the paths ``others``, and with those from which the conversation was read before."""
-    row = store.conversation(conversation)
-    before = _paths(kept, [row]).get(conversation, ())
-    kept.keep(row, value._replace(others=sorted({*filter(os.path.exists, (*others, *before))} - {value.path})))
 
 
 def _gist(event: Event) -> tuple[object, ...]:

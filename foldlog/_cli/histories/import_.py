@@ -320,7 +320,8 @@ def _imported(
         refused.append(f"{source.path}: {error}")
     update(advance=source.size_bytes / 1e6)
     if imported.version or source.grown is not None:
-        seen.imported(source, imported.conversation, imported.version * imported.alone, sound=not refused)
+        alone, is_new = imported.version * imported.alone, imported.added == imported.version
+        seen.imported(source, imported.conversation, alone, is_new=is_new, sound=not refused)
     return ImportedDocument.of(
         imported,
         path=named(source.path),
