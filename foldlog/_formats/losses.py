@@ -33,7 +33,7 @@ from foldlog.projections import arguments_of
 _HELD_MAX = 100
 """A writer that writes something has held back at most this many events."""
 _LONG = 16
-"""A line of this length in a text is the line that is sought; a shorter one only if it is no part of a word."""
+"""A line of this length in a text is the line that is sought; a shorter one only if it is a whole word."""
 _MAIN = ""
 """The key of the field for which a part is there. If that is lost, its other fields are not counted."""
 _GIVEN, _THINKING = "argument", "thinking block"
@@ -197,7 +197,7 @@ def _texts_in(value: Any) -> list[str]:
 
 
 def _parsed(text: str) -> Any:
-    """Return the JSON value of a text; one that is none unchanged."""
+    """Return the JSON value of a text; any other text unchanged."""
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):
