@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from foldlog._formats.conversion import encode_standing
 from foldlog._formats.record import INCOMPLETE, dicts_in
-from foldlog._formats.rewritten import is_same, standing_records
+from foldlog._formats.rewritten import is_rewriting, is_same, standing_records
 from foldlog._observed import tell
 from foldlog._reports.usage import calls_of_imported
 from foldlog._seen_files import SeenFiles
@@ -36,6 +37,7 @@ from foldlog.eventstore import (
     InvalidArgument,
     InvalidEvent,
     Redaction,
+    Retraction,
     Store,
     VersionConflict,
     check_text,
@@ -43,7 +45,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.codec import encode as encoded
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.log.importing import ids_moved, say_the_same, timed_as
-from foldlog.formats import Source, UnknownFormat, encode, open_sources
+from foldlog.formats import Source, UnknownFormat, open_sources
 
 _UNREAD = "of its source could not be read, "
 _SHARED_MIN = 3
@@ -315,6 +317,11 @@ def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsew
             except HistoryDiverged as error:
                 diverged = error
     same, records, more, _ = _compare(store, conversation, source)
+    if (not same or more > 0) and _was_incomplete(store, conversation):
+        with suppress(InvalidEvent):
+            grown = _grow(store, source, conversation, watch, elsewhere, only_adds=True)
+            if grown is not None:
+                return grown
     if not same:
         raise diverged
     version = store.version(conversation)
@@ -333,15 +340,32 @@ def _ingested(store: Store, source: Source, conversation: str, watch: Watch) -> 
     return Imported(conversation, added, version, number == version, any(islice(stored, number, None)))
 
 
-def _grow(store: Store, source: Source, conversation: str, watch: Watch, elsewhere: Elsewhere) -> Imported | None:
+def _was_incomplete(store: Store, conversation: str) -> bool:
+    """Return whether a conversation lacks records that could not be read, or lacked them until they were added."""
+    mark = Documents(store).get(conversation, ATTRIBUTES, {}).get(INCOMPLETE)
+    return _UNREAD in str(mark) or bool(_rewritings(store, conversation))
+
+
+def _rewritings(store: Store, conversation: str) -> list[Retraction]:
+    structural = store.query(conversation, lambda read: [*read.structural_events(0, read.version)])
+    return [each for each in structural if isinstance(each, Retraction) and is_rewriting(each)]
+
+
+def _grow(
+    store: Store, source: Source, conversation: str, watch: Watch, elsewhere: Elsewhere, *, only_adds: bool = False
+) -> Imported | None:
     """Add what a source has that its program wrote again, and take back what it no longer has; None where others than
-    its imports wrote to the conversation.
+    its imports wrote to the conversation. ``only_adds``: None too where the source lacks a record that stands, or has
+    them in another order.
     """
     version = store.version(conversation)
     standing = standing_records(store.events(conversation, 0, version), source.format)
     if standing is None:
         return None
     source.mend(standing)
+    records = source.records()
+    if only_adds and not all(any(is_same(each, one.record) for each in records) for one in standing):
+        return None
     growth = source.growth(standing, version)
     events = list(watch(source.events_beyond(growth)))
     if growth.is_older or (growth.shrinks and not source.is_whole):
@@ -351,7 +375,7 @@ def _grow(store: Store, source: Source, conversation: str, watch: Watch, elsewhe
         if (other := elsewhere(source.path, conversation)) is not None:
             raise HeldTwice(conversation, version, other)
         store.append(conversation, events, expected_version=version)
-    return Imported(conversation, len(events), version + len(events), taken_back=growth.taken_back)
+    return Imported(conversation, len(events), version + len(events), taken_back=0 if only_adds else growth.taken_back)
 
 
 class _Compared(NamedTuple):
@@ -375,8 +399,10 @@ def _compare(store: Store, conversation: str, source: Source, *, by_size: bool =
     ours, theirs = tee(source.decoded())
     given = (event for _, events in ours for event in events)
     whole = _with_redacted(store.events(conversation), given, source.format, put_back, by_size=by_size)
+    taken_back = _rewritings(store, conversation)
+    stored_records = encode_standing(whole, store.version(conversation), taken_back, source.format, None)
     try:
-        for stored, (record, _) in zip_longest(encode(whole, source.format), theirs, fillvalue=(nothing, ())):
+        for stored, (record, _) in zip_longest(stored_records, theirs, fillvalue=(nothing, ())):
             if type(stored) is tuple or record is nothing:
                 return _Compared(True, records, -1 if record is nothing else 1, len(put_back))
             if not is_same(stored, record):

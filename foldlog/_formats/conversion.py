@@ -95,11 +95,8 @@ def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None]
     Raises ``UnknownFormat``, also where the history was imported from another format; ``ValueError`` where the events
     do not begin at 0 or one is missing, because a record may refer to an earlier one.
     """
-    if format_named(format).rewritten:
-        events = list(events)
-        retractions = (event for event in events if isinstance(event, Retraction))
-        return _encoded(events, format, notes, intervals_kept(filter(is_rewriting, retractions), len(events)))
-    return _encoded(events, format, notes, None)
+    events = list(events)
+    return _encoded(events, format, notes, intervals_kept(filter(is_rewriting, events), len(events)))
 
 
 def encode_standing(

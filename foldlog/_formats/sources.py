@@ -253,7 +253,7 @@ class Source:
         """Yield what a stored history lacks of this source, after the event that takes back what the source no longer
         has, if it has not all of it.
         """
-        for _, events in self._decoded(Options(prefix=self._prefix), growth):
+        for _, events in self._decoded(Options(leaf=self._leaf, prefix=self._prefix), growth):
             if growth.is_beyond:
                 yield from (*growth.taking_back(self.format), *events)
         yield from growth.taking_back(self.format)

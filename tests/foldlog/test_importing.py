@@ -376,6 +376,43 @@ def test_records_missing_in_the_middle_are_counted_and_a_fork_before_them_is_who
     assert found == {"hole": {"incomplete": mark}, "before": {}}
 
 
+@pytest.mark.parametrize("format", ["openai-chat", "claude-code", "codex"])
+def test_a_log_of_which_a_record_can_be_read_again_is_the_same_log(foldlog, tmp_path, format):
+    whole = [line for line in (CORPUS / f"{format}.jsonl").read_text().splitlines() if line.strip()]
+    whole = [line for line in whole if '"problem"' not in line][:20]
+
+    def imported(text, name):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(text) + "\n")
+        ran = foldlog("import", f"{name}.jsonl", "--format", format, "--conversation", name, "--json")
+        (one,) = ran.document["imported"]
+        return one["conversation"], one["added"], one["taken_back"]
+
+    imported(whole[:-1], "sound")
+    known = {
+        name: foldlog("stats", "sound", "--json").document[name]
+        for name in ("tools", "models", "spent", "first_at", "last_at")
+    }
+    place = len(whole) // 2
+    torn = [*whole[:place], whole[place][:9], *whole[place + 1 : -1]]
+    imported(torn, "c")
+    assert "could not be read" in foldlog("list").out
+    again = imported(whole[:-1], "c")
+    assert (again[0], again[1] > 1, again[2]) == ("c", True, 0)
+    assert imported(whole[:-1], "c") == ("c", 0, 0)
+    assert parsed(foldlog("export", "c").out) == parsed("\n".join(whole[:-1]))
+    assert "could not be read" not in foldlog("list").out
+    assert [row["conversation"] for row in foldlog("list", "--json").document["conversations"]] == ["c", "sound"]
+    told = foldlog("stats", "c", "--json").document
+    assert {name: told[name] for name in known} == known
+    with open_histories("sqlite:///foldlog.db") as histories:
+        sent, expected = (histories[name].view().to_messages() for name in ("c", "sound"))
+        counted, figures = (dict(histories[name].stats().events) for name in ("c", "sound"))
+    assert sent == expected
+    assert {name: counted.get(name) for name in figures} == figures
+    assert imported(whole, "c")[1] == imported(whole, "sound")[1] > 0
+    assert parsed(foldlog("export", "c").out) == parsed("\n".join(whole))
+
+
 @pytest.mark.parametrize("format", ["openai-chat", "copilot-cli"])  # the program writes the second one again
 def test_a_history_is_incomplete_only_while_it_lacks_records(histories, tmp_path, format):
     is_again = format == "copilot-cli"
