@@ -155,7 +155,8 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
             terminal.warn(f"the record of an event may still hold the content, because it cannot be read: {name}")
             continue
         if is_a_copy(name):
-            terminal.note(f"a file may still hold the content, until it is deleted: {name}")
+            file = "a file in this folder" if name.startswith("imported folder ") else "a file"
+            terminal.note(f"{file} may still hold the content, until it is deleted: {name}")
             continue
         path = path_in(name)
         remedy = f"run '{command('audit', '--to', path)}'" if path else "let it follow the store"
