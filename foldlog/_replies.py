@@ -276,8 +276,7 @@ def _joined_contents(contents: Sequence[Content]) -> Content:
 
 
 class _Reader(MessageReader):
-    request_tool = "request_condensation"
-    singles = True
+    of_replies = True
 
     def refuse(self, problem: str) -> NoReturn:
         raise InvalidArgument(problem)

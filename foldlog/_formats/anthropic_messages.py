@@ -28,17 +28,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import (
-    AS_THEY_ARE,
-    THINKING,
-    blocks_of,
-    given,
-    is_blank,
-    is_of_server,
-    kind_of,
-    part_of,
-    texts_of,
-)
+from foldlog._formats.blocks import blocks_of, given, is_blank, kind_of, known_of, texts_of
 from foldlog._formats.claude_code.reading import usage_in
 from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.files.readers import Array
@@ -48,17 +38,7 @@ from foldlog._formats.openai_chat import OpenAIChatEncoder, beside
 from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_url, image_at, parts_in
-from foldlog.eventstore import (
-    Action,
-    CondensationSummary,
-    Content,
-    Event,
-    Message,
-    Observation,
-    Origin,
-    Source,
-    SystemMessage,
-)
+from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Origin, SystemMessage
 
 NAME = "anthropic-messages"
 
@@ -178,8 +158,10 @@ def read_blocks(read: RecordEvents, record: dict[str, Any]) -> None:
     message = {"role": record.get("role"), "content": _known(record.get("content"))}
     for event in READER.anthropic(message, read.response):
         if isinstance(event, Message):
-            speaker = event.source if event.source == "agent" else _speaker(event.content)
-            event = replace(event, source=speaker, shown=not is_blank(event.content))
+            texts = (text_or_empty(part.get("text")).lstrip() for part in parts_in(event.content))
+            is_added = event.source == "user" and all(text.startswith(_ADDED) for text in texts)
+            source = "environment" if is_added else event.source
+            event = replace(event, source=source, shown=not is_blank(event.content))
         read.take(event)
 
 
@@ -197,11 +179,6 @@ def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
         read.tell(named, cost, metrics, **names)
 
 
-def _speaker(content: Content) -> Source:
-    is_added = all(text_or_empty(part.get("text")).lstrip().startswith(_ADDED) for part in parts_in(content))
-    return "environment" if is_added else "user"
-
-
 def _known(content: Any) -> Any:
     """Return a content with the blocks that are known. Cline 4 has an image and a file in forms of its own."""
     return [part for block in content if (part := _part(block)) is not None] if type(content) is list else content
@@ -215,11 +192,7 @@ def _part(block: Any) -> dict[str, Any] | None:
             return {"type": "text", "text": f'<file_content path="{path}">\n{text}\n</file_content>'}
         case {"type": "tool_result"}:
             return {**block, "content": _known(block.get("content"))}
-    kind = kind_of(block)
-    is_sound = kind in AS_THEY_ARE and isinstance(block.get("text", ""), str)
-    is_known = is_sound or kind in (*THINKING, "tool_use") or (kind is not None and is_of_server(block))
-    known: dict[str, Any] | None = block if is_known else part_of(block)
-    return known
+    return known_of(block)
 
 
 def _text(record: dict[str, Any]) -> str:

@@ -48,10 +48,17 @@ def is_of_server(block: _Block) -> bool:
 
 
 _CALL = frozenset(("id", "name", "input"))
-AS_THEY_ARE = frozenset(("document", "search_result", "server_tool", "anthropic"))
+_AS_THEY_ARE = frozenset(("document", "search_result", "server_tool", "anthropic"))
 """Types of parts that the dialects know in the form that Anthropic's messages have."""
 
-_KNOWN = AS_THEY_ARE | THINKING | {"image", "tool_use", "tool_result", "reasoning"}
+_KNOWN = _AS_THEY_ARE | THINKING | {"image", "tool_use", "tool_result", "reasoning"}
+
+
+def known_of(block: Any) -> _Block | None:
+    """Return a block that an import knows, a text or an image as a part; None for another one."""
+    kind = kind_of(block)
+    is_sound = kind in _AS_THEY_ARE and isinstance(block.get("text", ""), str)
+    return block if is_sound or kind in (*THINKING, "tool_use") or (kind and is_of_server(block)) else part_of(block)
 
 
 def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Block]:

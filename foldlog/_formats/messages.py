@@ -75,10 +75,8 @@ class MessageReader:
     Anthropic's server knows are passed over, since other programs keep blocks of their own in this form.
     """
 
-    request_tool: str | None = None
-    """The tool by which a model asks for a condensation."""
-    singles = False
-    """Whether each block that only Anthropic's server knows goes back to it."""
+    of_replies = False
+    """Whether a model may ask for a condensation, and each block that only Anthropic's server knows goes back to it."""
 
     def refuse(self, problem: str) -> None:
         """Take notice of a value of another form, which is then read as its JSON text."""
@@ -151,7 +149,8 @@ class MessageReader:
         """Return the events of one response: a message, or actions with the text as the thought of the first one.
         Thinking alone is an annotation.
         """
-        actions, events = [call for call in called if call.tool != self.request_tool], list[Event]()
+        actions = [call for call in called if not self.of_replies or call.tool != "request_condensation"]
+        events: list[Event] = []
         if actions:
             actions[0] = replace(actions[0], thought=content, thinking=tuple(thinking), meta=meta | actions[0].meta)
             together = response_id or f"response-{actions[0].call_id}"
@@ -203,7 +202,7 @@ class MessageReader:
         """Return the events of a message: of the user first the results, of the model none if it has only thinking."""
         is_agent, of = message["role"] == "assistant", f"a {message['role']} message"
         blocks = self.parts(message.get("content") or [], of)
-        blocks = with_results(blocks, singles=self.singles) if is_agent else self._returned(blocks)
+        blocks = with_results(blocks, singles=self.of_replies) if is_agent else self._returned(blocks)
         paused = [block for block in blocks if is_agent and is_of_server(block) and "input" in block]
         own = ("tool_use", "tool_result", *_THINKING) if is_agent else ("tool_result",)
         said = [block for block in blocks if block.get("type") not in own and block not in paused]
@@ -227,7 +226,7 @@ class MessageReader:
         )
 
     def _returned(self, blocks: Any) -> Any:
-        return list(map(returned, blocks)) if self.singles and isinstance(blocks, list) else blocks
+        return list(map(returned, blocks)) if self.of_replies and isinstance(blocks, list) else blocks
 
     # --- content ---
 

@@ -87,10 +87,6 @@ class FollowingDecoder(RecordDecoder):
         """Add the events of a record, at least one."""
 
 
-_OF_HISTORY = ("id", "timestamp", "origin", "meta")
-"""The fields of an event that a message alone does not tell."""
-
-
 class RecordEvents:
     """A record while it is read: its events so far, and what was said and thought since the last of them.
 
@@ -150,7 +146,9 @@ class RecordEvents:
             self.answer(call_id, event.content, is_error=event.is_error, tool=event.tool, **extras)
         else:
             self.meta |= event.meta
-            self.add(type(event), **{name: told for name, told in asdict(event).items() if name not in _OF_HISTORY})
+            fields = asdict(event)
+            told = fields.keys() - {"id", "timestamp", "origin", "meta"}
+            self.add(type(event), **{name: fields[name] for name in told})
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
         """Keep the model of a response, its cost, and its tokens by the ``names`` that ``counts`` has for them."""
