@@ -7,7 +7,7 @@ refused, arguments are maps, and the fields that no event has go to ``meta``, so
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, NoReturn
@@ -18,7 +18,7 @@ from foldlog._formats.calls import OpenCalls, is_of_reply
 from foldlog._formats.json_text import check_depth
 from foldlog._formats.messages import OUTPUTS, MessageReader, Part, filled, is_message_of_anthropic, is_odd
 from foldlog._formats.openai_chat import message_of
-from foldlog._formats.record import dict_or_empty, text_or_none
+from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
 from foldlog._formats.told import parts_in
 from foldlog._usage import usage_of
 from foldlog.eventstore import (
@@ -156,7 +156,9 @@ def _events(value: Any) -> Iterator[Event]:
     elif "choices" in value:
         yield from _completion(value)
     elif isinstance(value.get("output"), list) and "call_id" not in value:
-        yield from _response(value["output"], text_or_none(value.get("id")), _account(value, value.get("status")))
+        done = {str(item.get("call_id")) for item in dicts_in(value["output"]) if item.get("type") in OUTPUTS}
+        account = _account(value, value.get("status"))
+        yield from _response(value["output"], text_or_none(value.get("id")), account, done)
     elif "tool_calls" in value and "latency_s" in value:
         said = {"role": "assistant", "content": value["text"], "tool_calls": value["tool_calls"]}
         yield from _chat(said, value["response_id"], _account(value, value["finish_reason"]))
@@ -242,11 +244,13 @@ def _unlike(message: Part, event: Event | None) -> dict[str, Any]:
 # --- OpenAI's Responses ---
 
 
-def _response(items: Sequence[Part], response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
-    """Yield the events of one response: before the others, what the server did itself."""
+def _response(
+    items: Sequence[Part], response_id: str | None, meta: dict[str, Any], done: Container[str] = ()
+) -> Iterator[Event]:
+    """Yield the events of one response: before the others, what the server did itself, also these calls."""
     said, called, reasoning, results, rest = list[Content](), list[Action](), list[Part](), list[Event](), list[Part]()
     for item in items:
-        event = _reader.item(item)
+        event = None if text_or_none(item.get("call_id")) in done else _reader.item(item)
         if isinstance(event, Action):
             called.append(event)
         elif isinstance(event, Message):

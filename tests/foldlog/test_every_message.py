@@ -445,6 +445,14 @@ def test_append_and_imports_read_a_message_alike_and_lose_nothing(format):
             assert written == {"content": None} | {key: message[key] for key in message if key not in twice}
 
 
+def test_a_call_whose_output_is_in_the_reply_was_made_by_the_server():
+    call, output = ({"type": f"shell_call{end}", "call_id": "k1"} for end in ("", "_output"))
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]}
+    events = from_openai({"id": "resp_1", "output": [call, output, said]})
+    assert [getattr(event, "data", None) or event.content for event in events] == [call, output, "Done."]
+    assert [type(event).__name__ for event in from_openai([call, output, said])] == ["Action", "Observation", "Message"]
+
+
 @pytest.mark.parametrize("call, answer", CLIENTS, ids=lambda item: item.get("type"))
 @pytest.mark.parametrize("of_server", OF_SERVERS, ids=lambda item: item["type"])
 def test_what_a_client_answers_is_a_call_and_what_the_server_did_is_named(history, call, answer, of_server):
