@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
+from foldlog._formats.blocks import kind_of
 from foldlog._formats.calls import OpenCalls, is_of_reply
 from foldlog._formats.json_text import check_depth
 from foldlog._formats.messages import OUTPUTS, MessageReader, Part, filled, is_message_of_anthropic, is_odd
@@ -155,10 +156,9 @@ def _events(value: Any) -> Iterator[Event]:
         raise _not_a_reply(value)
     elif "choices" in value:
         yield from _completion(value)
-    elif isinstance(value.get("output"), list) and "call_id" not in value:
-        done = {str(item.get("call_id")) for item in dicts_in(value["output"]) if item.get("type") in OUTPUTS}
-        account = _account(value, value.get("status"))
-        yield from _response(value["output"], text_or_none(value.get("id")), account, done)
+    elif (items := dicts_in(value.get("output"))) == value.get("output") and "call_id" not in value:
+        done = {str(item.get("call_id")) for item in items if kind_of(item) in OUTPUTS}
+        yield from _response(items, text_or_none(value.get("id")), _account(value, value.get("status")), done)
     elif "tool_calls" in value and "latency_s" in value:
         said = {"role": "assistant", "content": value["text"], "tool_calls": value["tool_calls"]}
         yield from _chat(said, value["response_id"], _account(value, value["finish_reason"]))

@@ -257,7 +257,7 @@ def calls_in(message: Part) -> list[Any]:
     calls, function = message.get("tool_calls"), message.get("function_call")
     if not calls and function:
         return [{"function": function}]
-    return calls if isinstance(calls, list) else []
+    return calls if isinstance(calls, list) else [calls] if calls else []
 
 
 def _of(blocks: Sequence[Part], *kinds: str) -> list[Part]:

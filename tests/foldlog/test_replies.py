@@ -327,6 +327,8 @@ def test_what_is_no_reply_of_a_model_is_refused(history):
         with pytest.raises(InvalidEvent, match=r"of the (user|agent|environment) is not the reply .*append\(message\)"):
             history.append_reply(message)
         assert len(foldlog.from_openai(message)) == 1
+    with pytest.raises(InvalidArgument, match="an object with output is not the reply of a model"):
+        history.append_reply({"output": ["hi"]})
     assert len(history) == 0
 
 
@@ -621,6 +623,7 @@ def test_a_chat_message_takes_the_parts_that_a_message_takes(history):
         ({"role": "user", "content": (part for part in "ab")}, "content of a user message is <generator"),
         ({"role": "assistant", "tool_calls": [{"id": "a"}]}, "the call {'id': 'a'} does not name its tool"),
         ({"role": "assistant", "tool_calls": ["a"]}, "the call 'a' does not name its tool"),
+        ({"role": "assistant", "content": "hi", "tool_calls": "a"}, "the call 'a' does not name its tool"),
         ({"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": 5}}]}, "of a call are 5; give"),
         ([{"type": "human", "content": "hi"}], "append takes one event or chat message.* not a dict without a role"),
         ({}, "append takes one event or chat message.* not a dict without a role"),
