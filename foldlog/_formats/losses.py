@@ -48,7 +48,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Told(NamedTuple):
-    """A part of what an event tells: the texts of each field. The text ``whole`` stands for all of them."""
+    """A part of what an event tells: the texts of each field. The text ``whole`` stands for those of the main one."""
 
     noun: str
     fields: dict[str, list[str]]
@@ -236,7 +236,9 @@ class _Written:
     def missing(self, told: _Told) -> _Told:
         """Return what is told with the fields that are not here."""
         lost = {key: texts for key, texts in told.fields.items() if not all(map(self.__contains__, texts))}
-        return told._replace(fields={} if lost and told.whole and told.whole in self else lost)
+        if _MAIN in lost and told.whole and told.whole in self:
+            del lost[_MAIN]
+        return told._replace(fields=lost)
 
     def __contains__(self, text: str) -> bool:
         if text in self._texts:

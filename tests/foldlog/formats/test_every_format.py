@@ -97,7 +97,8 @@ class Random(random.Random):
     def part(self, noun: str) -> dict:
         kind = self.choice(["text", "image", "link", "file", "other"])
         if kind == "text":
-            return {"type": "text", "text": self.text(noun)}
+            marked = {"cache_control": {"type": self.text("value of cache_control", around=False)}}
+            return {"type": "text", "text": self.text(noun), **self.choice([{}, marked])}
         if kind == "other":
             return {"type": "odd", "odd": {"in": [self.text("part of type odd")]}}
         main = self.text("file" if kind == "file" else "image", around=False)
