@@ -228,7 +228,8 @@ class _Written:
         for noun, value in _values_of(event):
             is_here = self._json.find(_encoded(value)) >= 0
             if not is_here and noun == _GIVEN and isinstance(event, Action):
-                is_here = self._json.find(_encoded(arguments_of(event))) >= 0
+                other = _parsed(value) if isinstance(value, str) else arguments_of(event)
+                is_here = self._json.find(_encoded(other)) >= 0
             if not is_here:
                 return False
         return True
