@@ -124,6 +124,7 @@ def test_a_call_is_given_as_the_model_wrote_it(history):
         Action(tool="recall", arguments={"ids": [5], "path": None}),
     ):
         assert tool(given_as) == want
+    assert tool("a text").endswith("these arguments were given: a text")
 
 
 def test_the_schema_has_the_shape_of_each_dialect(history):
