@@ -53,13 +53,13 @@ def is_call(event: Event) -> TypeGuard[Action]:
 def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
     """Yield the calls that a native event, or the reports of a condenser in it, record."""
     at = event.timestamp or recorded_at
+    told = event.metadata if isinstance(event, CondensationAction) else event.meta
     reports = on_a_model(reports_of(event))
     for report in reports:
         metrics = report["metrics"]
         attempts = metrics.get("attempts")
         number = attempts if type(attempts) is int and attempts > 0 else 1
-        yield _call(at, model_of(report), metrics, number)._replace(by_condenser=True)
-    told = event.metadata if isinstance(event, CondensationAction) else event.meta
+        yield _call(at, model_of(report) or told.get("model"), metrics, number)._replace(by_condenser=True)
     is_told = told and (told.get("model") or isinstance(told.get("usage"), dict) or _cost(told.get("cost")) is not None)
     if is_told and not reports:
         yield _call(at, told.get("model"), told)._replace(by_condenser=isinstance(event, CondensationAction))

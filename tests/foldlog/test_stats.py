@@ -119,6 +119,15 @@ def test_condensations_are_counted_by_strategy():
     assert (unnamed.cost, unnamed.costs_recorded) == (None, 0)
 
 
+def test_a_report_without_a_model_is_on_that_of_its_condensation():
+    metadata = {"condenser": "llm_attention", "model": "m", "condenser_meta": [{"metrics": {"cost": 0.5}}]}
+    with foldlog.open("memory:") as histories:
+        histories["c"].append(Message(source="user", content="hi"))
+        histories["c"].append(CondensationAction(forgotten_event_ids=(0,), metadata=metadata))
+        (figures,) = histories["c"].stats().models.values()
+    assert (figures.model, figures.cost) == ("m", 0.5)
+
+
 def test_the_calls_of_a_condensers_own_model_are_counted(foldlog):
     """The condenser records them in its report; the price of this model is not known."""
     with OpenAIServer(Text("they said many words")) as server:
@@ -135,7 +144,7 @@ def test_the_calls_of_a_condensers_own_model_are_counted(foldlog):
         )
         with open_histories("foldlog.db", condenser="foldlog.toml") as histories:
             history = histories["c"]
-            history.append([Message(source="user", content=f"word {number}") for number in range(40)])
+            history.append([Message(source=("user", "agent")[n % 2], content=f"word {n}") for n in range(40)])
             history.prepare()
             stats = history.stats()
         [request] = server.requests
