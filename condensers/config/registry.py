@@ -56,10 +56,13 @@ class CondenserConfig(StrictTable):
     @classmethod
     def of(cls, condenser: Any, **values: Any) -> Self:
         """Return the configuration of a condenser, which keeps each field as its attribute, except those in ``values``.
-        Raises ``InvalidCondenser`` where a part of it has none.
+        Raises ``InvalidCondenser`` where a part of it has none, or a table may not have one of its values.
         """
-        kept = (name for name in cls.model_fields if name != "type" and name not in values)
-        return cls(**values, **{name: getattr(condenser, name) for name in kept})
+        kept = {name: getattr(condenser, name) for name in cls.model_fields if name != "type" and name not in values}
+        try:
+            return cls(**values, **kept)
+        except ValidationError as error:
+            raise refused(error, condenser.type) from error
 
     def arguments(self, path: str) -> dict[str, Any]:
         """Return the arguments of the condenser's constructor. ``path`` names this configuration in errors."""

@@ -207,8 +207,8 @@ class Models:
         base = {key: value for key, value in section.items() if key not in named}
         tables = {"llm": base} if base else {}
         for name, own in named.items():
-            not_this = {"fallbacks", *(keys if keys & own.keys() else ())}
-            tables[name] = {**{key: value for key, value in base.items() if key not in not_this}, **own}
+            not_this = {"fallbacks", *(RENAMED.get(key, key) for key in own), *(keys if keys & own.keys() else ())}
+            tables[name] = {**{key: base[key] for key in base if RENAMED.get(key, key) not in not_this}, **own}
         return cls(tables)
 
     def named(self, name: Any) -> LLMConfig:

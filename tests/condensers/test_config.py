@@ -222,8 +222,10 @@ base_url = "http://example.org/v1"
 api_key = "base key"
 fallbacks = ["cheap"]
 num_retries = 7
+retry_min_wait = 8
 [llm.cheap]
 model = "cheap"
+retry_wait_s = 2
 timeout = 5
 [llm.dear]
 model = "dear"
@@ -238,6 +240,7 @@ def test_model_names_are_resolved_at_every_depth_and_named_models_inherit():
     for named in (structured, attention):
         assert (named.llm_config.model, named.llm_config.base_url) == ("cheap", "http://example.org/v1")
         assert (named.llm_config.retries, named.llm_config.timeout_s) == (7, 5)
+        assert named.llm_config.retry_wait_s == 2
         assert named.llm_config.fallbacks == ()
     assert summarizing.llm_config.model == "base"
     assert [model.model for model in summarizing.llm_config.fallbacks] == ["cheap"]
