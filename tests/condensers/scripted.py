@@ -58,6 +58,7 @@ class Scripted:
         self.asked_how.append(how)
         self.meanwhile()
         if isinstance(answer, ModelCallFailed):
+            answer.reports = (answer.report,)  # not those that it was given when it was raised before
             raise answer
         return answer if isinstance(answer, Reply) else said(answer)
 
