@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.reports import Report as Report
@@ -43,9 +43,7 @@ class Requirement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condensation:
-    """A condenser's decision to forget: ``action`` is the event to append; from a handler, the event that was
-    appended.
-    """
+    """A condenser's decision to forget: ``action`` is the event to append; from a handler, the appended event."""
 
     action: CondensationAction
 
@@ -184,6 +182,11 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
 _BOUNDS = {"ge": (operator.ge, "at least"), "gt": (operator.gt, "more than"), "lt": (operator.lt, "less than")}
 
 
+class _NameOfClass:
+    def __get__(self, condenser: object, of: type) -> str:
+        return of.__name__
+
+
 class Condenser:
     """Reads a View and decides which View the agent goes on with.
 
@@ -191,8 +194,8 @@ class Condenser:
     condenser holds no state of a conversation: one object may serve many conversations in many threads.
     """
 
-    type: ClassVar[str] = ""
-    """The name of this strategy in configurations and in the metadata of its condensations."""
+    type: ClassVar[str] = cast(str, _NameOfClass())
+    """The name of this strategy in configurations and in the metadata of its condensations; by default the class's."""
 
     config_type: ClassVar[Any] = None
     """The class of this strategy's configurations, a ``CondenserConfig``. ``register_config`` sets it."""
@@ -238,9 +241,7 @@ class Condenser:
         return self
 
     def handles_condensation_requests(self) -> bool:
-        """Return whether this condenser fulfils a ``CondensationRequest``. An agent whose prompt overflows asks this
-        first.
-        """
+        """Return whether it fulfils a ``CondensationRequest``. An agent whose prompt overflows asks this first."""
         return False
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
@@ -271,17 +272,20 @@ class Condenser:
 
 def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     """Return the step of a condenser. A View with other events has a report with a rule: one that cannot be applied
-    again where the condenser reports none. Raises ``TypeError`` if it returned neither a View nor a condensation.
+    again where the condenser reports none. Raises ``TypeError`` if it returned neither a View nor a condensation, or a
+    View that was not made of ``view``.
     """
     step: Any = condenser.step(view, agent_llm)
     came = step.result if isinstance(step, Step) else step
-    if isinstance(step, Step) and isinstance(came, View | Condensation):
+    write = "return the View to go on with, or a Condensation"
+    if isinstance(came, View) and (came.version, came.kept_from) != (view.version, view.kept_from):
+        write = "return view.with_events(events): another View does not know the conversation"
+    elif isinstance(step, Step) and isinstance(came, View | Condensation):
         is_told = came is view or any(map(is_standing, step.reports))  # a View that is returned is not read here
         if is_told or isinstance(came, Condensation) or came.events == view.events:
             return step
-        return Step(came, (*step.reports, {"condenser": condenser.type or type(condenser).__name__, "rule": None}))
-    write = "return the View to go on with, or a Condensation"
-    if inspect.iscoroutine(came):
+        return Step(came, (*step.reports, {"condenser": condenser.type, "rule": None}))
+    elif inspect.iscoroutine(came):
         came.close()
         write = "define it with 'def', or as 'acondense' of foldlog.condensers.compat, which foldlog.aio awaits"
     elif isinstance(came, CondensationAction):

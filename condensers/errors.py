@@ -28,9 +28,7 @@ class CondenserError(EventStoreError):
 
 
 class InvalidCondenser(CondenserError, ValueError):
-    """A condenser cannot be built with these parameters. The message names the parameter, its value and the allowed
-    values.
-    """
+    """A condenser cannot have these parameters. The message names the parameter, its value and the allowed values."""
 
 
 class NoCondensationAvailable(CondenserError):

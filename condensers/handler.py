@@ -205,9 +205,7 @@ class CondenseHandler:
         )
 
     def _declined(self, conversation: str, append: Append, view: View, error: NoCondensationAvailable) -> bool:
-        """Answer a condensation that could not be made. Return False where another one came first, and the step may
-        succeed after all.
-        """
+        """Record that none could be made. Return False where one came first, so that the step may succeed."""
         newest = _newest(view)
         stands = newest.get("outcome") == "declined" and newest.get("condenser") == self._condenser.type
         if stands and not view.unhandled_condensation_request:

@@ -22,9 +22,7 @@ CONDENSER_METADATA_KEY = "condenser_meta"
 """The key of reports in a condensation's metadata, and the name of the annotations that hold them."""
 
 Report = Mapping[str, Any]
-"""The report of one condenser on one step, as JSON: for example model, usage, cost, masked events, or why a reply
-failed.
-"""
+"""The report of a condenser on a step, as JSON: for example model, usage, cost, masked events, why a reply failed."""
 
 RULES_COUNT_FOR = 100
 """A recorded rule counts for this number of events; a handler records it again after half of them."""

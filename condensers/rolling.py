@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Reason, Report, Requirement, Step, reported
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import with_reports
-from foldlog.condensers.selection import forget, real, stands_for_forgotten, unkept
+from foldlog.condensers.selection import forget, kept_place, real, stands_for_forgotten, unkept, unseen_in
 from foldlog.projections import View
 
 models_are_spared = ContextVar("models are spared", default=False)
@@ -32,9 +32,7 @@ class RollingCondenser(Condenser, ABC):
         return True
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        """Return why a condensation is due now; empty if it is not. By default a request, and more events than the
-        strategy's ``max_size``, if it has one.
-        """
+        """Return why a condensation is due now, if it is: by default a request, or more than ``max_size`` events."""
         return reasons_by_size(view, getattr(self, "max_size", None))
 
     def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
@@ -46,9 +44,7 @@ class RollingCondenser(Condenser, ABC):
 
     @abstractmethod
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
-        """Return the condensation to make, due or not. Raises ``NoCondensationAvailable`` if no event may be
-        forgotten.
-        """
+        """Return the condensation to make, due or not. Raises ``NoCondensationAvailable`` if none is possible."""
 
     def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
         """Return the last resort for a hard requirement, which forgets as many events as it can; None without one."""
@@ -78,13 +74,14 @@ class RollingCondenser(Condenser, ABC):
         ``reports`` tell how the choice came about. Raises ``NoCondensationAvailable``, with ``why_not`` and the
         reports, if no event of the log can be forgotten.
         """
+        kept = {*kept, *range(kept_place(view), len(view))}
         forgotten, due = unkept(view, kept, summaries=summaries), self.reasons(view)
         always = () if summaries else (place for place, event in enumerate(view.events) if stands_for_forgotten(event))
         whole = len(view) - len(forgotten) - len({*kept, *always})
         if not real(forgotten):
             if whole:
                 why_not += f"; {whole} events stay because a part of their call or tool loop is kept"
-            raise NoCondensationAvailable(f"nothing can be forgotten: {why_not}", reports)
+            raise NoCondensationAvailable(f"nothing can be forgotten: {why_not}{unseen_in(view)}", reports)
         metadata = self._metadata(view, len(view) - len(forgotten), due, getattr(self, "max_size", None))
         if whole:
             metadata["events_kept_whole"] = whole
@@ -130,9 +127,7 @@ def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
 
 
 def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
-    """Raise ``InvalidCondenser`` unless half of ``max_size`` has room for the head, one event, and ``beside`` further
-    events.
-    """
+    """Raise ``InvalidCondenser`` unless half of ``max_size`` has room for the head, one event, and ``beside`` more."""
     half = max_size // 2
     if keep_first + beside >= half:
         raise InvalidCondenser(

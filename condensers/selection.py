@@ -36,6 +36,12 @@ def kept_place(view: View) -> int:
     return next((index for index, event in enumerate(view.events) if event.id >= kept_from), len(view))
 
 
+def unseen_in(view: View) -> str:
+    """Return how many events must stay, for an error; empty if each may go."""
+    unseen = len(view) - kept_place(view)
+    return f"; its last {unseen} stay until a model was shown them" if unseen else ""
+
+
 def last_cut(view: View) -> int:
     """Return the last cut point of the View before an event that must stay."""
     return view.cut_points[bisect_right(view.cut_points, kept_place(view)) - 1]

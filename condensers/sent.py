@@ -53,9 +53,7 @@ class Sent:
         return {event.id: event for event in self.sent.events}
 
     def less(self, event_id: int) -> str:
-        """Return what the rules do to an event of the View: ``hidden``, ``masked``, ``shortened``, ``unknown``, or an
-        empty text.
-        """
+        """Return what the rules do to an event: ``hidden``, ``masked``, ``shortened``, ``unknown``, or nothing."""
         if not self.rules:
             return ""
         if not self.known:
@@ -85,12 +83,12 @@ class _Shortening(msgspec.Struct):
 
 
 def _applied(rules: Iterable[Report], view: View) -> View:
-    masks = list[Condenser]()
+    masks, shortening = list[Condenser](), _Shortening([], 0)
     for report in rules:
         rule, of = report["rule"], report.get("condenser")
-        if report.get("outcome") == "shortened":  # the View, without the masks before it
+        if report.get("outcome") == "shortened":
             shortening = msgspec.convert(rule, _Shortening)
-            return unseen.shortened(view, shortening.events, shortening.characters)
+            continue
         kind = next((each for each in _MASKS if each.type == of), None)
         if kind is None:
             raise InvalidCondenser("it is not a rule of foldlog that shows less")
@@ -98,7 +96,8 @@ def _applied(rules: Iterable[Report], view: View) -> View:
         if unknown := rule.keys() - vars(masks[-1]).keys():
             raise InvalidCondenser(f"{of} has no {', '.join(sorted(unknown))}")
     result = unseen.step(PipelineCondenser(masks), view, None).result
-    return result if isinstance(result, View) else view
+    shown = result if isinstance(result, View) else view
+    return unseen.shortened(shown, shortening.events, shortening.characters)
 
 
 def why_sent(store: Store, views: Views, conversation: str, event_id: int, at: int | None = None) -> Why:

@@ -1,8 +1,9 @@
 """Take a condenser's step so that nothing is forgotten before a model was shown it.
 
-The events that came since the agent's last turn began are *unseen*: no model was called since. No condenser forgets,
-hides or masks them. If they alone are more than the limit of tokens takes, the texts of results and messages among them
-are shortened on the way out: the log has them whole, and a report in the log says which ones were shortened.
+The events that came since the agent's last turn began are *unseen*: no model was called since. Before its first turn
+all events are. No condenser forgets, hides or masks them. Where a prompt is over a limit of tokens and nothing else can
+be forgotten, the texts of results and messages among them are shortened on the way out: the log has them whole, and a
+report in the log says which ones were shortened.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
 
-from foldlog.condensers.base import AgentModel, Condenser, Overrun, Step, stepped
+from foldlog.condensers.base import AgentModel, Condensation, Condenser, Overrun, Reason, Step, reported, stepped
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.prompts.rendering import plain_text, truncated
-from foldlog.condensers.reports import Report
+from foldlog.condensers.reports import Report, is_standing
 from foldlog.condensers.strategies.showing import MASKED
-from foldlog.eventstore import Content, Event, Message, Observation
+from foldlog.condensers.strategies.summarizing import limit_of, overrun_of
+from foldlog.eventstore import CondensationRequest, Content, Event, Message, Observation
 from foldlog.projections import View, begins_reply
 
 _LENGTH_LEAST = 400
@@ -31,28 +33,49 @@ _WITH_TEXT = (Observation, Message)
 
 
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
-    """Return the step of ``condenser`` over ``view`` in which unseen events stay, shortened if there is no other way.
+    """Return the step of ``condenser`` over ``view`` in which unseen events stay, shortened if there is no other way. A
+    View for which the agent's model has no room is condensed as if that were requested.
 
     Raises ``NoCondensationAvailable`` where a condensation is required and impossible, and shorter texts would not
-    help. Cost: the condenser's work; where texts are shortened, also some 20 counts of these.
+    help. Cost: the condenser's work, and a count of tokens; where texts are shortened, some 20 counts of these.
     """
     kept_from = _first_unseen(view)
-    keeping = replace(view, kept_from=kept_from)
+    keeping = shown = replace(view, kept_from=kept_from)
     vars(keeping).update(events=view.events)
+    over, reports = None, tuple[Report, ...]()
     try:
-        made = stepped(condenser, keeping, agent_llm)
+        result, reports = stepped(condenser, keeping, agent_llm)
+        if isinstance(result, View):
+            shown, over = result, overrun_of(result, agent_llm, limit_of(agent_llm, margin_ratio=0))
+        if over is None:
+            return Step(view if result is keeping else result, reports)
+        return _requested(condenser, keeping, agent_llm, over, reports)
     except NoCondensationAvailable as error:
-        over = condenser.overrun(view, agent_llm)
+        error.reports = (*reports, *(each for each in error.reports if not is_standing(each)))
+        over = over or condenser.overrun(view, agent_llm)
         if over is None or view.unhandled_condensation_request or any("failure" in each for each in error.reports):
             raise
-        shown, report = _shortened(keeping, kept_from, over, error)
+        shown, report = _shortened(shown, kept_from, over, error)
         return Step(shown, (*error.reports, {"condenser": condenser.type, **report}))
-    return Step(view, made.reports) if made.result is keeping else made
+
+
+def _requested(
+    condenser: Condenser, view: View, agent_llm: AgentModel | None, over: Overrun, reports: tuple[Report, ...]
+) -> Step:
+    """Return the condensation of a View that is ``over`` the room of the agent's model. It has the reports so far."""
+    requested = replace(view.then((CondensationRequest(id=view.version),)), kept_from=view.kept_from)
+    made, more = stepped(condenser, requested, agent_llm)
+    if isinstance(made, View):
+        why = f"{condenser.type!r} forgets nothing of a prompt of {over.sums[-1]} tokens; the model takes {over.limit}"
+        raise NoCondensationAvailable(why, more)
+    metadata = {**made.action.metadata, "reason": Reason.TOKENS.value, "tokens_max": over.limit}
+    spent = tuple(each for each in reports if not is_standing(each))
+    return reported(Condensation(with_fields(made.action, metadata=metadata)), spent)
 
 
 def _first_unseen(view: View) -> int:
     """Return the id of the first event of the agent's last turn, from which on no model was shown the events. Where the
-    View has no turn of the agent it is that of the next event. Cost: the events since.
+    View has no turn of the agent it is 0: no model was shown any event. Cost: the events since.
     """
     first: Event | None = None
     for event in reversed(view.events):
@@ -60,13 +83,13 @@ def _first_unseen(view: View) -> int:
             if first is not None and begins_reply(first, event):
                 break
             first = event
-    return view.version if first is None else first.id
+    return 0 if first is None else first.id
 
 
 def _shortened(view: View, kept_from: int, over: Overrun, error: NoCondensationAvailable) -> tuple[View, Report]:
     """Return the View with unseen texts as long as the limit allows, and the report on it.
 
-    Raises ``error`` where no text is long, and ``NoCondensationAvailable`` where the shortest would not fit.
+    Raises ``NoCondensationAvailable`` where the shortest would not fit.
     """
     unseen = {
         event.id: event.content for event in view.events if event.id >= kept_from and isinstance(event, _WITH_TEXT)
@@ -75,10 +98,7 @@ def _shortened(view: View, kept_from: int, over: Overrun, error: NoCondensationA
     def tokens(length: int) -> int:
         return over.counter.token_sums(shortened(view, unseen, length))[-1]
 
-    longest = max((len(plain_text(content)) for content in unseen.values()), default=0)
-    if longest <= _LENGTH_LEAST:
-        raise error
-    lengths = range(_LENGTH_LEAST, longest)
+    lengths = range(_LENGTH_LEAST, max((len(plain_text(content)) for content in unseen.values()), default=0))
     fitting = bisect_right(lengths, over.limit, key=tokens)
     if not fitting:
         raise NoCondensationAvailable(

@@ -495,10 +495,10 @@ class History:
         """Take steps until a View can be sent, and return it. Condensations that are due are made and appended.
 
         ``llm`` is the model that is sent the View, if it is not ``agent_llm`` of the store: the View is within its
-        limit and in its dialect. A request for a condensation that is impossible is declined in the log, and the View
-        is returned. Where the agent requests one again without a turn in between, its prompt is too long, and
-        ``NoCondensationAvailable`` is raised. Raises what ``step`` raises, mainly that error, if a condensation is
-        required and impossible. Cost: the View, and the condenser's work, which may be a call of a model.
+        limit, under any condenser, and in its dialect. A request for a condensation that is impossible is declined in
+        the log, and the View is returned. Where the agent requests one again without a turn in between, its prompt is
+        too long, and ``NoCondensationAvailable`` is raised. Raises what ``step`` raises, mainly that error, if a
+        condensation is required and impossible. Cost: the View, and the condenser's work, perhaps a call of a model.
         """
         from foldlog.condensers import NoCondensationAvailable
 

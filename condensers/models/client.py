@@ -89,15 +89,13 @@ class LLM(TokenCounter):
 
     @property
     def supports_function_calling(self) -> bool:
-        if self.config.function_calling is not None:
-            return self.config.function_calling
-        return bool(_litellm().supports_function_calling(self.model))
+        told = self.config.function_calling
+        return bool(_litellm().supports_function_calling(self.model)) if told is None else told
 
     @property
     def supports_response_schema(self) -> bool:
-        if self.config.response_schema is not None:
-            return self.config.response_schema
-        return bool(_litellm().supports_response_schema(self.model))
+        told = self.config.response_schema
+        return bool(_litellm().supports_response_schema(self.model)) if told is None else told
 
     def complete(
         self,
@@ -179,9 +177,7 @@ class LLM(TokenCounter):
         return checked(reply)
 
     def _refuse_what_cannot_fit(self, request: Mapping[str, Any]) -> None:
-        """Raise ``ModelCallFailed`` for a prompt that is known to be too long. A server would refuse it, or silently
-        read only a part of it.
-        """
+        """Raise ``ModelCallFailed`` for a prompt that is too long. Some servers silently read a part of it."""
         limit = self.max_input_tokens
         try:
             if limit is None or len(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")) <= limit:
@@ -308,9 +304,7 @@ def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 @cache
 def _litellm() -> Any:
-    """Return litellm, imported once, with its telemetry and messages off. Threads that meet here all wait for Python's
-    own lock of the import.
-    """
+    """Return litellm, imported once, with its messages off. Threads wait here for Python's own lock of the import."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")  # needed if a reply follows a schema
     # In its mode DEV, the default, importing litellm loads the nearest .env into the process.

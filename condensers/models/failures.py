@@ -77,9 +77,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def may_pass(error: ModelCallFailed) -> bool:
-    """Return whether a retry may succeed. A reply that was cut off would be cut off again; a server that is not there
-    may be there at the next step.
-    """
+    """Return whether a retry may succeed: not after a reply that was cut off, nor where no server listens."""
     cut_off = error.report.get("response", {}).get("finish_reason") == "length"
     return error.failure in _PASSING and not cut_off and not is_connection_refused(error)
 

@@ -150,9 +150,7 @@ def request_for(
 
 
 def sendable(value: Any) -> Any:
-    """Copy a JSON value so that it can be sent: halves of surrogate pairs, which some logs hold, become question
-    marks.
-    """
+    """Copy a JSON value so that it can be sent: halves of surrogate pairs, as in some logs, become question marks."""
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 

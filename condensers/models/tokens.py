@@ -64,9 +64,7 @@ class TokenCounter:
         return self._once("constant", lambda: 2 * self._count(empty, ()) - self._count(2 * empty, ()))
 
     def _frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
-        """Return the tokens of a prompt besides its messages: a constant, and the tools, which take fewer tokens if
-        there is a system prompt.
-        """
+        """Return a prompt's tokens besides its messages: a constant, and its tools: fewer beside a system prompt."""
         if not tools:
             return self._constant()
         probe = {"role": "system" if beside_system else "user", "content": ""}
@@ -130,9 +128,7 @@ class TokenCounter:
 
 
 def _key(message: Mapping[str, Any]) -> Hashable:
-    """Return a key that is equal only for equal messages. A text is its own key: Views share texts, and a text keeps
-    its hash.
-    """
+    """Return a key that is equal only for equal messages. A text is its own key: Views share it and its hash."""
     values = [value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()]
     return (*values, *message)
 
@@ -192,9 +188,7 @@ def _alike(some: Sequence[Any], others: Sequence[Any]) -> int:
 
 
 def _begins_message(events: Sequence[Event], fit: Sequence[int], place: int) -> bool:
-    """Return whether a message of the model begins with the event at ``fit[place]``, so that the ones around it are not
-    merged.
-    """
+    """Return whether the event at ``fit[place]`` begins a message of the model: those around it are not merged."""
     event = events[fit[place]]
     if isinstance(event, Message):
         return begins_reply(event) and says_something(event.content)
@@ -204,8 +198,6 @@ def _begins_message(events: Sequence[Event], fit: Sequence[int], place: int) -> 
 
 
 def _calls(events: Sequence[Event], start: int) -> dict[str, int]:
-    """Return where calls occur from ``start`` on, by their ids in messages: their own, or those that rendering gives
-    them.
-    """
+    """Return where calls occur from ``start`` on, by their ids in messages: their own, or those of the rendering."""
     calls = ((event, place) for place, event in enumerate(events[start:], start) if isinstance(event, Action))
     return {call_id: place for call, place in calls for call_id in (call.call_id, f"call_{call.id}") if call_id}

@@ -45,9 +45,7 @@ def event_block(event: Event, limit: int | None) -> str:
 
 
 def previous_summary(events: Sequence[Event], limit: int | None) -> str:
-    """Return the text of every summary among ``events``, in order, each cut to ``limit`` characters. Closing tags are
-    escaped.
-    """
+    """Return the texts of the summaries among ``events``, each cut to ``limit`` characters, closing tags escaped."""
     texts = [_quoted(truncated(event.content, limit)) for event in events if isinstance(event, CondensationSummary)]
     return "\n\n".join(texts) or "(none: this is the first)"
 

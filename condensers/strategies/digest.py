@@ -77,9 +77,7 @@ class DigestCondenser(SummarizingCondenser):
         return Overrun(sums, limit, ESTIMATE) if sums[-1] > limit and seen else None
 
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
-        """Return the most events and tokens of a View that is not condensed; without any known limit a number of tokens
-        besides the head.
-        """
+        """Return the most events and tokens of a View that is not condensed; these besides the head if unknown."""
         known = super().limits(counting(agent_llm))[1]
         return self.max_size, _TOKENS if known is None and self.max_size is None else known
 

@@ -1,6 +1,4 @@
-"""Forget events without a summary: the middle; what a model does not choose; or all but what is essential and the
-newest events.
-"""
+"""Forget events without a summary: the middle; what a model does not choose; or neither essential nor newest ones."""
 
 from __future__ import annotations
 
@@ -118,9 +116,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         return self.max_size // 2 - min(self.keep_first, len(view))
 
     def _choosable(self, view: View) -> dict[int, int]:
-        """Return the events that the model may choose from: index in the View by id, for all after the head except
-        summaries of forgotten events.
-        """
+        """Return the index by id of the events to choose from: all after the head but summaries of forgotten ones."""
         return {
             event.id: index
             for index, event in enumerate(view.events)

@@ -30,6 +30,11 @@ class PipelineCondenser(Condenser):
     def handles_condensation_requests(self) -> bool:
         return any(condenser.handles_condensation_requests() for condenser in self.condensers)
 
+    @property
+    def timeout_s(self) -> float:
+        """The seconds that the models of its parts may take in one step."""
+        return max((getattr(part, "timeout_s", STEP_S) for part in self.condensers), default=STEP_S)
+
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
         pipeline = copy.copy(self)  # also for a subclass
         pipeline.condensers = tuple(condenser.for_agent(agent_llm) for condenser in self.condensers)
@@ -43,7 +48,7 @@ class PipelineCondenser(Condenser):
         whole = view
         reports: tuple[Report, ...] = ()
         unavailable: NoCondensationAvailable | None = None
-        with within_s(max((getattr(part, "timeout_s", STEP_S) for part in self.condensers), default=STEP_S)):
+        with within_s(self.timeout_s):
             for condenser in self.condensers:
                 try:
                     result, more = stepped(condenser, view, agent_llm)

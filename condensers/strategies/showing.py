@@ -112,9 +112,7 @@ def _where(output: Observation, call: Event | None) -> str:
 
 
 def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
-    """Return ``view`` with another value in one field of the events at these indices, and a report on these events. Its
-    rule has the settings of the condenser.
-    """
+    """Return ``view`` with another value in a field of the events at these indices, and a report with the settings."""
     by, kept_from, made = condenser.type, view.kept_from, view.state.items.masks
     shown: dict[int, Event] = {}
     for index, (field, value) in masks.items():

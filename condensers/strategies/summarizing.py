@@ -19,7 +19,7 @@ from foldlog.condensers.models.estimate import ESTIMATE, token_sums_of, tokens_o
 from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from foldlog.condensers.selection import after_system_prompt, forget, kept_place, last_cut, middle, next_cut, real
+from foldlog.condensers.selection import after_system_prompt, forget, last_cut, middle, next_cut, real, unseen_in
 from foldlog.condensers.strategies.showing import unmasked
 from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
@@ -87,9 +87,7 @@ class SummarizingCondenser(RollingCondenser):
         """Return the summary of ``events``, older summaries among them. Raises ``ModelCallFailed``; may take long."""
 
     def shorter(self, text: str) -> str | None:
-        """Return a shorter summary if it takes too much of the prompt. By default None: a model's text is not
-        truncated.
-        """
+        """Return a shorter summary if it takes too much room. By default None: a model's text is not truncated."""
         return None
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
@@ -175,12 +173,7 @@ class SummarizingCondenser(RollingCondenser):
         return self._size if tokens is None else self.max_size, tokens
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
-        _, limit = self.limits(agent_llm)
-        if agent_llm is None or limit is None:
-            return None
-        counted = token_sums_of(view, agent_llm)
-        sums, counter = (ESTIMATE.token_sums(view), ESTIMATE) if counted is None else (counted, agent_llm)
-        return Overrun(sums, limit, counter) if sums[-1] > limit else None
+        return overrun_of(view, agent_llm, self.limits(agent_llm)[1])
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> slice:
         """Return the span to forget: between the head and the shortest tail that any of the reasons asks for.
@@ -209,11 +202,10 @@ class SummarizingCondenser(RollingCondenser):
                 f"{forgotten} of {len(view)} events could be forgotten, "
                 f"which is less than the minimum progress of {self.minimum_progress:g}"
             )
-        unseen = len(view) - kept_place(view)
         raise NoCondensationAvailable(
             f"nothing can be forgotten of a View of {len(view)} events after its first {start}"
             + (f": they take {over.sums[start]} tokens, and the prompt may have {over.limit}" if over else "")
-            + (f"; its last {unseen} stay until a model was shown them" if unseen else "")
+            + unseen_in(view)
         )
 
     def _head(self, view: View) -> int:
@@ -294,6 +286,15 @@ def limit_of(agent_llm: AgentModel | None, max_tokens: int | None = None, margin
         reserve = min(agent_llm.max_output_tokens or 0, window // 2)
         limits.append(max(0, window - reserve - int(window * margin_ratio)))
     return min(limits, default=None)
+
+
+def overrun_of(view: View, agent_llm: AgentModel | None, limit: int | None) -> Overrun | None:
+    """Return by how much the prompt of ``view`` is over ``limit``; None if it is within it or there is no limit."""
+    if agent_llm is None or limit is None:
+        return None
+    counted = token_sums_of(view, agent_llm)
+    sums, counter = (ESTIMATE.token_sums(view), ESTIMATE) if counted is None else (counted, agent_llm)
+    return Overrun(sums, limit, counter) if sums[-1] > limit else None
 
 
 _ROOM = 3 / 4

@@ -28,7 +28,8 @@ def message(text: str = "hello", source: Any = "user") -> Message:
 
 
 def messages(count: int, start: int = 0) -> list[Event]:
-    return [message(f"m{n}") for n in range(start, start + count)]
+    """Return messages of the user, and of the agent at odd numbers."""
+    return [message(f"m{n}", "agent" if n % 2 else "user") for n in range(start, start + count)]
 
 
 def call(tool: str = "run", call_id: str = "c1", response_id: str | None = None, **arguments: Any) -> Action:

@@ -121,7 +121,7 @@ def asked_at(store, handler, condenser, events):
         assert isinstance(view, View)
         if len(condenser.llm.calls) > before:
             versions.append(view.version - 1)
-        store.append("c1", message(f"more {n}"), expected_version=ANY_VERSION)
+        store.append("c1", message(f"more {n}", "agent"), expected_version=ANY_VERSION)
     return versions
 
 

@@ -345,6 +345,7 @@ def test_a_condenser_without_a_decision_is_told_what_to_define(kind):
         async def acondense(self, view, agent_llm=None):
             return view
 
+    assert Undecided().type == "Undecided"
     for decide in (Undecided().condense, Undecided().step):
         with pytest.raises(TypeError, match="Undecided must define 'condense' or 'step'"):
             decide(viewed())
@@ -357,6 +358,7 @@ def test_another_result_is_refused_with_the_condenser_and_what_to_return():
         (lambda: (1, 2), f"returned a tuple; {view}"),
         (_a_view, "returned a coroutine; define it with 'def', or as 'acondense'"),
         (lambda: condensed(1), r"returned a CondensationAction; return Condensation\(action\)"),
+        (lambda: viewed(messages(1)), r"returned a View; return view.with_events\(events\)"),
     ):
         for condenser in (Returns(what), RollingReturns(what), PipelineCondenser([Returns(what)])):
             with foldlog.open("memory:", condenser=condenser) as histories:
@@ -434,7 +436,7 @@ class Small(Scripted, Characters):
 def test_a_step_may_be_for_another_model():
     with foldlog.open("memory:", condenser={"type": "llm"}, agent_llm=ScriptedAgent(100_000)) as histories:
         history = histories["c1"]
-        history.append([Message(source="user", content="x" * 100) for _ in range(20)])
+        history.append([Message(source=who, content="x" * 100) for _ in range(10) for who in ("user", "agent")])
         assert (len(history.prepare()), history.prepare().dialect) == (20, "litellm")
         view = history.prepare(llm=Small(1_000, "by the small one"))
         assert len(view) < 20

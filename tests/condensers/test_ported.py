@@ -16,12 +16,12 @@ from foldlog.condensers import (
     InvalidCondenser,
     LLMConfig,
     NoOpCondenser,
+    ObservationMaskingCondenser,
     condenser_from_config,
     load_condenser,
     load_condenser_config,
 )
 from foldlog.condensers.config.registry import CONDENSER_REGISTRY, parse_config
-from foldlog.eventstore import Message
 from tests.condensers.made import messages, viewed
 from tests.condensers.scripted import Characters, Scripted
 
@@ -57,6 +57,11 @@ TABLES = (
     {"type": "pipeline", "condensers": [{"type": "noop"}, {"kind": "llm", "llm_config": {"model": "m"}}]},
     {"type": "pipeline", "condensers": [{"type": "pipeline", "condensers": [{"type": "recent_events"}]}]},
 )
+
+
+def test_a_value_that_no_table_may_have_is_an_error_of_ours():
+    with pytest.raises(InvalidCondenser, match="attention_window: should be greater than or"):
+        _ = ObservationMaskingCondenser(attention_window=0).config
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table["type"])
@@ -135,7 +140,7 @@ def test_a_condenser_without_a_model_uses_the_agents(tmp_path):
     agent_llm = Counting("what came before")
     with foldlog.open("memory:", condenser=path, agent_llm=agent_llm) as histories:
         history = histories["c1"]
-        history.append([Message(source="user", content=word) for word in "abcdefghijklmn"])
+        history.append(messages(14))
         assert isinstance(history.step(), Condensation)
         assert "what came before" in [getattr(event, "content", "") for event in history.view()]
         assert len(agent_llm.calls) == 1

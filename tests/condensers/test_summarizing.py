@@ -58,7 +58,7 @@ class Tens(Characters):
         (messages(11), Tens(), [Reason.TOKENS], Requirement.HARD),
         (messages(10), Tens(), [], None),  # as many as the limit is fine
         ([*messages(21), REQUEST], Tens(), [Reason.EVENTS, Reason.REQUEST, Reason.TOKENS], Requirement.HARD),
-        (messages(21), Characters(unknown=True), [Reason.EVENTS], Requirement.SOFT),  # K3
+        ([message()] * 21, Characters(unknown=True), [Reason.EVENTS], Requirement.SOFT),  # K3
     ],
 )
 def test_why_and_how_much_a_condensation_is_needed(events, agent, reasons, requirement):

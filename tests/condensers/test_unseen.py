@@ -14,13 +14,14 @@ from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.reports import reports_of
+from foldlog.condensers.sent import sent
 from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.showing import is_masked
 from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, open_store
 from foldlog.projections import View, Views
 from tests.condensers.made import SYSTEM, answer, call, history, message, pair, viewed
-from tests.condensers.scripted import Scripted
+from tests.condensers.scripted import Characters, Scripted
 from tests.how_many import examples
 
 LIMIT = 3_000
@@ -45,11 +46,11 @@ CONDENSERS = (
 class Agent:
     """An agent whose steps two workers take by turns."""
 
-    def __init__(self, store, condenser):
+    def __init__(self, store, condenser, model=None):
         self.store = store
         if isinstance(condenser, dict):
             condenser = condenser_from_config(condenser)
-        self.workers = [CondenseHandler(store, Views(store), condenser) for _ in range(2)]
+        self.workers = [CondenseHandler(store, Views(store), condenser, model) for _ in range(2)]
         self.calls = 0
         self.add(SYSTEM, message("do it"))
 
@@ -78,7 +79,7 @@ class Agent:
 @pytest.fixture
 def agent():
     with open_store("memory:") as store:
-        yield lambda condenser: Agent(store, condenser)
+        yield lambda *how: Agent(store, *how)
 
 
 def shown(view):
@@ -97,6 +98,15 @@ def test_each_result_is_shown_to_the_model_before_it_is_forgotten(condenser, tur
             words = agent.act(*results)
             prompt = shown(agent.prepare())
             assert [word for word in words if word not in prompt] == []
+
+
+@pytest.mark.parametrize("condenser", CONDENSERS, ids=lambda each: str(getattr(each, "type", each)))
+def test_before_the_agents_first_turn_no_event_is_forgotten(agent, condenser):
+    agent = agent(condenser)
+    words = [f"<document-{number}>" for number in range(8)]
+    agent.add(*(message("x " * 1_000 + word) for word in words))
+    prompt = shown(agent.prepare())
+    assert [word for word in words if word not in prompt] == []
 
 
 @pytest.mark.parametrize("size", [100, 6_000, 12_000, 20_000, 200_000])
@@ -191,3 +201,48 @@ def test_every_call_of_the_last_response_is_unseen_also_where_results_stand_betw
     agent.add(call(call_id="b", response_id="r2"), answer(call_id="b"), call(call_id="c", response_id="r2"))
     agent.add(answer(call_id="c"), answer("delivered twice", "b"))
     assert [is_masked(event) for event in agent.prepare()[2:]] == [False, True, False, False, False, False, False]
+
+
+# --- the room of the agent's model ---
+
+ROOM = Characters(10_000)
+
+
+@pytest.mark.parametrize(
+    "condenser, condensed, declined",
+    [
+        ({"type": "noop"}, 0, 1),
+        ({"type": "recent", "max_events": 5}, 0, 1),
+        ({"type": "observation_masking", "attention_window": 2}, 0, 0),
+        ({"type": "conversation_window"}, 4, 0),
+        ({"type": "amortized", "max_size": 20}, 2, 1),
+        ({"type": "pipeline", "condensers": [{"type": "noop"}, {"type": "conversation_window"}]}, 4, 0),
+        (LLMAttentionCondenser(Scripted('{"ids": []}'), max_size=20), 2, 1),
+    ],
+    ids=lambda each: str(getattr(each, "type", each)),
+)
+def test_a_view_fits_the_agents_model_or_the_step_is_declined(agent, condenser, condensed, declined):
+    agent = agent(condenser, ROOM)
+    for size in (*[900] * 7, 60_000, 3_000):
+        (word,) = agent.act(size)
+        try:
+            view = agent.prepare()
+        except NoCondensationAvailable:
+            break
+        assert word in shown(view)
+        assert ROOM.token_sums(view)[-1] <= 10_000
+    outcomes = [event.metadata for event in agent.store.events("c") if isinstance(event, CondensationAction)]
+    made = [told for told in outcomes if told["outcome"] == "condensed"]
+    assert (len(made), len(outcomes) - len(made)) == (condensed, declined)
+    assert {(told["reason"], told["tokens_max"]) for told in made} <= {("tokens", 10_000)}
+
+
+def test_a_view_that_is_masked_and_shortened_is_known_from_the_log(agent):
+    agent = agent({"type": "observation_masking", "attention_window": 1}, ROOM)
+    agent.act(900)
+    agent.act(60_000)
+    view = agent.prepare()
+    assert [event.meta.get("masked_by") for event in view[2:]] == [None, "observation_masking", None, "length"]
+    found = sent(agent.store, "c", Views(agent.store).current("c"))
+    assert (found.sent.events, found.known) == (view.events, True)
+    assert sum(isinstance(event, Annotation) for event in agent.store.events("c")) == 1

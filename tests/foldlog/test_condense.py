@@ -246,7 +246,7 @@ def test_a_bad_configuration_is_one_line_that_says_where(foldlog, work, config, 
 def test_no_history_and_no_model_steers_the_terminal(foldlog, config, tmp_path):
     hostile = "\x1b[2J\x1b]0;title\x07\x9b31m\u202eback\r\n\u2066"
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        events = [Message(source="user", content=f"{hostile} {n}") for n in range(12)]
+        events = [Message(source=("user", "agent")[n % 2], content=f"{hostile} {n}") for n in range(12)]
         store.append(hostile, events, expected_version=0)
     with OpenAIServer(Text(hostile)) as server:
         file = config(asking(server, "max_size = 8"))

@@ -26,7 +26,7 @@ OF_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 
 
 def said(count):
-    return [Message(source="user", content=f"{SECRET} {n}") for n in range(count)]
+    return [Message(source=("user", "agent")[n % 2], content=f"{SECRET} {n}") for n in range(count)]
 
 
 def opened(path, *answers, meanwhile=lambda history: None):

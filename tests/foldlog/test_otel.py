@@ -181,7 +181,9 @@ def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
             model = LLM(LLMConfig(model="openai/gpt-4o-mini", base_url=server.url, api_key="sk-secret", retries=0))
             condenser = LLMSummarizingCondenser(model, max_size=10)
             with foldlog.open(tmp_path / "s.db", condenser=condenser) as histories:
-                histories["c1"].append([said(f"{SECRET} {n}") for n in range(11)])
+                histories["c1"].append(
+                    [Message(source=("user", "agent")[n % 2], content=f"{SECRET} {n}") for n in range(11)]
+                )
                 histories["c1"].prepare()
                 action = list(histories["c1"].events())[-1]
     finally:
@@ -207,7 +209,7 @@ def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
 def test_a_model_that_fails_is_counted(seen, tmp_path):
     condenser = LLMSummarizingCondenser(Scripted(failed("timeout", SECRET)), max_size=10)
     with foldlog.open(tmp_path / "s.db", condenser=condenser) as histories:
-        histories["c1"].append([said() for _ in range(11)])
+        histories["c1"].append([Message(source=("user", "agent")[n % 2], content=SECRET) for n in range(11)])
         histories["c1"].prepare()
     assert seen.metrics()["foldlog.condensations", "failed"] == 1
     assert SECRET not in seen.everything()

@@ -75,7 +75,7 @@ def test_a_condenser_is_a_name_a_file_a_table_or_an_object(opened, tmp_path):
     table = {"type": "recent", "keep_first": 1, "max_events": 3}
     for place, chosen in enumerate((file, str(file), table, RecentEventsCondenser(keep_first=1, max_events=3))):
         history = opened(condenser=chosen)[f"c{place}"]
-        history.append([Message(source="user", content=str(n)) for n in range(9)])
+        history.append([Message(source=("user", "agent")[n % 2], content=str(n)) for n in range(9)])
         assert ids(history.step()) == [0, 7, 8]
         assert len(history.view()) == 9
     assert opened(condenser="digest").condenser.type == "digest"

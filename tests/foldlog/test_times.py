@@ -125,7 +125,10 @@ def test_a_time_without_a_zone_has_none_anywhere_and_is_compared_as_if_in_utc(fo
 def test_what_was_done_to_a_history_is_no_activity(foldlog, tmp_path):
     with foldlog_open(tmp_path / "foldlog.db") as histories:
         for name, minute in (("before", 0), ("after", 1)):
-            said = [Message(source="user", content="x" * 99, timestamp=NOON.replace(minute=minute)) for _ in range(200)]
+            at = NOON.replace(minute=minute)
+            said = [
+                Message(source=who, content="x" * 99, timestamp=at) for _ in range(100) for who in ("user", "agent")
+            ]
             histories[name].append(said)
 
     def shown():
