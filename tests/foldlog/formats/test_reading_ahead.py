@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import Future
 from itertools import islice
 from multiprocessing import active_children
 from pathlib import Path
@@ -76,6 +77,31 @@ def test_what_no_other_process_can_read_is_read_here(
     (source,) = read_ahead(open_sources([tmp_path], "mine"), 2)
     assert [event.content for event in source.events()] == ["hi"]
     assert len(read_here) == 1
+
+
+@pytest.mark.parametrize(
+    "value, by",
+    [("NaN", 0), ("1.0", 0), ("18446744073709551615", 0), ("18446744073709551616", 1), (r'"\ud800"', 1)],
+)
+def test_an_event_is_the_same_on_its_way_from_another_process(
+    tmp_path: Path, read_here: list[str], value: str, by: int
+):
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": {"n": "VALUE"}}}
+    text = json.dumps([{"role": "assistant", "tool_calls": [call]}])
+    (tmp_path / "a.json").write_text(text.replace('"VALUE"', value))
+    (source,) = read_ahead(open_sources([tmp_path], "openai-chat"), 2)
+    events = repr([*source.events()])
+    assert len(read_here) == by, "what cannot be sent is read here"
+    (source,) = open_sources([tmp_path], "openai-chat")
+    assert repr([*source.events()]) == events
+
+
+def test_what_is_no_event_where_it_arrives_is_read_here(tmp_path: Path):
+    (tmp_path / "a.json").write_text(json.dumps([{"role": "user", "content": "hi"}]))
+    (source,) = open_sources([tmp_path])
+    reading = Future[reading_ahead._Sent]()
+    reading.set_result((reading_ahead._encode([{"kind": "message", "content": 1}]), [], 0, None))
+    assert [event.content for event in reading_ahead._taken(source, reading).events()] == ["hi"]
 
 
 def test_a_process_that_is_killed_loses_nothing(tmp_path: Path):
