@@ -42,21 +42,23 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
     never cut, so that an id can be copied: if it is too wide, it has a line of its own.
     """
     out, rows, places = PrintedLines(), iter(rows), list[int]()
-    widths = [len(column.heading) for column in columns]
+    widths = [0] * len(columns)
     style, told = "bold", dict[str, None]()  # of the headings; what is said below
     while page := list(islice(rows, _PAGE)):
-        widths = [max(width, *(columns_of(row[n]) for row in page)) for n, width in enumerate(widths)]
+        shown = [[column.heading for column in columns], *page] if style else page
+        sizes = [[*map(columns_of, row[: len(columns)])] for row in shown]
+        widths = [*map(max, widths, *sizes)]
         places = places or _places(columns, widths, out.width)
         its = [columns[n] for n in places]
         fitted = _fitted(its, [widths[n] for n in places], out.width)
         for n, column in zip(places, its, strict=True):
             told |= {said: None for mark, said in column.marks.items() if any(mark in row[n] for row in page)}
-        for row in ([column.heading for column in columns], *page) if style else page:
-            first, *cells = (row[n] for n in places)
-            if columns_of(first) > fitted[0]:
-                sys.stdout.write(f"{first}\n")
-                first = ""
-            padded = map(_padded, (first, *cells), fitted, (column.justify for column in its))
+        for row, size in zip(shown, sizes, strict=True):
+            laid = zip(places, fitted, its, strict=True)
+            padded = [_padded(row[n], size[n], width, column.justify) for n, width, column in laid]
+            if size[places[0]] > fitted[0]:
+                sys.stdout.write(f"{row[places[0]]}\n")
+                padded[0] = " " * fitted[0]
             below = row[-1] if len(row) > len(columns) and row[-1] else ""
             line = _GAP.join(padded).rstrip()
             if below and out.width == UNLIMITED:
@@ -95,7 +97,7 @@ def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
     return fitted
 
 
-def _padded(text: str, width: int, justify: str) -> str:
-    text = cut(text, width)
-    spaces = " " * (width - columns_of(text))
+def _padded(text: str, size: int, width: int, justify: str) -> str:
+    text = text if size <= width else cut(text, width)  # to all of the width
+    spaces = " " * (width - size)
     return spaces + text if justify == "right" else text + spaces
