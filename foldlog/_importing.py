@@ -46,6 +46,7 @@ from foldlog.eventstore.codec import encode as encoded
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.log.importing import ids_moved, say_the_same, timed_as
 from foldlog.formats import Source, UnknownFormat, open_sources
+from foldlog.projections import Intervals, contains, intervals_kept
 
 _UNREAD = "of its source could not be read, "
 _SHARED_MIN = 3
@@ -398,9 +399,10 @@ def _compare(store: Store, conversation: str, source: Source, *, by_size: bool =
     put_back: list[int] = []
     ours, theirs = tee(source.decoded())
     given = (event for _, events in ours for event in events)
-    whole = _with_redacted(store.events(conversation), given, source.format, put_back, by_size=by_size)
-    taken_back = _rewritings(store, conversation)
-    stored_records = encode_standing(whole, store.version(conversation), taken_back, source.format, None)
+    version, taken_back = store.version(conversation), _rewritings(store, conversation)
+    standing, events = intervals_kept(taken_back, version), store.events(conversation, 0, version)
+    whole = _with_redacted(events, given, source.format, standing, put_back, by_size=by_size)
+    stored_records = encode_standing(whole, version, taken_back, source.format, None)
     try:
         for stored, (record, _) in zip_longest(stored_records, theirs, fillvalue=(nothing, ())):
             if type(stored) is tuple or record is nothing:
@@ -416,10 +418,16 @@ def _compare(store: Store, conversation: str, source: Source, *, by_size: bool =
 
 
 def _with_redacted(
-    stored: Iterator[Event], given: Iterator[Event], format: str, put_back: list[int], *, by_size: bool
+    stored: Iterator[Event],
+    given: Iterator[Event],
+    format: str,
+    standing: Intervals,
+    put_back: list[int],
+    *,
+    by_size: bool,
 ) -> Iterator[Event]:
-    """Yield the stored events, and in the place of a redacted one that of the source, if what stays of it is equal. Add
-    its id to ``put_back``.
+    """Yield the stored events, and in the place of a redacted one that of the source, if it is ``standing`` and what
+    stays of it is equal. Add its id to ``put_back``.
     """
     others: list[int] = []  # the source knows nothing of these
     of_source = (event for event in given if event.origin is not None and event.origin.format == format)
@@ -428,6 +436,8 @@ def _with_redacted(
             others.append(event.id)
             # Of a receipt no format has a record.
             event = Redaction(id=event.id, event_ids=(), hashes=(), by="", reason="") if by_size else event
+        elif not contains(standing, event.id):
+            others.append(event.id)
         elif (theirs := next(of_source, None)) is not None and (receipt := event.redacted) is not None:
             moved = ids_moved(encoded(timed_as(event, theirs)), others)
             whole = replace(moved.event, id=event.id, timestamp=theirs.timestamp or event.timestamp)

@@ -224,6 +224,21 @@ def test_what_was_redacted_does_not_come_back_where_another_hand_wrote_and_the_s
     assert "what was redacted comes back there, so redact it there too" in ran.err
 
 
+def test_what_was_redacted_of_a_log_that_was_mended_does_not_come_back(foldlog, tmp_path):
+    texts = ["one", "two", "three", "four", "marigold", "six"]
+    lines(tmp_path / "y.jsonl", chat(*texts))
+    whole = (tmp_path / "y.jsonl").read_text()
+    (tmp_path / "runs").mkdir()
+    for text in (whole.replace("four", "\n"), whole):  # first a record in two halves
+        (tmp_path / "runs" / "x.jsonl").write_text(text)
+        foldlog("import", "runs")
+    foldlog("redact", "--matching", "marigold", "--reason", "asked to", "--yes")
+    for again, status in ((["runs"], 0), (["y.jsonl"], 0), (["y.jsonl", "--conversation", "z"], 1)):
+        assert (foldlog("import", *again).status, ids(foldlog)) == (status, ["runs/x"]), again
+    with open_histories("foldlog.db") as histories:
+        assert "marigold" not in {getattr(event, "content", "") for event in histories["runs/x"].events()}
+
+
 def test_an_import_goes_on_where_another_process_erases_what_it_is_compared_with(tmp_path, monkeypatch):
     lines(tmp_path / "x.jsonl", chat("one", "marigold two", "three"))
     like = SeenFiles.redacted_like
