@@ -257,13 +257,17 @@ class History:
 
     def _apart(self, reply: tuple[Event, ...], before: Sequence[Event], key: str | None) -> tuple[Event, ...]:
         """Return the events of a chat message to append behind the View and ``before``; a reply under a response id of
-        its own: ``set_apart``. Raises ``InvalidEvent`` for the result of a call that no event made.
+        its own: ``set_apart``. Under a repeated key the View is that of the first time. Raises ``InvalidEvent`` for the
+        result of a call that no event made.
         """
         if not any(isinstance(event, Action | Observation) for event in reply):
             return reply
         from foldlog._replies import answered, result_of, set_apart
 
         view = self.view()
+        if isinstance(key, str):
+            recalled = _or_empty(lambda: self._store.query(self.id, lambda reading: reading.recall(key)), None)
+            view = view if recalled is None else self.at(recalled.first_id)  # behind which they were appended
         reply = answered(view, before, reply)
         results = {event.call_id for event in reply if isinstance(event, Observation)}
         calls: dict[str | None, Action] = {}
@@ -271,7 +275,8 @@ class History:
         def newest_first() -> Iterator[Event]:
             return chain((structs.replace(event, id=-1) for event in reversed(before)), reversed(view.events))
 
-        for event in chain(reply, newest_first(), self.events(reverse=True)):  # a call may be forgotten
+        forgotten = self.events(0, view.version, reverse=True)
+        for event in chain(reply, newest_first(), forgotten):
             if results <= calls.keys():
                 break
             if isinstance(event, Action) and event.call_id is not None:
@@ -288,7 +293,7 @@ class History:
         reply = tuple(result_of(event, calls) if isinstance(event, Observation) else event for event in reply)
         if not any(isinstance(event, Action) for event in reply):
             return reply
-        return set_apart(reply, newest_first, view.version + len(before), may_be_repeated=key is not None)
+        return set_apart(reply, newest_first, view.version + len(before))
 
     def _checked(self, recorded: tuple[Recorded, ...]) -> tuple[Recorded, ...]:
         for one in recorded:

@@ -130,22 +130,21 @@ def events_of_reply(
 
 
 def set_apart(
-    events: tuple[Event, ...], newest_first: Callable[[], Iterable[Event]], version: int, *, may_be_repeated: bool
+    events: tuple[Event, ...], newest_first: Callable[[], Iterable[Event]], version: int
 ) -> tuple[Event, ...]:
     """Return the events of a reply under a response id of their own, where the last calls before them have its id.
 
     A stub, and a few servers, give the same id to each reply: all its calls would be one message, and one unit that no
-    View is cut in. A reply that ``may_be_repeated`` keeps the id under which its calls were appended.
+    View is cut in.
     """
     calls = [event for event in events if isinstance(event, Action) and event.response_id is not None]
     last = next((event for event in newest_first() if isinstance(event, Action)), None) if calls else None
     if last is None or last.response_id is None:
         return events
-    given = calls[-1]
-    if given.response_id not in (last.response_id, last.response_id.rpartition("~")[0]):
+    given = calls[-1].response_id
+    if given not in (last.response_id, last.response_id.rpartition("~")[0]):
         return events
-    is_repeated = may_be_repeated and (last.call_id, last.arguments) == (given.call_id, given.arguments)
-    own = last.response_id if is_repeated else f"{given.response_id}~{version}"
+    own = f"{given}~{version}"
     return tuple(replace(event, response_id=own) if isinstance(event, Action) else event for event in events)
 
 
@@ -185,7 +184,7 @@ def _several(values: list[Any]) -> Iterator[Event]:
         if of_a_response:
             items.append(value)
         else:
-            made = set_apart(tuple(_events(value)), partial(reversed, earlier), len(earlier), may_be_repeated=False)
+            made = set_apart(tuple(_events(value)), partial(reversed, earlier), len(earlier))
             earlier += made
             yield from made
     yield from _response(items, None, {})

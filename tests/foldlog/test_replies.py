@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 import foldlog
 from foldlog import (
@@ -24,7 +25,7 @@ from foldlog import (
 )
 from foldlog.condensers import Reply, ToolCall
 from foldlog.condensers.models import client
-from foldlog.formats import encode
+from foldlog.formats import decode, encode
 from foldlog.projections.messages import DIALECTS
 from tests.at_once import at_once
 from tests.projections.chat_rules import PROBLEMS
@@ -144,8 +145,12 @@ def test_a_response_of_openai():
 
 def test_a_call_of_a_custom_tool_goes_back_as_one_to_the_server_that_has_such_tools():
     result = {"type": "custom_tool_call_output", "call_id": "k2", "output": "patched"}
-    view = View.from_events(from_openai([RESPONSE["output"][3], result]))
+    events = [replace(event, id=n) for n, event in enumerate(from_openai([RESPONSE["output"][3], result]))]
+    view = View.from_events(events)
     items = view.to_messages("responses")
+    assert [item["type"] for item in encode(events, "openai-responses")] == [item["type"] for item in items]
+    imported = [*decode(items[:1], "openai-responses"), replace(events[1], id=1)]
+    assert list(encode(imported, "openai-responses")) == items
     assert items == [{name: value for name, value in RESPONSE["output"][3].items() if name != "id"}, result]
     assert view.to_messages("anthropic")[1]["content"][0]["input"] == {"input": "*** Begin"}
     completion = {"id": "k2", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
@@ -486,6 +491,15 @@ def test_a_result_in_a_chat_message_is_of_a_call_that_was_made(history):
     history.append(CondensationAction(forgotten_event_ids=[0, 1]))
     assert len(history.append([made, result], idempotency_key="x")) == 2
     assert history.append(result)[0].event.id == 3, "of a call that is forgotten"
+
+
+def test_turns_that_are_appended_again_under_their_keys_are_recorded_once(history):
+    turns = [of_chat(1), {"role": "tool", "tool_call_id": "call_0", "content": "ok"}] * 2
+    first, second = (
+        [history.append(message, idempotency_key=f"key {n}") for n, message in enumerate(turns)] for _ in range(2)
+    )
+    assert second == first
+    assert [result.event.cause for (result,) in first[1::2]] == [0, 2]
 
 
 @pytest.mark.parametrize("is_chat", [True, False])
