@@ -186,14 +186,16 @@ class MessageReader:
                 call_id=call_id or tool,
                 meta=self.rest("item", item, "name", id_key, *([told] if told else others)),
             )
-        output = others.pop("output", None)
+        output, used = others.pop("output", None), list[str]()
+        if output is None:
+            output, used = others or "", list(others)
         parts = [output] if isinstance(output, dict) else output
         has_parts = isinstance(parts, list) and all(map(kind_of, parts))
         return Observation(
-            content=self.content(parts, "") if has_parts else _text(output or others or ""),
+            content=self.content(parts, "") if has_parts else _text(output),
             call_id=call_id,
             is_error=item.get("status") == "failed",
-            meta=self.rest("item", item, id_key, *(() if output else others), *_OF_PLAIN.get(kind, ())),
+            meta=self.rest("item", item, id_key, *used, *_OF_PLAIN.get(kind, ())),
         )
 
     # --- Anthropic's messages ---

@@ -9,18 +9,18 @@ The items, and the events that they become:
     reasoning                               Annotation that stays with the next item: a server refuses one without it
     every other type, such as the server's own tools, and an encrypted item   Annotation
 
-Each item is one event, read and written without the other items, so any part of a history can be written. Items do not
-tell which calls are of one response, so each call stands alone. Every annotation is shown: it keeps its place in the
-View.
+Each item is one event, read without the other items, and any part of a history can be written. Items do not tell which
+calls are of one response, so each call stands alone. Every annotation is shown: it keeps its place in the View.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.format import EachAlone, Format
 from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, is_message_item
-from foldlog._formats.record import joined_text, member
+from foldlog._formats.record import dict_or_empty, joined_text, member
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, parts_as, role_of
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin
@@ -82,21 +82,40 @@ class ResponsesDecoder(FollowingDecoder):
         read.add(Annotation, name=kind, data=data, source="agent", shown=True, stays_with_next=kind == "reasoning")
 
 
-def _written(event: Any) -> list[Any]:
-    """Return the items of an event as a client would write them; a summary is a user's message."""
-    match event:
-        case Action():
-            thought = [_message_of(event.thought, "assistant")] if event.thought else []
-            call = {"call_id": call_id_of(event), "name": event.tool, "status": "completed"}
-            if "custom_tool" in event.meta and type(event.arguments) is dict:
-                call |= {**event.arguments, "type": "custom_tool_call"}
-            else:
-                call |= {"arguments": arguments_of(event), "type": "function_call"}
-            return [*_reasoning(event), *thought, call]
-        case Observation():
-            output = {"call_id": call_id_of(event), "output": joined_text(event.content)}
-            return [{**output, "type": "function_call_output"}]
-    return [*_reasoning(event), _message_of(event.content, role_of(event))]
+class _Encoder(EachAlone):
+    """Writes items of events as a client would; a summary is a user's message. A server refuses the output of a custom
+    tool's call in another form than its call.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(self._written)
+        self._custom: set[str] = set()
+        """The ids of calls of custom tools."""
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        for event in events:
+            if isinstance(event, Action):
+                (self._custom.add if _is_custom(event) else self._custom.discard)(call_id_of(event))
+
+    def _written(self, event: Any) -> list[Any]:
+        match event:
+            case Action():
+                self.follow([event], None)
+                thought = [_message_of(event.thought, "assistant")] if event.thought else []
+                call = {"call_id": call_id_of(event), "name": event.tool, "status": "completed"}
+                if _is_custom(event):
+                    call |= {**dict_or_empty(event.arguments), "type": "custom_tool_call"}
+                else:
+                    call |= {"arguments": arguments_of(event), "type": "function_call"}
+                return [*_reasoning(event), *thought, call]
+            case Observation():
+                kind = "custom_tool_call_output" if call_id_of(event) in self._custom else "function_call_output"
+                return [{"call_id": call_id_of(event), "output": joined_text(event.content), "type": kind}]
+        return [*_reasoning(event), _message_of(event.content, role_of(event))]
+
+
+def _is_custom(action: Action) -> bool:
+    return "custom_tool" in action.meta and type(action.arguments) is dict
 
 
 def _reasoning(event: Event) -> list[Any]:
@@ -121,7 +140,7 @@ FORMAT = Format(
     matches=matches,
     accepts=accepts,
     decoder=lambda records, options: ResponsesDecoder(options),
-    encoder=lambda: EachAlone(_written),
+    encoder=_Encoder,
     live=True,
     source_id=member("id"),
     times=False,

@@ -453,6 +453,13 @@ def test_a_call_whose_output_is_in_the_reply_was_made_by_the_server():
     assert [type(event).__name__ for event in from_openai([call, output, said])] == ["Action", "Observation", "Message"]
 
 
+@pytest.mark.parametrize("output", ["", []])
+def test_an_empty_output_is_empty_whatever_else_its_item_tells(output):
+    item = {"type": "shell_call_output", "call_id": "k1", "output": output, "max_output_length": 7}
+    (event,) = from_openai(item)
+    assert (event.content, event.meta["item"]["max_output_length"]) == ("", 7)
+
+
 @pytest.mark.parametrize("call, answer", CLIENTS, ids=lambda item: item.get("type"))
 @pytest.mark.parametrize("of_server", OF_SERVERS, ids=lambda item: item["type"])
 def test_what_a_client_answers_is_a_call_and_what_the_server_did_is_named(history, call, answer, of_server):
