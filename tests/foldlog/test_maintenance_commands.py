@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -73,8 +74,8 @@ def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messa
     done = foldlog("restore", "copy.db", "--yes")
     assert done.status == 1
     assert "restored 6 events of 1 conversation, every event verified; the former file is " in done.out
-    assert "conversation 'five' was erased after this backup was made, and exists again; " in done.err
-    assert "'foldlog erase five --reason TEXT' erases it again" in done.err
+    assert "conversations that were erased after this backup was made exist again: 'five'; " in done.err
+    assert "'foldlog erase five --reason TEXT' erases them again" in done.err
     assert foldlog("view", "five", "--json").status == 0
     again = foldlog("restore", "copy.db", "--yes", "--json")
     assert (again.status, again.err) == (0, "")
@@ -88,6 +89,19 @@ def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messa
         "erased_since": [],
     }
     assert foldlog("view", "five", "--json", "--db", f"sqlite:///{kept}").status == 0
+
+
+def test_a_restore_names_a_command_that_erases_again_what_has_forks(foldlog, five_messages):
+    foldlog("import", five_messages)
+    for parent, fork in (("five", "gone"), ("gone", "stays")):
+        foldlog("fork", parent, fork, "--at", 2)
+    foldlog("backup", "copy.db")
+    foldlog("erase", "five", "gone", "--detach", "--yes", "--reason", "asked to")
+    ran = foldlog("restore", "copy.db", "--yes")
+    command = re.search(r"'foldlog (.*) --reason TEXT(.*)' erases them again", ran.err)
+    assert foldlog(*command[1].split(), *command[2].split(), "--reason", "asked to", "--yes").status == 0
+    rows = foldlog("list", "--json").document["conversations"]
+    assert [row["conversation"] for row in rows if row["erased_at"] is None] == ["stays"]
 
 
 def test_what_is_no_backup_is_refused(foldlog, five_messages):

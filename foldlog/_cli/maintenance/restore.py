@@ -50,6 +50,8 @@ def run(
     with open_existing(db) as store:
         note_files(store, str(backup), done.kept)
         shown_again = {} if done.kept is None else _shown_again(store, done.kept)
+        others = (row for row in store.iter_conversations() if row.id not in done.erased_since)
+        have_forks = any(row.parent in done.erased_since and row.erased_at is None for row in others)
     files = [] if done.kept is None else sorted(glob.glob(f"{glob.escape(done.kept)}*"))
     names = ", with ".join(map(terminal.printable, files))  # the others are its log
     kept = f"; the former file is {names}" if files else ""
@@ -64,10 +66,11 @@ def run(
             f"events of conversation {name!r} were redacted after this backup was made, and their content exists "
             f"again; '{again}' redacts them again"
         )
-    for name in done.erased_since:
-        again = command("erase", name, "--reason", "TEXT")
+    if done.erased_since:
+        again = command("erase", *done.erased_since, "--reason", "TEXT", *(["--detach"] if have_forks else []))
         terminal.warn(
-            f"conversation {name!r} was erased after this backup was made, and exists again; '{again}' erases it again"
+            f"conversations that were erased after this backup was made exist again: "
+            f"{', '.join(map(repr, done.erased_since))}; '{again}' erases them again"
         )
 
 
