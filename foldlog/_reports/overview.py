@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-from foldlog._formats.rewritten import counted_in
+from foldlog._formats.rewritten import counted_in, is_replacing
 from foldlog._reports.sent import sent_of
 from foldlog._reports.sizes import view_tokens
 from foldlog._usage import IMPORTED
@@ -136,14 +135,16 @@ def _title_in(values: Mapping[str, Any]) -> str | None:
 
 
 def _ends(store: Store, row: ConversationRow) -> tuple[list[Logged], Callable[[Event], bool]]:
-    """Return the first and the last events, back to one that is activity, and which of them figures count."""
-    first, last, stop = [*store.log(row.id, 0, _WITHIN)], list[Logged](), row.version
+    """Return the first events, and the last ones with some that are activity, and which of them figures count."""
+    first, page, stop = [*store.log(row.id, 0, _WITHIN)], list[Logged](), row.version
+    before, behind = [event for _, event in first if is_replacing(event)], list[Event]()
     while True:
-        counts_event = counted_in((event for _, event in chain(first, last)), row.version)
-        if stop <= _WITHIN or any(is_activity(event) and counts_event(event) for _, event in last):
-            return first + last, counts_event
+        counts_event = counted_in((*before, *behind), row.version)
+        if stop <= _WITHIN or any(is_activity(event) and counts_event(event) for _, event in page):
+            return first + page, counts_event
         start = max(_WITHIN, stop - _WITHIN)
-        stop, last = start, [*store.log(row.id, start, stop), *last]
+        stop, page = start, [*store.log(row.id, start, stop)]
+        behind = [*(event for _, event in page if is_replacing(event)), *behind]
 
 
 def is_about_it(event: Event) -> bool:

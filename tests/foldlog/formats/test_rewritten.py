@@ -19,9 +19,10 @@ from foldlog._formats.registry import FORMATS
 from foldlog._formats.rewritten import is_rewriting
 from foldlog._formats.sources import Source
 from foldlog._importing import import_source
-from foldlog._reports.overview import near_the_ends
+from foldlog._reports import overview
+from foldlog._reports.overview import is_activity, near_the_ends
 from foldlog._reports.sums import KeptSums
-from foldlog.eventstore import HistoryDiverged, Message, Retraction, open_store
+from foldlog.eventstore import HistoryDiverged, Message, Origin, Retraction, open_store
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import decode, encode
 from foldlog.projections import View
@@ -68,6 +69,17 @@ def figures(store):
     assert one.counts.findings == []
     last = near_the_ends(store, row).last_event_at, one.overview.last_event_at
     return asdict(one.counts), sorted(map(repr, one.calls)), sorted(one.replies), last
+
+
+def test_the_end_of_what_was_taken_back_is_looked_for_once(monkeypatch):
+    looked, origin = [], Origin(format="gemini-cli")
+    reason = "the source was rewritten"
+    monkeypatch.setattr(overview, "is_activity", lambda event: looked.append(event.id) or is_activity(event))
+    with open_store("memory:") as store:
+        said = [Message(source="user", content="x", origin=origin)] * 600
+        store.ingest("c", [*said, Retraction(version=1, reason=reason, origin=origin)])
+        assert near_the_ends(store, store.conversation("c")).last_event_at is None
+        assert len(looked) <= 2 * 601
 
 
 @pytest.mark.parametrize("name", REWRITTEN)
