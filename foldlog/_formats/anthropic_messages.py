@@ -139,12 +139,11 @@ class AnthropicDecoder(FollowingDecoder):
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
         """Add the condensation that a record tells of, if it does: a summary, a truncation or a deletion."""
-        summary = _text(record)
         match record:
-            case {"isSummary": True} if summary:
+            case {"isSummary": True} if summary := _text(record):
                 first = 0 if record["role"] == "user" else 1  # in 2025 an assistant's summary stood behind the task
                 read.condense(lambda known: known[0] < first, summary)
-            case {"isTruncationMarker": True, "truncationId": str(marker)} if summary:
+            case {"isTruncationMarker": True, "truncationId": str(marker)} if summary := _text(record):
                 read.condense(lambda known: known[1] != marker, summary)
             case {"conversationHistoryDeletedRange": [int(), int(last)]}:
                 gone = {known for _, known in self.shown.all() if _ALWAYS_SENT <= known[0] <= last}

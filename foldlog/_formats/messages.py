@@ -53,10 +53,13 @@ def is_message_of_anthropic(message: Part) -> bool:
     """Return whether a message of the user or the assistant has blocks of Anthropic's. A user may give any server a
     part that is not known here: of these a name tells.
     """
-    blocks, role = dicts_in(message.get("content")), message.get("role")
+    role = message.get("role")
+    if role not in ("user", "assistant"):
+        return False
     is_own = is_of_anthropic if role == "assistant" else is_of_server
-    has_own = any(kind_of(block) in _BLOCKS_OF_ANTHROPIC or is_own(block) for block in blocks)
-    return role in ("user", "assistant") and ("stop_reason" in message or has_own)
+    return "stop_reason" in message or any(
+        kind_of(block) in _BLOCKS_OF_ANTHROPIC or is_own(block) for block in dicts_in(message.get("content"))
+    )
 
 
 def is_message_item(item: Part) -> bool:
@@ -111,7 +114,8 @@ class MessageReader:
         return [_spoken(role, content)]
 
     def _assistant(self, message: Part, content: Content, response_id: str | None, meta: Part) -> list[Event]:
-        message = {**dict_or_empty(message.get("provider_specific_fields")), **message}  # litellm tells some twice
+        if own := dict_or_empty(message.get("provider_specific_fields")):  # litellm tells some twice
+            message = {**own, **message}
         called = [self.call(call) for call in calls_in(message)]
         spoken = dict_or_empty(message.get("audio")).get("transcript")
         content = content or text_or_empty(message.get("refusal")) or text_or_empty(spoken)
@@ -205,7 +209,7 @@ class MessageReader:
         is_agent, of = message["role"] == "assistant", f"a {message['role']} message"
         blocks = self.parts(message.get("content") or [], of)
         blocks = with_results(blocks, singles=self.of_replies) if is_agent else self._returned(blocks)
-        paused = [block for block in blocks if is_agent and is_of_server(block) and "input" in block]
+        paused = [block for block in blocks if is_agent and "input" in block and is_of_server(block)]
         own = ("tool_use", "tool_result", *_THINKING) if is_agent else ("tool_result",)
         said = [block for block in blocks if block.get("type") not in own and block not in paused]
         content, results = _content(said), [self._result(block) for block in _of(blocks, "tool_result")]
@@ -244,6 +248,8 @@ class MessageReader:
             self.refuse(f"the content of {of} is {short(given)}; give a text or a list of parts")
             given = _text(given)
         parts: list[Any] = given if isinstance(given, list) else list(parts_in(given))
+        if all(isinstance(part, dict) for part in parts):
+            return parts
         for place, part in enumerate(parts):
             if not isinstance(part, dict | str):
                 form = "a part is a map, such as {'type': 'text', 'text': 'hi'}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar
 
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
 from foldlog._formats.blocks import is_blank, said
 from foldlog._formats.calls import OpenCalls
@@ -132,7 +133,7 @@ class RecordEvents:
         fields.setdefault("timestamp", self.timestamp)
         event = kind(id=self.version, origin=origin, **fields)
         self.events.append(event)
-        if kind is Action:
+        if isinstance(event, Action):
             self._decoder.calls.open(event)
         if (event.shown or event.structural) and self._decoder.keeps_shown:
             self._decoder.shown.follow(event, self._decoder.known(event, self))
@@ -146,9 +147,7 @@ class RecordEvents:
             self.answer(call_id, event.content, is_error=event.is_error, tool=event.tool, **extras)
         else:
             self.meta |= event.meta
-            fields = asdict(event)
-            told = fields.keys() - {"id", "timestamp", "origin", "meta"}
-            self.add(type(event), **{name: fields[name] for name in told})
+            self.add(partial(replace, event))
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
         """Keep the model of a response, its cost, and its tokens by the ``names`` that ``counts`` has for them."""
