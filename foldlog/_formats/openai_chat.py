@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import Beside, Format, Options, RecordEncoder
 from foldlog._formats.lookalikes import lookalike_of_record
@@ -59,6 +61,8 @@ class OpenAI:
     """Messages as OpenAI defines them. A dialect may remember earlier messages."""
 
     format = NAME
+    has_all_fields = False
+    """Whether a message has each field that it was appended with, and each call the form."""
 
     def given(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
         """Return the messages that OpenAI would have in the place of a message."""
@@ -171,7 +175,7 @@ class OpenAIChatEncoder(RecordEncoder):
         return self._written(calls) if calls else []
 
     def _written(self, events: list[Event]) -> list[Any]:
-        message = message_of(events)
+        message = message_of(events if self._dialect.has_all_fields else [replace(event, meta={}) for event in events])
         if message is None:
             return []
         message = self._dialect.written(message)
@@ -217,12 +221,16 @@ def _call(action: Action) -> dict[str, Any]:
     return call | known | {"type": "function", "function": {"name": action.tool, "arguments": arguments}}
 
 
+class _Chat(OpenAI):
+    has_all_fields = True
+
+
 FORMAT = Format(
     name=NAME,
     matches=matches,
     accepts=accepts,
     decoder=lambda records, options: OpenAIChatDecoder(OpenAI(), options),
-    encoder=OpenAIChatEncoder,
+    encoder=lambda: OpenAIChatEncoder(_Chat()),
     beside=beside,
     alike=alike,
     live=True,

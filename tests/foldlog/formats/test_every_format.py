@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from foldlog import from_openai
 from foldlog._formats.losses import several
 from foldlog.eventstore import (
     Action,
@@ -250,3 +252,13 @@ def test_an_export_says_that_a_request_is_left_out(format):
     list(encode([Message(id=0, source="user", content="hi"), CondensationRequest(id=1)], format, notes=notes.append))
     assert len(notes) == 1
     assert "1 request" in notes[0]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_chats_have_in_forms_of_their_own_is_written_in_that_of_each_format(format):
+    call = {"id": "k1", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
+    refused = {"role": "assistant", "content": None, "refusal": "I cannot."}
+    events = from_openai([{"role": "developer", "content": "Be brief."}, refused, {**refused, "tool_calls": [call]}])
+    records = list(encode((replace(event, id=n) for n, event in enumerate(events)), format))
+    again = "".join(told(replace(event, shown=True) for event in decode(records, format)))
+    assert ("I cannot." in again, "*** Begin" in json.dumps(records)) == (True, True)
