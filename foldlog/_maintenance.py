@@ -244,6 +244,10 @@ def erased(
                 continue
             tombstones = [each if dry_run else store.conversation(each.id) for each in forks if with_forks]
             left = [each for each in tombstones if dry_run or each.erased_at is not None]  # others were detached
+            if detach_forks and not dry_run and row.id in sources:  # they have a copy of what was imported
+                theirs = source_files(store, forks)
+                for fork in forks:
+                    keep_source(store, fork.id, sorted({*theirs.get(fork.id, ()), *sources[row.id]}))
             for each in (*left, tombstone):
                 gone.add(each.id)
                 is_end = is_last and each is tombstone

@@ -184,6 +184,16 @@ def test_the_files_of_forks_that_go_too_are_named(foldlog, tmp_path):
         assert living(histories) == []
 
 
+def test_a_file_is_named_of_a_fork_that_was_detached_from_what_was_imported(foldlog, tmp_path):
+    records = ({"role": "user", "content": f"marigold {number}"} for number in range(3))
+    (path,) = written({"m.jsonl": "".join(f"{json.dumps(each)}\n" for each in records)})
+    foldlog("import", str(path))
+    with api.open(tmp_path / "foldlog.db") as histories:
+        fork = histories["m"].fork(2)
+        histories.erase("m", reason="asked to", detach_forks=True)
+        assert fork.redact(1, reason="asked to").unconfirmed == (f"imported file {path}",)
+
+
 def test_a_conversation_stays_in_a_dry_run_where_it_stays(foldlog, store):
     with api.open(store) as histories:
         histories["fork"].append(said("more"))
