@@ -99,6 +99,7 @@ def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
         unread.append(str(error))
     if unread:
         terminal.note(
-            f"the former file cannot be read as a whole, so redactions since may be missing here: {unread[0]}"
+            f"the former file cannot be read as a whole, so what was redacted or erased since may be missing here: "
+            f"{unread[0]}"
         )
     return found
