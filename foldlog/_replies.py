@@ -209,7 +209,8 @@ def _completion(completion: Part) -> Iterator[Event]:
     message = choices[0].get("message") if isinstance(choices[0], dict) else None
     if not isinstance(message, dict):
         raise InvalidArgument("this is a chunk of a stream; collect the chunks into one completion, then give that")
-    yield from _chat(message, text_or_none(completion.get("id")), _account(completion, choices[0].get("finish_reason")))
+    account = _account(completion, choices[0].get("finish_reason"))
+    yield from _chat({"role": "assistant", **message}, text_or_none(completion.get("id")), account)
 
 
 def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
@@ -252,7 +253,7 @@ def _response(
         event = None if text_or_none(item.get("call_id")) in done else _reader.item(item)
         if isinstance(event, Action):
             called.append(event)
-        elif isinstance(event, Message):
+        elif isinstance(event, Message) and event.source == "agent":
             said.append(event.content)
             rest += _reader.rest("items", item, "type", "role").values()
         elif event is not None:

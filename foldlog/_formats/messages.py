@@ -139,7 +139,7 @@ class MessageReader:
         if not isinstance(arguments, dict | str | None):
             self.refuse(f"the arguments of a call are {short(arguments)}; give a map, or its JSON text")
             arguments = _text(arguments)
-        taken = ("type", "name", id_key, "arguments", *(() if text is None else ("input",)))
+        taken = ("type", "name", id_key, "arguments" if text is None else "input")
         return Action(
             tool=tool or "",
             arguments=self.arguments(arguments),

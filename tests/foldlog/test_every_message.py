@@ -453,6 +453,18 @@ def test_a_call_whose_output_is_in_the_reply_was_made_by_the_server():
     assert [type(event).__name__ for event in from_openai([call, output, said])] == ["Action", "Observation", "Message"]
 
 
+def test_what_servers_leave_out_or_add_changes_no_speaker_and_loses_nothing():
+    (said,) = from_openai({"choices": [{"message": {"content": "hi"}}]})
+    assert (said.source, said.content) == ("agent", "hi")
+    asked, answered = ({"type": "message", "role": role, "content": role} for role in ("user", "assistant"))
+    assert {event.source: event.content for event in from_openai({"output": [asked, answered]})} == {
+        "agent": "assistant",
+        "user": "user",
+    }
+    call = {"type": "custom_tool_call", "call_id": "k1", "name": "f", "input": "x", "arguments": "y"}
+    assert from_openai(call)[0].meta["item"] == {"arguments": "y"}
+
+
 @pytest.mark.parametrize("output", ["", []])
 def test_an_empty_output_is_empty_whatever_else_its_item_tells(output):
     item = {"type": "shell_call_output", "call_id": "k1", "output": output, "max_output_length": 7}
