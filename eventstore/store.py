@@ -377,6 +377,7 @@ def prepare_append(
         batch = [store._encode(events)]
     else:
         batch = [store._encode(event, f"event {place} of this append: ") for place, event in enumerate(events)]
+    structural = any(map(_is_structural, batch))
     return Appending(
         store.database,
         conversation,
@@ -384,12 +385,12 @@ def prepare_append(
         expected_version,
         idempotency_key,
         guard,
-        store._project,
+        store._project if structural else None,
         dedupe,
         generation,
         (guard is None or isinstance(guard, DocumentsUnchanged))
         and store._own_clock
-        and not (store._projections and any(map(_is_structural, batch))),
+        and not (structural and store._projections),
     )
 
 

@@ -17,7 +17,7 @@ from foldlog import _observed
 from foldlog._history import History as SyncHistory
 from foldlog._recall import RecallTool
 from foldlog._threads import ThreadPool, awaiting_here, pause
-from foldlog.eventstore import ANY_VERSION, Action, Appending, Event, Outcome, Recorded, Store, can_append_all
+from foldlog.eventstore import Action, Appending, Event, Outcome, Recorded, Store, can_append_all
 from foldlog.eventstore.log import appending
 from foldlog.projections import View
 
@@ -161,21 +161,18 @@ class PendingAppend:
         return self.how.keys() <= _OF_SHORT and (few or isinstance(events, Event))
 
     def prepare(self) -> Appending:
-        expected_version = self.how.get("expected_version", ANY_VERSION)
-        return self.history._prepare_append(self.events, expected_version, self.how.get("idempotency_key"))
-
-    def finish(self, appended: Outcome[tuple[Recorded, ...]]) -> tuple[Recorded, ...]:
-        return self.history._checked(appended.unwrap())
+        return self.history._prepare_append(self.events, **self.how)
 
 
 def append_all(store: Store, appends: Sequence[PendingAppend]) -> list[Outcome[tuple[Recorded, ...]]]:
     """Make short appends to histories of a store, in their order. Return the outcome of each, as if it were alone."""
     prepared = [Outcome.of(append.prepare) for append in appends]
-    works = [outcome.unwrap() for outcome in prepared if outcome.error is None]
+    works = [outcome.value for outcome in prepared if outcome.value is not None]
     appended = iter(appending.append_all(store.database, works))
+    outcomes = [Outcome(error=before.error) if before.value is None else next(appended) for before in prepared]
     return [
-        Outcome(error=before.error) if before.error is not None else Outcome.of(partial(append.finish, next(appended)))
-        for append, before in zip(appends, prepared, strict=True)
+        outcome if outcome.value is None else Outcome.of(partial(append.history._checked, outcome.value))
+        for append, outcome in zip(appends, outcomes, strict=True)
     ]
 
 

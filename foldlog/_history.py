@@ -224,7 +224,7 @@ class History:
         return self._checked(recorded)
 
     def _prepare_append(
-        self, events: Appended, expected_version: ExpectedVersion, idempotency_key: str | None
+        self, events: Appended, expected_version: ExpectedVersion = ANY_VERSION, idempotency_key: str | None = None
     ) -> Appending:
         """Return the work of an append, for ``appending.append_all``. What that records goes to ``_checked``."""
         appended = self._appendable(events, idempotency_key)

@@ -21,7 +21,7 @@ from foldlog.eventstore.events import ATTRIBUTES
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import KeyRing, key_missing
 from foldlog.eventstore.log.row import from_microseconds
-from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.log.seal import NOTHING_PENDING, RowCodec
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, decode_attributes, digests_of, list_again, pairs_of
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import ListedConversation
@@ -30,6 +30,7 @@ _FACT: Final = "listed"
 """The name of the store's fact that says up to which position, and when, conversations were listed."""
 _AT_ONCE: Final = 200
 """The number of conversations that are listed in one transaction."""
+_new: Final = tuple.__new__  # what RecentConversation(...) calls, without the call around it
 _AGAIN: Final = -1
 _WITH_KEY: Final = -2
 
@@ -100,13 +101,13 @@ def recent_conversations(
 
 def _up_to_date(database: Database, age_max_s: float) -> int:
     """Bring the list up to date if it is too old. Return its moment."""
-    now = database.now()
-    recorder, until = database.recorder, database.last_position
+    now, recorder = database.now(), database.recorder
     position, _, then = recorder.value(_FACT).partition(" ")
     after, at = int(position or 0), int(then or 0)
     is_young = 0 <= now - at < age_max_s * 1_000_000  # a clock may have run back
     if is_young and not recorder.query(lambda reader: reader.touched(1, 1, _AGAIN)):
         return at
+    until = database.last_position
     if not recorder.writable:
         return now if until == after else at
     least = _AGAIN if database.settings.keys is None else _WITH_KEY
@@ -147,15 +148,15 @@ def _shown(database: Database, reader: Reader, one: ListedConversation) -> Recen
     if version <= 0:  # it was listed without its key; ``verify`` tells whether it is damaged
         found = reader.conversation(one.key)
         version = 0 if found is None else found.version
-    attributes = _attributes(database, reader, one)
-    return RecentConversation(one.id, version, from_microseconds(one.created_at), from_microseconds(one.at), attributes)
+    times = from_microseconds(one.created_at), from_microseconds(one.at)
+    return _new(RecentConversation, (one.id, version, *times, _attributes(database, reader, one)))
 
 
 def _attributes(database: Database, reader: Reader, one: ListedConversation) -> Mapping[str, Any] | None:
     record = one.attributes
     if record is None:
         return None if one.version == _WITH_KEY else {}
-    codec = RowCodec(one.id)
+    codec = _new(RowCodec, (one.id, None, NOTHING_PENDING))
     if one.is_encrypted:
         if database.settings.keys is None:
             return None

@@ -36,7 +36,7 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, Fork, Outcome, Place, RecalledKey
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
-_new = tuple.__new__  # what Recorded(...) calls, without the call around it
+_new = tuple.__new__  # what Recorded(...) and others call, without the call around it
 
 
 class Appending(Struct, eq=False):
@@ -50,7 +50,7 @@ class Appending(Struct, eq=False):
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
     idempotency_key: str | None
     guard: Callable[[ReadTransaction], object] | None
-    project: Callable[[WriteTransaction, Sequence[Event]], None]
+    project: Callable[[WriteTransaction, Sequence[Event]], None] | None
     dedupe: Literal["origin"] | None
     generation: Generation | None
     any_thread: bool
@@ -88,7 +88,8 @@ class Appending(Struct, eq=False):
             new.remember(writing, version, begins=version == 0)
         moment = from_microseconds(recorded_at)
         with_times(decided, moment)
-        self.project(writing, decided)
+        if self.project is not None:
+            self.project(writing, decided)
         for event in decided:
             if isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed:
                 list_again(writing, event.changed[ATTRIBUTES].get("value"))
@@ -101,12 +102,7 @@ class Appending(Struct, eq=False):
             self.generation.key = self.met or self.generation.key
         return recorded()
 
-    def _decided(
-        self,
-        version: int,
-        batch: list[Encoded],
-        reading: ReadTransaction | None,
-    ) -> Sequence[Event]:
+    def _decided(self, version: int, batch: list[Encoded], reading: ReadTransaction | None) -> Sequence[Event]:
         """Return the events with their ids. Raises an error where one of them breaks a rule."""
         events = [encoded.event for encoded in batch]
         existing, documents = _NO_SUMMARIES, None
@@ -116,7 +112,8 @@ class Appending(Struct, eq=False):
         if DocumentChanges in kinds:
             last = None if reading is None else reading.documents_before(version)
             documents = {} if last is None else last.newest()
-        return decide(State(self.conversation, version, existing, documents), Append(events, self.expected_version))
+        state = _new(State, (self.conversation, version, existing, documents))
+        return decide(state, _new(Append, (events, self.expected_version)))
 
     def _earlier(self, reading: ReadTransaction, idempotency_key: str, key: str) -> tuple[Recorded, ...] | None:
         """Return the events that were recorded under the idempotency key before, which is stored as ``key``; None if it
@@ -201,11 +198,10 @@ def append_all(database: Database, works: Sequence[Appending]) -> list[Outcome[t
     others.
     """
     outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
-    return [Outcome.of(partial(_outcome, work, outcome)) for work, outcome in zip(works, outcomes, strict=True)]
-
-
-def _outcome(work: Appending, outcome: Outcome[Callable[[], tuple[Recorded, ...]]]) -> tuple[Recorded, ...]:
-    return work.recorded(outcome.unwrap())
+    return [
+        Outcome.of(partial(work.recorded, outcome.unwrap())) if outcome.error is None else Outcome(error=outcome.error)
+        for work, outcome in zip(works, outcomes, strict=True)
+    ]
 
 
 # -- forks ------------------------------------------------------------------------------------------------------------

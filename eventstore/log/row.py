@@ -107,9 +107,7 @@ def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
 
 def commitment(event_salt: bytes, body: bytes) -> bytes:
     """Return the commitment that a head is computed from in the place of the body."""
-    hashed = sha256(event_salt)
-    hashed.update(body)
-    return hashed.digest()
+    return sha256(event_salt + body).digest()
 
 
 def commitment_of(proof: bytes, body: bytes) -> bytes:

@@ -280,7 +280,7 @@ class RowCodec(NamedTuple):
             body = self._decrypted_record(projection, record)
         except (TypeError, NotAsWritten, struct.error):  # a column of another type
             return None
-        return None if body is None else Record(record.version, record.code, record.base, body)
+        return None if body is None else _new(Record, (*record[:3], body, PLAIN, 0, ""))
 
     def encoded_record(self, projection: str, record: Record) -> Record:
         """Return a record as it is stored."""
@@ -304,7 +304,7 @@ class RowCodec(NamedTuple):
         proof = None
         if self.data_key is not None:
             proof = self.data_key.encrypt(b"", _place_of_key(idempotency_key, recalled))
-        return recalled._replace(proof=proof)
+        return recalled if proof is recalled.proof else recalled._replace(proof=proof)
 
     def is_proved(self, idempotency_key: str, recalled: RecalledKey) -> bool:
         """Return whether the entry of an idempotency key is unchanged."""
@@ -332,6 +332,7 @@ def _encodings(row: Row) -> list[int]:
 
 _encoding = attrgetter("encoding")
 _body = attrgetter("body")
+_new: Final = tuple.__new__  # what Record(...) calls, without the call around it
 
 
 def _damaged(row: Row, problem: str) -> Row:

@@ -73,10 +73,11 @@ class WriteTransaction(ReadTransaction):
 
     def _insert(self, rows: Sequence[Row], left: Conversation) -> Place:
         found, known = self.found, self.database.known
-        stored = self._encoded(rows)
+        codec = self._codec_to_write()
+        stored = codec.encoded(rows, self.database.settings.compression)
         if found.visible and not have_bytes(rows):
             known.tell(found, left, rows)
-        if self._codec().data_key is not None:
+        if codec.data_key is not None:
             found = self.found  # it may have got the key just now
             left = found.grown(rows[-1])
         self.found, self._changed = left, self._changed or found.visible

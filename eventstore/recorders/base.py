@@ -47,6 +47,7 @@ PATIENCE_S: Final = 60.0
 _WITH_BYTES = 16
 """The bit that the encoding of a row has where bytes stand beside its body; see the row codec."""
 _encoding = itemgetter(6)
+_new: Final = tuple.__new__  # what ListedConversation(...) calls, without the call around it
 _without_bytes: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
 _POSITION_MAX: Final = 2**63 - 1
 
@@ -215,10 +216,10 @@ class Reader(ABC):
         """
         found = self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
         return [
-            ListedConversation(
+            _new(ListedConversation, (
                 key, as_text(name), created_at, encrypted == 1, at, version,
                 None if attributes[0] is None else as_record(attributes),
-            )
+            ))
             for key, name, created_at, encrypted, at, version, *attributes in found
         ]  # fmt: skip
 
@@ -346,6 +347,10 @@ class Transaction(Reader):
             self._write("leave_bytes", key)
             self._write("forget_records", changes.OF_ALL)
         match change:
+            case changes.RememberedKey(idempotency_key, recalled, again=True):
+                self._write("prove", recalled.proof, key, idempotency_key)
+            case changes.RememberedKey(idempotency_key, (first_id, events, proof, _)):
+                self._write("remember", key, idempotency_key, first_id, events, proof)
             case changes.NewKey():  # a process that has the new key lists it again
                 self._write("leave_listed", key)
                 self._write("list_again", key)
@@ -366,10 +371,6 @@ class Transaction(Reader):
                 self._write("detach", key, self._numbers([row.id for row in rows]))
                 self._attach(key, rows)
                 self._write("delete_unattached", key)
-            case changes.RememberedKey(idempotency_key, recalled, again=True):
-                self._write("prove", recalled.proof, key, idempotency_key)
-            case changes.RememberedKey(idempotency_key, (first_id, events, proof, _)):
-                self._write("remember", key, idempotency_key, first_id, events, proof)
             case changes.NewRecords(projection, records, replace_all):
                 if replace_all:
                     self._write("delete_records", projection, key)

@@ -147,7 +147,7 @@ class CommitQueue:
         thread is inside a write already, and the error of ``Writing.waited`` if other writers took longer than the
         patience; nothing of it is written then.
         """
-        job = self._job(work, any_thread)
+        (job,) = self._jobs(((work, any_thread),))
         self._commit((job,))
         if job.error is not None:
             job.raise_error()
@@ -157,7 +157,7 @@ class CommitQueue:
         """Run several jobs of this thread in their order, each with its ``any_thread``; return the outcome of each: the
         result, or the error, that ``run`` would have given. Jobs that may share a transaction share one.
         """
-        jobs = [self._job(work, any_thread) for work, any_thread in works]
+        jobs = self._jobs(works)
         if jobs:
             self._commit(jobs)
         return [Outcome(job.result) if job.error is None else Outcome(error=job.error) for job in jobs]
@@ -175,7 +175,7 @@ class CommitQueue:
 
     def begin_alone(self, patience_s: float) -> Job[None]:
         """Lead without a group until ``end_alone``."""
-        job: Job[None] = self._job(None, patience_s=patience_s)
+        job: Job[None] = self._jobs(((None, False),), patience_s)[0]
         try:
             INSIDE.add(job.writer)
             self._come((job,))
@@ -193,12 +193,12 @@ class CommitQueue:
 
     # -- coming and leaving -------------------------------------------------------------------------------------------
 
-    def _job(
-        self, work: Callable[[Any], T] | None, any_thread: bool = False, patience_s: float | None = None
-    ) -> Job[T]:
+    def _jobs(
+        self, works: Sequence[tuple[Callable[[Any], T] | None, bool]], patience_s: float | None = None
+    ) -> list[Job[T]]:
         writer = outside(self._database, self._name)
         deadline = time.monotonic() + (self._patience_s if patience_s is None else patience_s)
-        return Job(work, writer, deadline, any_thread and writer[0] != self._main_thread)
+        return [Job(work, writer, deadline, shares and writer[0] != self._main_thread) for work, shares in works]
 
     def _commit(self, jobs: Sequence[Job[Any]]) -> None:
         """Return when the jobs of this thread are done. An exception that this raises came from outside."""
@@ -208,7 +208,7 @@ class CommitQueue:
                 INSIDE.add(writer)
                 self._come(jobs)
                 for job in jobs:  # the queue keeps its order: of the jobs that are not done, the first leads first
-                    if self._leader is not job:
+                    if not job.done and self._leader is not job:
                         self._wait(job)
                     if not job.done:
                         self._lead(job)

@@ -199,7 +199,7 @@ def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
 
 def as_record(columns: Sequence[Any]) -> Record:
     """Return a record of its columns as a database gives them, with the name of its projection or without it."""
-    return Record(*columns[:6], *map(as_text, columns[6:]))
+    return _new(Record, (*columns[:6], as_text(columns[6]) if len(columns) > 6 else ""))
 
 
 @lru_cache(1_000)  # there are few kinds and many rows
