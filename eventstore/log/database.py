@@ -17,7 +17,7 @@ from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable
 from foldlog.eventstore.log.keys import DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter_restoring
 from foldlog.eventstore.log.row import NotAsWritten, present
-from foldlog.eventstore.log.seal import NOTHING_PENDING, Mark, RowCodec, WriteSettings, read_mark
+from foldlog.eventstore.log.seal import NOTHING_PENDING, Mark, RowCodec, WriteSettings, have_bytes, read_mark
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.types import Conversation, Row
 
@@ -83,8 +83,8 @@ class KnownConversations:
         self._observers = (*[each for each in self._observers if each() is not None], ref(observer))
 
     def tell(self, before: Conversation, after: Conversation, rows: Sequence[Row]) -> None:
-        """Tell the observers what a transaction appends."""
-        for each in self._observers:
+        """Tell the observers what a transaction appends, unless bytes stand beside its bodies."""
+        for each in self._observers if self._observers and not have_bytes(rows) else ():
             observer = each()
             if observer is not None:
                 observer.appended(before, after, rows)

@@ -22,9 +22,7 @@ def enter(transaction: Transaction, found: Conversation, entry: Event, at: int, 
     """Enter a change of a conversation. It gets the next position. Cost: a row; unless it ``is_first`` in the ledger of
     the conversation, the earlier entries too.
     """
-    version, head = found.end
-    row = _row(entry, at)._replace(shown_before=version, proof=head or b"")
-    _insert(transaction, found.key, found.id, row, is_first=is_first)
+    _insert(transaction, found.key, found.id, _row(entry, at, *found.end), is_first=is_first)
 
 
 def enter_erasure(transaction: Transaction, found: Conversation, erasure: Erasure) -> Conversation:
@@ -39,8 +37,7 @@ def erasure_of(tombstones: Iterable[Conversation], position: int) -> Row | None:
     """Return the entry at a position as the tombstone of the conversation tells it, if it is that of an erasure."""
     for each in tombstones:
         if each.erasure is not None and each.erasure.position == position:
-            told = _row(Erased(reason=each.erasure.reason), each.erasure.erased_at)
-            return told._replace(shown_before=each.erasure.events, proof=each.erasure.head)
+            return _row(Erased(reason=each.erasure.reason), each.erasure.erased_at, *each.end)
     return None
 
 
@@ -54,13 +51,13 @@ def enter_restoring(transaction: Transaction, after: int) -> None:
     _insert(transaction, 0, "", _row(StoreRestored(after=after), present()))
 
 
-def _row(entry: Event, at: int) -> Row:
+def _row(entry: Event, at: int, version: int = 0, head: bytes | None = None) -> Row:
     kind, schema, shown, structural, body, _ = encode(entry, ours=True)
-    return Row(0, kind, schema, shown, structural, at, PLAIN, body, b"")
+    return Row(0, kind, schema, shown, structural, at, PLAIN, body, head or b"", version)
 
 
 def _insert(transaction: Transaction, key: int, name: str, row: Row, *, is_first: bool = False) -> None:
     number = 0
     while not is_first and (earlier := transaction.rows(-key, number, _ALL, _PAGE)):
         number = earlier[-1].id + 1
-    transaction.insert(-key, with_checksums(checksum_seed(name), [row._replace(id=number)]))
+    transaction.insert(-key, with_checksums(checksum_seed(name), [(number, *row[1:])]))

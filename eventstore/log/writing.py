@@ -24,7 +24,7 @@ from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import Link, encode_past, past_under
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import chained, new_salt
-from foldlog.eventstore.log.seal import RowCodec, have_bytes, mark_of
+from foldlog.eventstore.log.seal import RowCodec, mark_of
 from foldlog.eventstore.recorders import changes
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Beginning, Conversation, Fork, Place, RecalledKey, Record, Row
@@ -75,7 +75,7 @@ class WriteTransaction(ReadTransaction):
         found, known = self.found, self.database.known
         codec = self._codec_to_write()
         stored = codec.encoded(rows, self.database.settings.compression)
-        if found.visible and not have_bytes(rows):
+        if found.visible:
             known.tell(found, left, rows)
         if codec.data_key is not None:
             found = self.found  # it may have got the key just now

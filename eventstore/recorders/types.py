@@ -255,8 +255,9 @@ class Fork(NamedTuple):
         parent, border = self
         stop = border.id + 1
         ancestor = Ancestor(parent.key, stop, parent.id, parent.sealed_key is not None, parent.parent)
-        forked = empty._replace(parent=parent.key, parent_version=stop, parent_id=parent.id)
-        return forked._replace(lineage=(ancestor, *parent.lineage)).grown(border)
+        lineage = (ancestor, *parent.lineage)
+        forked = empty._replace(parent=parent.key, parent_version=stop, parent_id=parent.id, lineage=lineage)
+        return forked.grown(border)
 
 
 class Beginning(NamedTuple):
