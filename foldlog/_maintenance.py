@@ -186,13 +186,15 @@ def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
             return found
 
 
-def and_forks(store: Store, rows: Iterable[ConversationRow]) -> list[ConversationRow]:
-    """Return conversations, each once, and their forks. Cost: a look-up for each, and for each fork."""
+def and_forks(
+    store: Store, rows: Iterable[ConversationRow], but: Container[str] = frozenset()
+) -> list[ConversationRow]:
+    """Return conversations, each once, and their forks ``but`` these. Cost: a look-up for each, and for each fork."""
     found = {row.id: row for row in rows}
     for name in [row.id for row in found.values() if row.erased_at is None]:
         with suppress(ConversationErased):  # since it was listed
             forks = store.forks_sharing(name, NOT_RECORDED)
-            found |= {fork: store.conversation(fork) for fork in forks if fork not in found}
+            found |= {fork: store.conversation(fork) for fork in forks if fork not in found and fork not in but}
     return [*found.values()]
 
 
@@ -214,14 +216,17 @@ def erased(
     known, gone = {row.id: row for row in rows}, set[str]()
 
     def depth(row: ConversationRow) -> int:
-        return 1 + depth(known[row.parent]) if row.parent in known else 0
+        deep = 0
+        while row.parent in known:
+            row, deep = known[row.parent], deep + 1
+        return deep
 
     ordered = sorted(known.values(), key=lambda row: (depth(row), row.created_at), reverse=True)
     sources = source_files(store, and_forks(store, ordered) if with_forks else ordered)
     with KeptSums(store).put_back():
         for row in ordered:
             is_last = complete and row is ordered[-1]  # a server vacuums its tables once for all
-            forks = [fork for fork in and_forks(store, [row])[:0:-1] if fork.id not in gone]
+            forks = and_forks(store, [row], gone)[:0:-1]
             stay = tuple(fork.id for fork in forks if fork.parent == row.id)
             tombstone = row
             try:
