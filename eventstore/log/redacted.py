@@ -1,13 +1,14 @@
 """The remains of an event whose content was erased. Pure.
 
 These stay: the kind, the id, the place in the log, times, and the fields that pair a call with its result (tool, call
-id, response id, cause, source). So do names of tools, annotations and documents, the effect of a condensation or a
-retraction on a View, and what calls of models took: which model, how many tokens, what it cost. Every text that
-somebody said, passed to a tool or got back becomes ``[redacted]``.
+id, response id, cause, source), and the id that its source gave it where that is a number or a short word. So do names
+of tools, annotations and documents, the effect of a condensation or a retraction on a View, and what calls of models
+took: which model, how many tokens, what it cost. Every other text becomes ``[redacted]``.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -118,7 +119,6 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
 
 
 def _origin(origin: Origin | None) -> Origin | None:
-    """Keep format, time, and an id that is a number: condensations from OpenHands V0 name such numbers."""
-    if origin is None:
-        return None
-    return Origin(format=origin.format, id=origin.id if type(origin.id) is int else None, time=origin.time)
+    """Keep format, time, and an id that is a number or a short word, by which other records name this one."""
+    is_word = origin is not None and re.fullmatch(r"[\w.:-]{1,64}", str(origin.id), re.ASCII)
+    return origin and replace(origin, id=origin.id if is_word else None, rest=None)

@@ -150,15 +150,18 @@ def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path: Path):
         assert [quote[:2] for quote in receipt.quotes] == [("c", 6), ("f", 8)]
 
 
-def test_an_event_whose_source_id_is_an_object_is_redacted(path: Path):
-    """An import keeps the id of its source with its JSON type, whatever that is."""
+def test_the_id_of_a_source_stays_where_it_is_a_number_or_a_short_word(path: Path):
+    """An import keeps the id of its source with its JSON type, whatever that is. Other records name it by that id."""
+    words = (7, "u2", "0b0c4a2e-9b7e-4d1c-8f5a-1c2d3e4f5a6b", "lc_run--01-0", "msg_01:a.b")
     with open_store(f"sqlite:///{path}") as store:
-        for number, source_id in enumerate(({"a": 1}, [2]), 6):
+        for number, source_id in enumerate(({"a": 1}, [2], "of Ana", "ana@example.org", "", "a" * 65, *words), 6):
             origin = Origin(format="openhands-v0", id=source_id)
             said = Message(source="user", content=f"secret {number}", origin=origin)
             forgets = CondensationAction(forgotten_event_ids=[0], summary="sum", summary_offset=1, origin=origin)
             store.ingest(f"v0 {number}", [said, forgets])
             assert redact(store, f"v0 {number}", 0, reason="asked to", by="me").quotes == ()
+            (first,) = store.events(f"v0 {number}", 0, 1)
+            assert first.origin == Origin(format="openhands-v0", id=source_id if source_id in words else None)
             assert [each.content for each in store.events(f"v0 {number}") if isinstance(each, Message)] == [
                 "[redacted]"
             ]
