@@ -91,7 +91,7 @@ class Documents:
         generation = generation or Generation()
         given = [events] if isinstance(events, Event) else list(events)
         values = {
-            _checked_name(name): value if value is DELETED else _own(name, value)
+            (joined := _checked_name(name)): value if value is DELETED else _own(joined, value)
             for name, value in check_map("documents", changed).items()
         }
         while True:
@@ -206,7 +206,8 @@ def _step(name: str, before: DocumentValue | None, value: Any) -> dict[str, Any]
 def _checked_name(name: object) -> str:
     if type(name) is not str or not name:
         raise InvalidEvent(f"a document has the name {name!r}; a name is a text that is not empty")
-    return name
+    joined: str = whole_pairs(name)
+    return joined
 
 
 def _own(name: str, value: Any) -> Any:

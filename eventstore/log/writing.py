@@ -16,6 +16,7 @@ import msgspec
 
 from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.codec import Encoded
+from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES, Event, KeyChanged
 from foldlog.eventstore.log.database import Database, Known, encrypted
@@ -269,7 +270,7 @@ def pairs_of(attributes: Mapping[str, Any]) -> list[bytes]:
         for one in value if isinstance(value, list | tuple) else [value]:
             if not isinstance(one, str | int):
                 raise InvalidArgument(f"attribute {name!r} is {one!r}; give a text, a whole number or a list of texts")
-            pairs.append(_encode([name, one]))
+            pairs.append(_encode(whole_pairs([name, one])))
     return pairs
 
 

@@ -58,7 +58,7 @@ class BackedUp(NamedTuple):
 class Restored(NamedTuple):
     """A store that was restored from a backup. ``kept`` is the new path of the former file, or of its log where only
     that was there. ``erased_since`` are the conversations that were erased in the former file after the backup and
-    exist again. ``redacted_since`` are those in which events were redacted after the backup.
+    exist again.
     """
 
     path: str

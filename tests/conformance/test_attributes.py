@@ -180,6 +180,8 @@ def test_attributes_may_hold_a_lone_surrogate(recorder: Recorder, keys: KeyRing 
     assert histories["a"].attributes() == attributes
     assert [one.attributes for one in histories.list({"cut\udc00": "a\ud800"}).conversations] == [attributes]
     assert names(histories.list({"cut\udc00": "a\ud801"})) == []
+    histories.create("b", {"whole": "\ud83d" + "\ude00"})
+    assert names(histories.list({"whole": "\ud83d" + "\ude00"})) == names(histories.list({"whole": "😀"})) == ["b"]
     assert not any(verdict.findings for verdict in verify(histories.store))
 
 

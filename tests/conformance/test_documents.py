@@ -122,6 +122,8 @@ def test_two_halves_of_a_surrogate_pair_become_one_character(store: Store, docum
         documents.append("c1", (), {name: {"a": halves}})
         assert documents.append("c1", (), {name: {"a": halves}}) == ()
         assert documents.get("c1", name) == {"a": "😀"}
+    documents.append("c1", (), {halves: {"a": 1}})
+    assert documents.get("c1", "😀") == {"a": 1}
     with pytest.raises(InvalidEvent, match="such as a tuple"):
         documents.append("c1", (), {"state": [halves, (1,)]})
 
