@@ -1,9 +1,9 @@
 """The remains of an event whose content was erased. Pure.
 
 These stay: the kind, the id, the place in the log, times, and the fields that pair a call with its result (tool, call
-id, response id, cause, source), and the id that its source gave it where that is a number or a short word. So do names
-of tools, annotations and documents, the effect of a condensation or a retraction on a View, and what calls of models
-took: which model, how many tokens, what it cost. Every other text becomes ``[redacted]``.
+id, response id, cause, source), the place in its record, and the id that its source gave it where that is a number or a
+short word. So do names of tools, annotations and documents, the effect of a condensation or a retraction on a View, and
+what calls of models took: which model, how many tokens, what it cost. Every other text becomes ``[redacted]``.
 """
 
 from __future__ import annotations
@@ -119,6 +119,9 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
 
 
 def _origin(origin: Origin | None) -> Origin | None:
-    """Keep format, time, and an id that is a number or a short word, by which other records name this one."""
-    is_word = origin is not None and re.fullmatch(r"[\w.:-]{1,64}", str(origin.id), re.ASCII)
-    return origin and replace(origin, id=origin.id if is_word else None, rest=None)
+    """Keep format, time, the place in a record of several events, and an id by which other records name this one."""
+    if origin is None:
+        return None
+    is_name = re.fullmatch(r"[\w.:-]{1,64}", str(origin.id), re.ASCII)
+    rest = origin.rest if type(origin.rest) is int else None
+    return replace(origin, id=origin.id if is_name else None, rest=rest)
