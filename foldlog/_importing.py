@@ -9,7 +9,7 @@ not bring back what was redacted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, count, islice, tee, zip_longest
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from foldlog._formats.conversion import encode_standing
 from foldlog._formats.record import INCOMPLETE, dicts_in
-from foldlog._formats.rewritten import is_rewriting, is_same, standing_records
+from foldlog._formats.rewritten import StoredRecord, is_rewriting, is_same, standing_records
 from foldlog._observed import tell
 from foldlog._reports.usage import calls_of_imported
 from foldlog._seen_files import SeenFiles
@@ -201,16 +201,21 @@ def _incomplete(documents: Documents, source: Source, imported: Imported, *, mar
     may_change = marks if before else imported.added < imported.version
     if imported.is_older or not (imported.version and may_change):
         return {}
-    mark = None
-    if before:
-        where = f"after event {before[0] - 1}" if before[0] else "before event 0"
-        mark = f"{counted(len(before), 'record')} {_UNREAD}{'the first ' if len(before) > 1 else ''}{where}"
+    mark = _mark(before)
     attributes = documents.get(imported.conversation, ATTRIBUTES, {})
     known = attributes.get(INCOMPLETE)
     if known == mark or (mark is None and _UNREAD not in str(known)):  # such an attribute of the user stays
         return {}
     attributes = {name: value for name, value in {**attributes, INCOMPLETE: mark}.items() if value is not None}
     return {ATTRIBUTES: attributes}
+
+
+def _mark(before: Sequence[int]) -> str | None:
+    """Return the text for records that are missing before these events; None where none are."""
+    if not before:
+        return None
+    where = f"after event {before[0] - 1}" if before[0] else "before event 0"
+    return f"{counted(len(before), 'record')} {_UNREAD}{'the first ' if len(before) > 1 else ''}{where}"
 
 
 def import_path(
@@ -318,9 +323,10 @@ def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsew
             except HistoryDiverged as error:
                 diverged = error
     same, records, more, _ = _compare(store, conversation, source)
-    if (not same or more > 0) and _was_incomplete(store, conversation):
+    mark = str(Documents(store).get(conversation, ATTRIBUTES, {}).get(INCOMPLETE))
+    if (not same or more > 0) and (_UNREAD in mark or _rewritings(store, conversation)):
         with suppress(InvalidEvent):
-            grown = _grow(store, source, conversation, watch, elsewhere, only_adds=True)
+            grown = _grow(store, source, conversation, watch, elsewhere, mark)
             if grown is not None:
                 return grown
     if not same:
@@ -341,32 +347,24 @@ def _ingested(store: Store, source: Source, conversation: str, watch: Watch) -> 
     return Imported(conversation, added, version, number == version, any(islice(stored, number, None)))
 
 
-def _was_incomplete(store: Store, conversation: str) -> bool:
-    """Return whether a conversation lacks records that could not be read, or lacked them until they were added."""
-    mark = Documents(store).get(conversation, ATTRIBUTES, {}).get(INCOMPLETE)
-    return _UNREAD in str(mark) or bool(_rewritings(store, conversation))
-
-
 def _rewritings(store: Store, conversation: str) -> list[Retraction]:
     structural = store.query(conversation, lambda read: [*read.structural_events(0, read.version)])
     return [each for each in structural if isinstance(each, Retraction) and is_rewriting(each)]
 
 
 def _grow(
-    store: Store, source: Source, conversation: str, watch: Watch, elsewhere: Elsewhere, *, only_adds: bool = False
+    store: Store, source: Source, conversation: str, watch: Watch, elsewhere: Elsewhere, mark: str | None = None
 ) -> Imported | None:
     """Add what a source has that its program wrote again, and take back what it no longer has; None where others than
-    its imports wrote to the conversation. ``only_adds``: None too where the source lacks a record that stands, or has
-    them in another order.
+    its imports wrote to the conversation. With the ``mark`` of missing records, a source only adds: see ``_healed_by``.
     """
     version = store.version(conversation)
     standing = standing_records(store.events(conversation, 0, version), source.format)
     if standing is None:
         return None
     source.mend(standing)
-    records = source.records()
-    if only_adds and not all(any(is_same(each, one.record) for each in records) for one in standing):
-        return None
+    if mark is not None and (healed := _healed_by(source, standing, mark)) is not True:
+        return None if healed is None else Imported(conversation, 0, version, is_older=True)
     growth = source.growth(standing, version)
     events = list(watch(source.events_beyond(growth)))
     if growth.is_older or (growth.shrinks and not source.is_whole):
@@ -376,7 +374,31 @@ def _grow(
         if (other := elsewhere(source.path, conversation)) is not None:
             raise HeldTwice(conversation, version, other)
         store.append(conversation, events, expected_version=version)
-    return Imported(conversation, len(events), version + len(events), taken_back=0 if only_adds else growth.taken_back)
+    taken_back = 0 if mark is not None else growth.taken_back
+    return Imported(conversation, len(events), version + len(events), taken_back=taken_back)
+
+
+def _healed_by(source: Source, standing: Sequence[StoredRecord], mark: str) -> bool | None:
+    """Return whether a source has records that could not be read, as ``mark`` says, beside those that stand; None where
+    it is another one. An older one lacks the last of those that stand: where it has all that are missing, it goes on
+    with them; else it is not healed by this source.
+    """
+    lacking: list[int] = []
+    same = beyond = 0
+    for record in source.records():
+        if same < len(standing) and is_same(standing[same].record, record):
+            same, beyond = same + 1, 0
+        else:
+            lacking.append(standing[same - 1].version if same else 0)
+            beyond += 1
+    if same == len(standing):
+        return True
+    if _mark(lacking) == mark:
+        source.go_on(standing[same:])
+        return True
+    if beyond and mark.endswith(str(_mark(lacking[-1:])).partition(_UNREAD)[2]):  # where the first ones are missing
+        beyond = int(mark.partition(" ")[0].replace(",", "")) < len(lacking)
+    return None if beyond else False
 
 
 class _Compared(NamedTuple):

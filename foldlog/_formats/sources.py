@@ -16,7 +16,7 @@ from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged,
 from foldlog._formats.files.histories import Look, histories, no_look
 from foldlog._formats.format import Format, Options, Recognize
 from foldlog._formats.packing import keep
-from foldlog._formats.record import ImportFinding, NotAnEvent
+from foldlog._formats.record import ImportFinding, Located, NotAnEvent
 from foldlog._formats.registry import AUTO, formats
 from foldlog._formats.rewritten import FILLED, Growth, StoredRecord, mended
 from foldlog.eventstore import Event, InvalidArgument
@@ -244,6 +244,10 @@ class Source:
         for place, (located, stored) in enumerate(zip(self._held, standing, strict=False)):
             if self._format.alike is not None and self._format.alike(located.value, stored.record):
                 self._held[place] = located._replace(value=stored.record)
+
+    def go_on(self, stored: Sequence[StoredRecord]) -> None:
+        """Let stored records of this history follow its own: it is an older one, which lacks them."""
+        self._held = [*(self._held or ()), *(Located(0, 0, each.record) for each in stored)]
 
     def growth(self, standing: Sequence[StoredRecord], version: int) -> Growth:
         """Return what compares it with the stored records that stand, of a history at this version."""

@@ -428,6 +428,40 @@ def test_a_log_of_which_a_record_can_be_read_again_is_the_same_log(foldlog, tmp_
     assert parsed(foldlog("export", "c").out) == parsed("\n".join(whole))
 
 
+@pytest.mark.parametrize("format", ["claude-code", "codex"])
+@pytest.mark.parametrize(
+    "torn, copies, grown, is_mended",
+    [
+        *(([9], [length], [True], True) for length in (10, 11, 15, 20)),
+        ([9], [9], [False], False),
+        ([9], [15, 9, 20, 15], [True, False, False, False], True),
+        ([9, 14], [10, 12, 14, 16], [False, False, False, True], True),
+        ([9, 10], [10, 11], [False, True], True),
+    ],
+)
+def test_an_older_copy_of_a_log_mends_all_that_could_not_be_read_or_adds_nothing(
+    foldlog, tmp_path, format, torn, copies, grown, is_mended
+):
+    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
+    whole = [line for line in lines if line.strip() and '"problem"' not in line][:20]
+
+    def imported(text):
+        (tmp_path / "c.jsonl").write_text("\n".join(text) + "\n")
+        (one,) = foldlog("import", "c.jsonl", "--format", format, "--json").document["imported"]
+        return one["conversation"], one["added"] > 0, one["older"]
+
+    name, *_ = imported([line[:9] if place in torn else line for place, line in enumerate(whole)])
+    for length, grows in zip(copies, grown, strict=True):
+        assert imported(whole[:length]) == (name, grows, not grows and length < len(whole))
+    (row,) = foldlog("list", "--json", "--long").document["conversations"]
+    assert ("incomplete" in row["attributes"]) is not is_mended
+    if is_mended:
+        assert parsed(foldlog("export", name).out) == parsed("\n".join(whole))
+    edited = imported([*whole[:12], whole[0], whole[1]])
+    assert edited == (edited[0], True, False)
+    assert edited[0].startswith(f"{name}@")
+
+
 @pytest.mark.parametrize("format", ["openai-chat", "copilot-cli"])  # the program writes the second one again
 def test_a_history_is_incomplete_only_while_it_lacks_records(histories, tmp_path, format):
     is_again = format == "copilot-cli"
