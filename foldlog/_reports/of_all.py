@@ -116,9 +116,8 @@ class KeptOfAll:
         while left and len(stale) < len(self._blocks):
             if (found := reader.conversation(left.pop())) is not None:
                 stale.add(bisect_left(lasts, found.id))
-                # A redaction of shared events is entered in the ledger of the parent alone.
-                forks = reader.conversations("", _MANY, forks_of=found.key) if found.redactions else ()
-                left += {fork.key for fork in forks} - keys
+                # A redaction of shared events, and what a source tells of a run, is entered for the parent alone.
+                left += {fork.key for fork in reader.conversations("", _MANY, forks_of=found.key)} - keys
                 keys.update(left)
         return stale
 

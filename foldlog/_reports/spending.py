@@ -53,24 +53,27 @@ class Spending(Struct):
     runs: list[Calls] = []
     counts_on: bool = True
 
-    def take(self, logged: Iterable[Logged], beside: Iterable[Any] = ()) -> None:
-        """Count the calls in the next events, and read them all; and those that the source tells of ``beside`` its
-        records, as of now.
+    def take(
+        self, logged: Iterable[Logged], beside: Iterable[Any] = (), start: int = 0, before: Iterable[Any] = ()
+    ) -> None:
+        """Count the calls that the next events from ``start`` on tell, and read them all: usage may add up over the
+        events before. Count those that the source tells of ``beside`` its records, as of now, and not ``before``.
         """
-        events = self._of_our_own(logged)
+        events = self._of_our_own(logged, start)
         for event in events:
             if event.origin is not None:
                 self.counts_on = self.counts_on and counts_on(event.origin.format)
                 for call in calls_of_imported(chain((event,), events), event.origin.format):
-                    self._take(call, self.calls)
+                    if call.event_id >= start:
+                        self._take(call, self.calls)
         self.calls, self.runs = summed(self.calls), []
-        for call in calls_beside(beside):
+        for call in calls_beside(beside, before):
             self._take(call, self.runs)
 
-    def _of_our_own(self, logged: Iterable[Logged]) -> Iterator[Event]:
+    def _of_our_own(self, logged: Iterable[Logged], start: int) -> Iterator[Event]:
         """Count the calls of native events. Yield all events; a live one without a time has that of its recording."""
         for recorded_at, event in logged:
-            if event.origin is None:
+            if event.origin is None and event.id >= start:
                 for call in calls_of_event(recorded_at, event):
                     self._take(call, self.calls)
             elif event.meta and event.timestamp is None:

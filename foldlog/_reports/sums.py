@@ -46,7 +46,7 @@ from foldlog.projections import LifetimesFold, Views
 SUMS = "sums", 13
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
-_BLOCKS = 100
+_BLOCKS = 101
 """Is added to that version for the sums of all: the version of what only they hold."""
 _PAGE = 1_000
 _TELL_EVERY = 500
@@ -289,7 +289,7 @@ class KeptSums:
                 with suppress(ConversationErased):
                     one = self._counting(row)
                     own = own_sums(self._store, row, one, chosen)
-                    calls += (own if own and own.spending.counts_on else one).spending.summed(seen)
+                    calls += (own or one).spending.summed(seen)
                     seen.update(line.replies)
         return summed(calls)
 
@@ -309,8 +309,7 @@ class KeptSums:
             is_counted = one.is_at(row.version)
             is_sound = is_sound and is_counted and one.is_sound
             block.total.add(own or one)
-            of_fork = own.spending if own and own.spending.counts_on else None
-            block.lines.append(_line(row, one, of_fork, is_counted=is_counted))
+            block.lines.append(_line(row, one, own.spending if own else None, is_counted=is_counted))
         block.total.calls = self._each_once(block.lines, set(), chosen)
         return block, is_sound
 
@@ -457,32 +456,40 @@ def counted_on(
 def own_sums(store: Store, row: ConversationRow, one: Sums, beside: Container[str] | None) -> Counting | None:
     """Return the sums of a fork since it left the last of those ``beside`` it, None for all, whose past it shares, so
     that a sum over all of them counts each event and call once. None where there is no such past. ``one`` are all of
-    its sums; for formats whose usage adds up over events, its spending is that of all. Cost: the events since, and the
-    structural ones since the condensation before them.
+    its sums. Of a run whose source tells only the usage of all its calls, they have what the parent's does not tell.
+    Cost: the events since, and the structural ones; for formats whose usage adds up over events, all events.
     """
     borders = () if row.parent is None else store.query(row.id, lambda read: read.lineage)
-    start = max((border.version for border in borders if beside is None or border.parent in beside), default=0)
+    shared = [border for border in borders if beside is None or border.parent in beside]
+    start = max((border.version for border in shared), default=0)
     if not start:
         return None
     own = Counting(sizes=one.sizes, removed=one.removed)
     told, past = list[Any](), list[Any]()
-    counts_event = counted_in((), one.counted)
+    structural: list[Event] = []
     with suppress(EventStoreError):  # the sums of the conversation name the problem
-        before = max((version for version in one.sizes if version < start), default=0)
-        structural = store.query(row.id, lambda read: list(read.structural_events(before, one.counted)))
-        counts_event = counted_in(structural, one.counted)
-        structural = [*filter(counts_event, structural)]
-        own.reasons = _reasons(structural, one.sizes, start)
-        _count_removed(own, (each for each in structural if isinstance(each, CondensationAction) and each.id >= start))
-        told, past = store.query(row.id, lambda read: [told_beside(read, at) for at in (one.counted, start)])
+        structural = store.query(row.id, lambda read: list(read.structural_events(0, one.counted)))
+        told = store.query(row.id, lambda read: told_beside(read, one.counted))
+        for border in shared:
+            past += store.query(border.parent, lambda read: told_beside(read, read.version))
+    counts_event = counted_in(structural, one.counted)
+    structural = [*filter(counts_event, structural)]
+    own.reasons = _reasons(structural, one.sizes, start)
+    _count_removed(own, (each for each in structural if isinstance(each, CondensationAction) and each.id >= start))
 
-    def logged() -> Iterator[Logged]:
-        for each in sound(store, row.id, start, one.counted, []):
-            if counts_event(each[1]):
-                own.counts.count(*each)
-                yield each
+    def logged(first: int) -> Iterator[Logged]:
+        return (each for each in sound(store, row.id, first, one.counted, []) if counts_event(each.event))
 
-    own.spending.take(logged(), [each for each in told if each not in past])
+    def counted() -> Iterator[Logged]:
+        for each in logged(start):
+            own.counts.count(*each)
+            yield each
+
+    told = [each for each in told if each not in past]
+    own.spending.take(counted(), told, start, past)
+    if not own.spending.counts_on:
+        own.spending = Spending()
+        own.spending.take(logged(0), told, start, past)
     own.counts.conversations, own.counts.findings = 1, one.counts.findings
     return own
 

@@ -26,7 +26,8 @@ OF_CONDENSER = "condenser"
 class ModelCall(NamedTuple):
     """One or more calls of a model. ``at`` is None where no time is known; a time without a zone counts as UTC.
     ``usage`` has the tokens that are told, see ``usage_of``; ``cost`` is None where none is told. ``reply`` is the id
-    of the reply, where other histories may repeat it. ``by_condenser``: they are not the agent's.
+    of the reply, where other histories may repeat it. ``by_condenser``: they are not the agent's. ``event_id`` is that
+    of the event that tells them, -1 of what the source tells beside its records.
     """
 
     at: datetime | None
@@ -36,6 +37,7 @@ class ModelCall(NamedTuple):
     calls: int = 1
     reply: str | None = None
     by_condenser: bool = False
+    event_id: int = -1
 
 
 def begins_call(event: Event, before: Event | None) -> bool:
@@ -71,15 +73,31 @@ def _call(at: datetime | None, model: object, told: Mapping[str, Any], calls: in
     return ModelCall(at, _name({"model": model}), counted, _cost(told.get("cost")), calls)
 
 
-def calls_beside(told: Iterable[Any]) -> Iterator[ModelCall]:
-    """Yield the calls that a source tells of beside its records: with a ``reply`` one call, else all of the run."""
+def calls_beside(told: Iterable[Any], before: Iterable[Any] = ()) -> Iterator[ModelCall]:
+    """Yield the calls that a source tells of beside its records: with a ``reply`` one call, else all of the run. Of the
+    run it yields what was added to what was told ``before`` of the same use of a model.
+    """
+    runs = {repr(each.get("use")): each for each in before if isinstance(each, dict) and not _reply(each)}
     for each in told:
         if isinstance(each, dict):
-            calls, reply = each.get("calls"), each.get("reply")
-            number, by = calls if type(calls) is int and calls > 0 else 1, each.get("use") == OF_CONDENSER
-            call = _call(time_in(each.get("at")), each.get("model"), each, number)
-            if call.usage or call.cost is not None:
-                yield call._replace(reply=reply if type(reply) is str else None, by_condenser=by)
+            call, counter = _of_source(each), _Counter()
+            if call.reply is None and (known := runs.get(repr(each.get("use")))) is not None:
+                earlier = _of_source(known)
+                list(counter.added(earlier))
+                yield from counter.added(call._replace(calls=max(1, call.calls - earlier.calls)))
+            elif call.usage or call.cost is not None:
+                yield call
+
+
+def _of_source(told: Mapping[str, Any]) -> ModelCall:
+    calls = told.get("calls")
+    call = _call(time_in(told.get("at")), told.get("model"), told, calls if type(calls) is int and calls > 0 else 1)
+    return call._replace(reply=_reply(told), by_condenser=told.get("use") == OF_CONDENSER)
+
+
+def _reply(told: Mapping[str, Any]) -> str | None:
+    reply = told.get("reply")
+    return reply if type(reply) is str else None
 
 
 def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:
@@ -95,21 +113,24 @@ def counts_on(format: str) -> bool:
 # -- formats ----------------------------------------------------------------------------------------------------------
 
 
-def _at(event: Event) -> datetime | None:
-    return event.timestamp or time_in(None if event.origin is None else event.origin.time)
+def _told_by(
+    event: Event, model: str, usage: Mapping[str, int], cost: float | None = None, calls: int = 1
+) -> ModelCall:
+    at = event.timestamp or time_in(None if event.origin is None else event.origin.time)
+    by_condenser = isinstance(event, CondensationAction)
+    return ModelCall(at, model, usage, cost, calls, by_condenser=by_condenser, event_id=event.id)
 
 
 def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts."""
-    replies: dict[str | int, tuple[datetime | None, Mapping[str, Any], bool]] = {}
+    replies: dict[str | int, Event] = {}
     for event in events:
         told = event.meta
         if told and (_inner(told, "usage") or _cost(told.get("cost")) is not None):
-            by_condenser = isinstance(event, CondensationAction)
-            replies[str(told["reply"]) if "reply" in told else event.id] = _at(event), told, by_condenser
-    for reply, (at, last, by_condenser) in replies.items():
-        usage, cost = usage_of(_inner(last, "usage")), _cost(last.get("cost"))
-        yield ModelCall(at, _name(last), usage, cost, 1, reply if isinstance(reply, str) else None, by_condenser)
+            replies[str(told["reply"]) if "reply" in told else event.id] = event
+    for reply, last in replies.items():
+        usage, cost = usage_of(_inner(last.meta, "usage")), _cost(last.meta.get("cost"))
+        yield _told_by(last, _name(last.meta), usage, cost)._replace(reply=reply if isinstance(reply, str) else None)
 
 
 def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -126,7 +147,7 @@ def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
         last = info.get("last_token_usage") if isinstance(info, dict) else None
         if isinstance(info, dict) and isinstance(last, dict) and info.get("total_token_usage") != seen:
             seen = info.get("total_token_usage")  # the same count is often written twice
-            yield ModelCall(_at(event), model, usage_of(last))
+            yield _told_by(event, model, usage_of(last))
 
 
 def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -142,7 +163,7 @@ def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
         for model, told in metrics.items():
             usage, calls = _inner(told, "usage"), _inner(told, "requests").get("count")
             counts = {ours: usage.get(f"{theirs}Tokens") for ours, theirs in _OF_COPILOT.items()}
-            yield ModelCall(_at(event), model, usage_of(counts), calls=calls if type(calls) is int else 1)
+            yield _told_by(event, model, usage_of(counts), calls=calls if type(calls) is int else 1)
     yield from (call._replace(reply=None) for call in _of_replies(replies))
 
 
@@ -160,8 +181,7 @@ def _of_openhands_v0(events: Iterable[Event]) -> Iterator[ModelCall]:
     for event in events:
         model = event.meta.get("model", model)
         told = _inner(event.meta, "accumulated")
-        for call in counter.added(_at(event), model, usage_of(told), told.get("cost")):
-            yield call._replace(by_condenser=isinstance(event, CondensationAction))
+        yield from counter.added(_told_by(event, model, usage_of(told), _cost(told.get("cost"))))
 
 
 def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -175,8 +195,8 @@ def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
         for use, metrics in _inner(stats, "usage_to_metrics").items():
             told = _inner(metrics)
             model, usage = str(told.get("model_name") or UNNAMED), usage_of(told.get("accumulated_token_usage"))
-            for call in counters[use].added(_at(event), model, usage, told.get("accumulated_cost")):
-                yield call._replace(by_condenser=use == OF_CONDENSER)
+            call = _told_by(event, model, usage, _cost(told.get("accumulated_cost")))
+            yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))
 
 
 _READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {
@@ -196,11 +216,11 @@ class _Counter:
         self._usage: Mapping[str, int] = {}
         self._cost = 0.0
 
-    def added(self, at: datetime | None, model: str, usage: Mapping[str, int], cost: Any) -> Iterator[ModelCall]:
+    def added(self, told: ModelCall) -> Iterator[ModelCall]:
         """Yield what these figures add to the highest before; nothing if they add nothing. A cost of 0 is unknown."""
+        usage, total = told.usage, told.cost or 0.0
         if usage and usage.get("prompt_tokens", 0) < self._usage.get("prompt_tokens", 0) / 2:
             self._usage = {}
-        total = _cost(cost) or 0.0
         if 0 < total < self._cost / 2:
             self._cost = 0.0
         old, paid = self._usage, max(0.0, total - self._cost)
@@ -208,7 +228,7 @@ class _Counter:
         self._usage = {**old, **{name: old.get(name, 0) + count for name, count in new.items()}}
         self._cost += paid
         if paid or any(new.values()):
-            yield ModelCall(at, model, new, paid if total else None)
+            yield told._replace(usage=new, cost=paid if total else None)
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------

@@ -503,9 +503,8 @@ class Changed:
         for row in rows:
             one = sums.own_sums(self.store, row, anew[row.id], None) or anew[row.id]
             expected.add(one)
-            own = one.spending if one.spending.counts_on else anew[row.id].spending
-            calls += [*own.calls, *(told for reply, told in own.replies.items() if reply not in seen)]
-            seen |= own.replies.keys()
+            calls += [*one.spending.calls, *(told for reply, told in one.spending.replies.items() if reply not in seen)]
+            seen |= one.spending.replies.keys()
         for kept in (self.kept, KeptSums(self.store)):
             blocks, total = kept.blocks(), sums.Sums()
             for block in blocks:

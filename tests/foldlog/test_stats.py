@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import sqlite3
 from collections import Counter
@@ -286,6 +287,52 @@ def test_a_small_fall_of_an_accumulated_count_is_not_a_new_count(format, figures
     assert (sum(costs) if costs else None) == (None if cost is None else pytest.approx(cost))
     assert sum(call.usage["prompt_tokens"] for call in found) == prompt
     assert sum(call.usage["completion_tokens"] for call in found) == completion
+
+
+def a_log(format, text, last):
+    """A log that tells 10 tokens for 1.0 before a text, and ``last`` tokens after it, 10 for each call."""
+    says, counts = [*"abc", text], [10, 10, *last]
+    if format == "swe-agent":  # has only the sum of the run
+        stats = {"instance_cost": last[-1] / 10, "tokens_sent": last[-1], "api_calls": last[-1] // 10}
+        history = [{"role": "user", "content": each, "agent": "main"} for each in says]
+        return [{"history": history, "trajectory": [], "info": {"model_stats": stats}}]
+    metrics = [{"accumulated_cost": n / 10, "accumulated_token_usage": {"prompt_tokens": n}} for n in counts]
+    if format == "codex":
+        said = [{"payload": {"type": "message", "role": "user", "content": [{"text": each}]}} for each in says]
+        said = [{"type": "response_item", **each} for each in said]
+        last_call = {"last_token_usage": {"input_tokens": 10}}
+        infos = [{"total_token_usage": {"total_tokens": n}, **last_call} for n in counts]
+        told = [{**USUAL[format], "payload": {"type": "token_count", "info": info}} for info in infos]
+    elif format == "openhands-v0":
+        said = [{"action": "message", "source": "user", "args": {"content": each}} for each in says]
+        told = [{**USUAL[format], "llm_metrics": each} for each in metrics]
+    else:
+        parts = [[{"type": "text", "text": each}] for each in says]
+        said = [{"kind": "MessageEvent", "llm_message": {"role": "user", "content": each}} for each in parts]
+        told = [{**USUAL[format], "key": "stats", "value": {"usage_to_metrics": {"agent": each}}} for each in metrics]
+    return [*said[:-1], *told[:2], said[-1], *told[2:]]
+
+
+@pytest.mark.parametrize(
+    "format, shared",
+    [("codex", 10), ("openhands-v0", 10), ("openhands-v1", 10), ("swe-agent", 20)],  # the sum of a run has no parts
+)
+def test_the_past_that_an_edited_log_shares_with_what_was_imported_before_counts_once(foldlog, write, format, shared):
+    def prompts(text, last, *names):
+        write("c.jsonl", a_log(format, text, last))
+        assert foldlog("import", "c.jsonl", "--format", format).status == 0
+        told = [json.loads(foldlog("stats", *name, "--json").out)["spent"] for name in ((), *names)]
+        for one in told:
+            assert one["calls"] * 10 == one["prompt_tokens"]
+            assert one["cost"] == (None if format == "codex" else one["prompt_tokens"] / 10)
+        return [one["prompt_tokens"] for one in told]
+
+    assert prompts("said", [10, 20]) == [20]
+    for _ in range(2):
+        assert prompts("edited", [10, 20]) == [20 + 20 - shared]
+    first, fork = [one["conversation"] for one in json.loads(foldlog("list", "--json").out)["conversations"]]
+    first, fork = sorted((first, fork), key=len)
+    assert prompts("edited", [10, 20, 30], [first], [fork]) == [20 + 30 - shared, 20, 30]
 
 
 def test_the_command_shows_the_figures(foldlog, monkeypatch):
