@@ -67,7 +67,7 @@ def without_content(event: Event, redacted: Redacted) -> Event:
     that has this receipt already, return an equal event.
     """
     if redacted.record:
-        origin = None if event.origin is None else replace(event.origin, rest=None)
+        origin = None if event.origin is None else replace(event.origin, rest=_place(event.origin.rest))
         return replace(event, origin=origin, redacted=redacted)
     kept = {"meta": _paid(event.meta), "extra": {}, "origin": _origin(event.origin)}
     return replace(event, **kept, redacted=redacted, **_fields_without_content(event))
@@ -123,5 +123,10 @@ def _origin(origin: Origin | None) -> Origin | None:
     if origin is None:
         return None
     is_name = re.fullmatch(r"[\w.:-]{1,64}", str(origin.id), re.ASCII)
-    rest = origin.rest if type(origin.rest) is int else None
-    return replace(origin, id=origin.id if is_name else None, rest=rest)
+    return replace(origin, id=origin.id if is_name else None, rest=_place(origin.rest))
+
+
+def _place(rest: Any) -> Any:
+    """Return the number of events of a record without it, or the place of a later one of them."""
+    is_first = type(rest) is list and list(map(type, rest[1:])) == [int]
+    return [None, rest[1]] if is_first else rest if type(rest) is int else None

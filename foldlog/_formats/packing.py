@@ -123,11 +123,15 @@ def keep(record: Any, events: Sequence[Event], format: str, *, parsed: bool = Fa
 
 
 def events_of(event: Event) -> int:
-    """Return the number of events of the record that begins with this event; 0 where none begins."""
+    """Return the number of events of the record that begins with this event; 0 where none begins, or it is redacted."""
     rest = None if event.origin is None else event.origin.rest
-    if isinstance(rest, str):
-        return 1
-    return rest[1] if isinstance(rest, list) else 0
+    return parts_of(event) if isinstance(rest, str) or (isinstance(rest, list) and rest[0] is not None) else 0
+
+
+def parts_of(event: Event) -> int:
+    """Return the same, also of a record of several events that is redacted."""
+    rest = None if event.origin is None else event.origin.rest
+    return rest[1] if isinstance(rest, list) else int(isinstance(rest, str))
 
 
 def place_of(event: Event) -> int:
