@@ -424,8 +424,8 @@ def _compare(store: Store, conversation: str, source: Source, *, by_size: bool =
     version, taken_back = store.version(conversation), _rewritings(store, conversation)
     standing, events = intervals_kept(taken_back, version), store.events(conversation, 0, version)
     whole = _with_redacted(events, given, source.format, standing, put_back, by_size=by_size)
-    stored_records = encode_standing(whole, version, taken_back, source.format, None)
     try:
+        stored_records = encode_standing(whole, version, taken_back, source.format, None)
         for stored, (record, _) in zip_longest(stored_records, theirs, fillvalue=(nothing, ())):
             if type(stored) is tuple or record is nothing:
                 return _Compared(True, records, -1 if record is nothing else 1, len(put_back))

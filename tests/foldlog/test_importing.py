@@ -17,7 +17,7 @@ from foldlog._formats.files.readers import held_in
 from foldlog._formats.sources import Source
 from foldlog._importing import import_source
 from foldlog._seen_files import SeenFiles
-from foldlog.eventstore import InvalidArgument, Message, codec, open_store
+from foldlog.eventstore import HistoryDiverged, InvalidArgument, Message, Origin, codec, open_store
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import FORMATS, RecordEncoder, decode, encode, open_sources
 from tests.how_many import some
@@ -124,6 +124,15 @@ def test_a_conversation_that_only_begins_alike_is_another_history(tmp_path, stor
     lines(tmp_path / "1" / "x.jsonl", chat("same task", "answer", "thanks"))
     (imported,) = (import_source(store, source) for source in open_sources([tmp_path]))
     assert imported[:3] == (f"{tmp_path.name}/1/x", 3, 3)
+
+
+def test_a_conversation_of_another_format_is_another_history(tmp_path, store):
+    """The simulation saw it refused as an unknown format."""
+    store.ingest("c", [Message(source="user", content=text, origin=Origin(format="other", id=text)) for text in "ab"])
+    lines(tmp_path / "c.jsonl", chat("a", "b", "c"))
+    (source,) = open_sources([tmp_path], "anthropic-messages")
+    with pytest.raises(HistoryDiverged):
+        import_source(store, source, "c")
 
 
 def test_what_was_erased_does_not_come_back_under_a_new_name(foldlog, tmp_path, monkeypatch):

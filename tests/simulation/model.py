@@ -261,7 +261,7 @@ def without_content(event: Event) -> Event:
     stays |= {"meta": {}, "redacted": True, "origin": None}
     if event["origin"] is not None:
         source, number = event["origin"]
-        stays["origin"] = (source, number if type(number) is int else None)
+        stays["origin"] = (source, None if " " in str(number) else number)  # free text goes
     match event["kind"]:
         case "message":
             stays |= {"content": REDACTED}

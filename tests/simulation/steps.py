@@ -861,7 +861,7 @@ class Steps:
                 event = plain.annotation("note", {"text": self.text(rng)})
             origin: Any = {"openhands-v0": place, "openhands-v1": f"event-{place}"}.get(form)
             if origin is None:
-                origin = place if place % 2 else f"e{place}"
+                origin = (place, f"e{place}", f"event {place}")[place % 3]
             if form and event["kind"] == "condensation":
                 event["source"] = "environment"
             source.append(event | {"origin": (form or f"import{number}", origin)})
