@@ -233,6 +233,38 @@ def test_what_was_redacted_does_not_come_back_where_another_hand_wrote_and_the_s
     assert "what was redacted comes back there, so redact it there too" in ran.err
 
 
+@pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
+def test_a_number_that_is_missing_among_the_files_of_events_is_a_record_that_cannot_be_read(foldlog, tmp_path, format):
+    lines = [line for line in (CORPUS / f"{format}.jsonl").read_text().splitlines() if line.strip()][:12]
+    name = "{}.json" if format == "openhands-v0" else "event-{:05}-a.json"
+    events = tmp_path / "s" / "events"
+    events.mkdir(parents=True)
+    for number, line in enumerate(lines, 2):  # numbers may start above 0
+        (events / name.format(number)).write_text(line)
+    gone = events / name.format(7)
+
+    def imported():
+        ran = foldlog("import", "s", "--format", format, "--json")
+        (one,) = ran.document["imported"]
+        is_marked = "1 record of its source could not be read" in foldlog("list").out
+        return one["conversation"], one["added"], ("7.json: cannot be read: No such file" in ran.err, is_marked)
+
+    gone.unlink()
+    conversation, added, found = imported()
+    assert (conversation, added > 0, found) == ("s", True, (True, True))
+    gone.write_text(lines[5])
+    assert imported()[2] == (False, False)
+    assert imported() == ("s", 0, (False, False))
+    assert parsed(foldlog("export", "s").out) == parsed("\n".join(lines))
+    stats = foldlog("stats", "--json").document
+    gone.unlink()
+    assert imported() == ("s", 0, (True, False))
+    assert parsed(foldlog("export", "s").out) == parsed("\n".join(lines))
+    assert (ids(foldlog), foldlog("stats", "--json").document) == (["s"], stats)
+    (events / name.format(13)).rename(events / name.format(10**9))  # no program numbers records so one by one
+    assert imported()[2] == (False, False)
+
+
 def test_what_was_redacted_of_a_log_that_was_mended_does_not_come_back(foldlog, tmp_path):
     texts = ["one", "two", "three", "four", "marigold", "six"]
     lines(tmp_path / "y.jsonl", chat(*texts))

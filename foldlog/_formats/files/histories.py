@@ -16,7 +16,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -115,11 +115,11 @@ def _in_folder(
         yield from contained
         return
     steps = _event_files(names)
-    format = recognize.format_of(value for _, value, _ in (record_in(folder / name) for name in steps[:LOOK_AT]))
+    format = recognize.format_of(value for _, value, _ in (record_in(folder / name) for _, name in steps[:LOOK_AT]))
     taken: frozenset[str] = frozenset()
     if isinstance(format, Format):
         yield _of_event_files(root, folder, steps, format)
-        taken = frozenset(steps)
+        taken = frozenset(name for _, name in steps)
     for entry in (folder / name for name in names if name not in taken):
         try:
             if entry.is_dir():
@@ -148,18 +148,28 @@ def _is_of_another(entry: Path, begin: bytes) -> bool:
     return is_hidden or begin.startswith(_SQLITE) or "-" in entry.suffix  # .db-wal
 
 
-def _event_files(names: Iterable[str]) -> list[str]:
-    """Return the files whose names say that each may be one record, in the order of the records."""
-    numbered = [(int(match[1]), name) for name in names if (match := _EVENT_FILE.fullmatch(name))]
-    return [name for _, name in sorted(numbered)]
+def _event_files(names: Iterable[str]) -> list[tuple[int, str]]:
+    """Return the files whose names say that each may be one record, with their numbers, in the order of the records."""
+    return sorted((int(match[1]), name) for name in names if (match := _EVENT_FILE.fullmatch(name)))
 
 
-def _of_event_files(root: Path, folder: Path, names: list[str], format: Format) -> Found:
+def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
+    """Yield the files of records, and a name for each number that is missing between them. If more are missing than are
+    there, the program does not number its records one by one.
+    """
+    is_row = steps[-1][0] - steps[0][0] < 2 * len(steps)
+    for (before, _), (number, name) in pairwise((*steps[:1], *steps)):
+        for missing in range(before + 1, number) if is_row else ():
+            yield f"event-{missing:05}.json" if name.startswith("event-") else f"{missing}.json"
+        yield name
+
+
+def _of_event_files(root: Path, folder: Path, steps: list[tuple[int, str]], format: Format) -> Found:
     home = folder.absolute().parent if folder.name == "events" else folder.absolute()
     beside = [home / "metadata.json", home / "base_state.json"]
     state = {**_sidecar(beside[0]), **_sidecar(beside[1])}
     leaf = state.get("leaf_event_id")
-    files = [folder / each for each in names]
+    files = [folder / each for each in _with_missing(steps)]
     reader = Placed(sum(file.stat().st_size for file in files if file.is_file()), partial(map, record_in, files))
     name = Names(root, home, folder=True).of(state, conversation=format.conversation(each.value for each in reader))
     _, usage = format.beside(state, ())
