@@ -153,8 +153,10 @@ def is_about_it(event: Event) -> bool:
 
 
 def is_request(event: Event) -> TypeGuard[Message]:
-    """Return whether an event is a request of a user: not a command for the program alone, nor what that answered."""
-    if not (isinstance(event, Message) and event.source == "user"):
+    """Return whether an event is a request of a user to the agent: not a command for the program alone, nor what that
+    answered, nor what the agent was not shown.
+    """
+    if not (isinstance(event, Message) and event.source == "user" and event.shown):
         return False
     parts = [] if isinstance(event.content, str) else event.content
     asked, said = _asked(event)

@@ -112,14 +112,24 @@ def test_a_reply_of_the_program_is_no_call_and_what_a_user_types_for_it_no_reque
         {**asked("<local-command-stdout>Goodbye!</local-command-stdout>", "w"), "parentUuid": "v"},
         reply(silent, "m2", "r2", model="<synthetic>", parentUuid="w"),
         {**asked("push", "x"), "parentUuid": "m2r2"},
+        {**asked("look for it", "s"), "parentUuid": None, "isSidechain": True},  # the agent wrote it for a sub-agent
         reply(WRITTEN, "m3", "r3", said="no", parentUuid="x"),
     ]
     write("c.jsonl", records)
     assert foldlog("import", "c.jsonl", "--conversation", "c").status == 0
-    with library.open("foldlog.db") as histories:
-        histories["other"].append(Message(source="user", content="something else"))
-    run, _ = foldlog("diff", "c", "other", "--json").document["runs"]
+    assert "look for it" not in foldlog("log", "c", "--kind", "user").out
+    message = {"action": "message", "source": "user"}
+    delegated = [
+        {**message, "id": 1, "args": {"content": "find it"}},
+        {"id": 2, "source": "agent", "action": "delegate", "args": {"agent": "BrowsingAgent", "inputs": {}}},
+        {**message, "id": 3, "args": {"content": "TASK: look for it"}},  # as OpenHands V0 tells a delegate what to do
+        {"id": 4, "source": "agent", "observation": "delegate", "cause": 2, "content": "", "extras": {"outputs": {}}},
+    ]
+    write("d.jsonl", delegated)
+    assert foldlog("import", "d.jsonl", "--conversation", "d").status == 0
+    run, other = foldlog("diff", "c", "d", "--json").document["runs"]
     assert (run["requests"], run["replies"], run["spent"]["calls"]) == (2, 2, 2)
+    assert other["requests"] == 1
     strategies = foldlog("compare", "c", "--json").document["strategies"]
     assert {row["turns"] for row in strategies} == {2}
 

@@ -188,7 +188,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def _read_said(self, read: RecordEvents, record: dict[str, Any], content: Any) -> None:
         """Read the text or the blocks of a message: a text before a call is the call's thought."""
         is_agent = record["type"] == "assistant"
-        user: Source = "environment" if record.get("isMeta") is True else "user"
+        is_for_sub_agent = is_side(record) and not self._side  # the agent wrote it
+        user: Source = "environment" if record.get("isMeta") is True or is_for_sub_agent else "user"
         told = {"shown": False} if record.get("isApiErrorMessage") is True else {}  # no model wrote it
         if is_agent and type(content) is list:
             self._begin_response(read, record["message"])

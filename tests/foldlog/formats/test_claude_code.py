@@ -246,8 +246,9 @@ def test_side_chains_are_kept_and_not_shown_unless_there_is_nothing_else():
     side = [asked("x", None, "find it", isSidechain=True), replied("y", "x", text("found"), isSidechain=True)]
     events = read(asked("a", None), *side, asked("b", "a"))
     assert shown(events) == ["a", "b"]
-    assert isinstance(events[1], Message)
+    assert [event.source for event in events] == ["user", "environment", "agent", "user"]  # the agent wrote the prompt
     assert shown(read(*side)) == ["x", "y"]
+    assert [event.source for event in read(*side)] == ["user", "agent"]  # to itself, a sub-agent has a user
 
 
 # -- compaction -------------------------------------------------------------------------------------------------------
