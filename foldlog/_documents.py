@@ -29,7 +29,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 class ConversationDocument(Document, frozen=True, kw_only=True):
     """A conversation in a list; ``foldlog fork``: the new one. An erased one is a tombstone, whose ``version`` is how
-    many events were erased. Fields from ``attributes`` on need its events: a short list leaves them out.
+    many events were erased. Fields from ``attributes`` on need its events: a short list leaves them out. ``events`` are
+    those that figures count, without those that an import took back.
 
     ``last_recorded_at`` is when its last event was recorded, ``last_event_at`` when it happened, None where an imported
     event does not say.
@@ -49,6 +50,7 @@ class ConversationDocument(Document, frozen=True, kw_only=True):
     attributes: dict[str, Any] | UnsetType | None = UNSET
     title: str | UnsetType | None = UNSET
     format: str | UnsetType | None = UNSET
+    events: int | UnsetType | None = UNSET
     sent_events: int | UnsetType | None = UNSET
     sent_summaries: int | UnsetType | None = UNSET
     tokens: int | UnsetType | None = UNSET
@@ -767,13 +769,14 @@ class LivedDocument(Document, frozen=True, kw_only=True):
 
 
 class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
-    """``/api/history``, and the page that ``foldlog report`` writes."""
+    """``/api/history``, and the page that ``foldlog report`` writes. ``events_counted`` are a list's ``events``."""
 
     conversation: str
     title: str | None
     attributes: dict[str, Any]
     format: str | None
     version: int
+    events_counted: int | None
     since: int
     borders: tuple[BorderDocument, ...]
     redactions: int

@@ -82,7 +82,7 @@ _Part = tuple[str, str]
 """Heading and text."""
 
 
-def show_event(console: Console, event: Event, recorded_at: datetime) -> None:
+def show_event(console: Console, event: Event, recorded_at: datetime, *, is_taken_back: bool = False) -> None:
     """Print the event with its line breaks. On a terminal its text is wrapped, never cut."""
     from rich.text import Text
 
@@ -90,7 +90,8 @@ def show_event(console: Console, event: Event, recorded_at: datetime) -> None:
     heading = Text.assemble((number, "bold"), kind)
     heading.append(event_moment(event, recorded_at) or "no time of its own", style="dim")
     console.print(heading, soft_wrap=not terminal.has_edge())
-    for name, value in _facts(event, recorded_at):
+    back = (("taken back", "by an import: its source no longer has it, or has it again"),) if is_taken_back else ()
+    for name, value in (*_facts(event, recorded_at), *back):
         line = Text.assemble((f"{name:>15}  ", "dim"), terminal.printable(value, one_line=True))
         console.print(line, soft_wrap=not terminal.has_edge())
     for name, text in _parts(event):

@@ -21,6 +21,7 @@ from foldlog._documents import (
     MaskDocument,
     ToldDocument,
 )
+from foldlog._formats.rewritten import counted_in, is_replacing
 from foldlog._kinds import KINDS, label
 from foldlog._reports.overview import Overview, is_about_it
 from foldlog._reports.savings import saving_of, total_of
@@ -79,6 +80,7 @@ class PageFold:
         self._times: list[int | None] = []
         self._without_zone = False
         self._changes: list[ChangeDocument] = []
+        self._replacing: list[Retraction] = []
         self._requests: list[CondensationRequest] = []
         self._condensations: dict[int, CondensationAction] = {}
         self._masks: list[MaskDocument] = []
@@ -117,6 +119,7 @@ class PageFold:
             self._requests.append(event)
             self._changes.append(ChangeDocument(id=event.id, kind=kind, reason=event.reason))
         elif isinstance(event, Retraction):
+            self._replacing += [event] if is_replacing(event) else []
             self._changes.append(ChangeDocument(id=event.id, kind=kind, reason=event.reason, version=event.version))
         elif isinstance(event, CondensationAction):
             if event.summary is not None:
@@ -148,7 +151,8 @@ class PageFold:
         lives = self._fold.result()
         left, by, sent, spans = _columns(lives.events, since)
         sizes = lives.sizes if self._condensations else ()
-        savings = {event_id: saving_of(event, sizes) for event_id, event in self._condensations.items()}
+        counted = filter(counted_in(self._replacing, self.version), self._condensations.values())
+        savings = {event.id: saving_of(event, sizes) for event in counted}
         return HistoryDocument(
             **asdict(total_of(savings.values())),
             conversation=self.conversation,
@@ -156,6 +160,7 @@ class PageFold:
             attributes=dict(overview.attributes or {}),
             format=overview.format,
             version=self.version,
+            events_counted=overview.events,
             since=since,
             borders=tuple(BorderDocument(parent=each.parent, parent_version=each.version) for each in self.borders),
             redactions=self.redactions,

@@ -152,6 +152,6 @@ def _fallback(document: HistoryDocument) -> str:
         if change.kind == "condensation"
     )
     return (
-        f"<p>{count(document.version, 'event')}. This page needs a browser that runs its script.</p>"
+        f"<p>{count(document.events_counted or 0, 'event')}. This page needs a browser that runs its script.</p>"
         f"<table><caption>Condensations</caption><tr><th>event</th><th>reason</th></tr>{rows}</table>"
     )

@@ -17,6 +17,7 @@ import msgspec
 from sqlite_utils import Database
 
 from foldlog._documents import AddedDocument, DamagedDocument
+from foldlog._formats.rewritten import is_replacing
 from foldlog._reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
 from foldlog._reports.unreadable import followed, logged
 from foldlog._words.texts import as_json, storable, text_of
@@ -33,6 +34,7 @@ from foldlog.eventstore import (
     Recorded,
     Redaction,
     RedactionCopied,
+    Retraction,
     Store,
     StoreRestored,
     StoreUnavailable,
@@ -268,16 +270,18 @@ class AuditTables:
     def _replace(self, conversation: str, event_ids: Sequence[int]) -> None:
         """Replace redacted events, in forks too."""
         self._to_confirm = True
-        known = "SELECT 1 FROM events WHERE conversation = ? AND id = ?"
+        known = "SELECT taken_back FROM events WHERE conversation = ? AND id = ?"
         forks = list[str]()
         with suppress(ConversationErased, ConversationNotFound):  # that entry comes later
             forks = self._store.forks_sharing(conversation, min(event_ids, default=0))
         for name in (conversation, *forks):
             for event_id in event_ids:
-                if self._database.execute(known, [storable(name), event_id]).fetchone():
+                if row := self._database.execute(known, [storable(name), event_id]).fetchone():
                     with suppress(ConversationErased):  # that entry comes later
                         again = [Recorded(0, name, *one) for one in self._store.log(name, event_id, event_id + 1)]
                         add_events(self._database, again)
+                    if row[0]:
+                        _take_back(self._database, name, event_id, event_id)
                     self._follow(_REMAINS, 0)
 
     def _purge(self) -> None:
@@ -364,7 +368,18 @@ def add_events(database: Database, recorded: Sequence[Recorded]) -> int:
     condensations = [one for one in recorded if isinstance(one.event, CondensationAction)]
     _insert(database, "events", [_event_row(*one[1:]) for one in recorded])
     _insert(database, "condensations", [_condensation_row(*one[1:]) for one in condensations])
+    for one in recorded:
+        if isinstance(one.event, Retraction) and is_replacing(one.event):
+            _take_back(database, one.conversation, one.event.version, one.event.id)
     return len(condensations)
+
+
+def _take_back(database: Database, conversation: str, first: int, last: int) -> None:
+    """Mark events that an import took back, as figures do: see ``counted_in``."""
+    imported = "SELECT id FROM events WHERE conversation = ? AND id BETWEEN ? AND ? AND body ->> 'origin' IS NOT NULL"
+    for table in ("events", "condensations"):
+        marked = f"UPDATE {table} SET taken_back = 1 WHERE conversation = ? AND id IN ({imported})"
+        database.execute(marked, [storable(conversation), storable(conversation), first, last])
 
 
 def _insert(database: Database, table: str, rows: Sequence[dict[str, Any]]) -> None:
@@ -390,6 +405,7 @@ def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[s
         "call_id": storable(event.call_id) if isinstance(event, Action | Observation) and event.call_id else None,
         "cause": _number(event.cause),
         "is_error": event.is_error if isinstance(event, Observation) else None,
+        "taken_back": 0,
         "text": storable(text_of(event)),
         "body": stored.body.decode(),
     }
@@ -412,6 +428,7 @@ def _condensation_row(conversation: str, recorded_at: datetime, event: Any) -> d
         "tokens_after": _number(metadata.get("tokens_after")),
         "model": _plain(metadata.get("model")),
         "cost": _number(metadata.get("cost")),
+        "taken_back": 0,
         "metadata": storable(as_json(metadata)),
     }
 

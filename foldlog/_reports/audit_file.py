@@ -28,7 +28,8 @@ _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
     "events": (
         {
             "conversation": str, "id": int, "kind": str, "source": str, "shown": int, "recorded_at": str,
-            "timestamp": str, "tool": str, "call_id": str, "cause": int, "is_error": int, "text": str, "body": str,
+            "timestamp": str, "tool": str, "call_id": str, "cause": int, "is_error": int, "taken_back": int,
+            "text": str, "body": str,
         },
         ("conversation", "id"),
     ),
@@ -36,7 +37,7 @@ _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
         {
             "conversation": str, "id": int, "recorded_at": str, "reason": str, "outcome": str, "forgotten": str,
             "forgotten_count": int, "summary": str, "summary_offset": int, "tokens_before": int, "tokens_after": int,
-            "model": str, "cost": float, "metadata": str,
+            "model": str, "cost": float, "taken_back": int, "metadata": str,
         },
         ("conversation", "id"),
     ),

@@ -48,6 +48,7 @@ class Overview(NamedTuple):
     ``attributes``     see ``Histories.create``
     ``title``          its attribute ``title``, else the source's own title, else the first request of the user
     ``format``         what it was imported from; ``foldlog`` where it was not imported
+    ``events``         the events that figures count: see ``counted_in``
     ``sent_events``    the events that a model is sent with its View, before a condenser hides or masks any: without
                        pending ones, and without summaries
     ``sent_summaries`` the summaries that a model is sent with it
@@ -62,6 +63,7 @@ class Overview(NamedTuple):
     attributes: Mapping[str, Any] | None = None
     title: str | None = None
     format: str | None = None
+    events: int | None = None
     sent_events: int | None = None
     sent_summaries: int | None = None
     tokens: int | None = None
@@ -110,12 +112,17 @@ def overview_of(
 def near_the_ends(store: Store, row: ConversationRow) -> Overview:
     """Return title, format and times from the attributes and the first and last events, as lists and pages show them. A
     later title replaces an earlier one. Raises ``EventStoreError`` where one of them cannot be read.
+
+    Cost: these events and the structural ones; every event where an import took some back.
     """
     attributes = store.query(row.id, lambda reading: newest_value(reading, ATTRIBUTES, row.version, default={}))
+    structural = store.query(row.id, lambda reading: [*reading.structural_events(0, row.version)])
+    counts_event, number = counted_in(structural, row.version), row.version
+    if any(map(is_replacing, structural)):
+        number = sum(counts_event(event) for _, event in store.log(row.id, 0, row.version))
     title = form = last = None
     request = said = ""
-    logged, counts_event = _ends(store, row)
-    for recorded_at, event in logged:
+    for recorded_at, event in _ends(store, row, counts_event):
         title = _title_in(event.meta) or title
         if not request and isinstance(event, Message) and event.source == "user" and event.shown:
             request, words = _asked(event)
@@ -125,7 +132,7 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
         if is_activity(event) and counts_event(event):
             last = time_text(event, recorded_at) or last
     told = _title_in(attributes) or title or request or said or None
-    return Overview(attributes, None if told is None else told[:_TITLE_MAX], form, last_event_at=last)
+    return Overview(attributes, None if told is None else told[:_TITLE_MAX], form, number, last_event_at=last)
 
 
 def _title_in(values: Mapping[str, Any]) -> str | None:
@@ -134,17 +141,13 @@ def _title_in(values: Mapping[str, Any]) -> str | None:
     return title if isinstance(title, str) and title.strip() else None
 
 
-def _ends(store: Store, row: ConversationRow) -> tuple[list[Logged], Callable[[Event], bool]]:
-    """Return the first events, and the last ones with some that are activity, and which of them figures count."""
+def _ends(store: Store, row: ConversationRow, counts_event: Callable[[Event], bool]) -> list[Logged]:
+    """Return the first events, and the last ones with some that are activity and count."""
     first, page, stop = [*store.log(row.id, 0, _WITHIN)], list[Logged](), row.version
-    before, behind = [event for _, event in first if is_replacing(event)], list[Event]()
-    while True:
-        counts_event = counted_in((*before, *behind), row.version)
-        if stop <= _WITHIN or any(is_activity(event) and counts_event(event) for _, event in page):
-            return first + page, counts_event
+    while stop > _WITHIN and not any(is_activity(event) and counts_event(event) for _, event in page):
         start = max(_WITHIN, stop - _WITHIN)
         stop, page = start, [*store.log(row.id, start, stop)]
-        behind = [*(event for _, event in page if is_replacing(event)), *behind]
+    return first + page
 
 
 def is_about_it(event: Event) -> bool:

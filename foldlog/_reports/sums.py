@@ -43,7 +43,7 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import LifetimesFold, Views
 
-SUMS = "sums", 13
+SUMS = "sums", 14
 """Where sums are kept, and the version of what they hold and of how tokens are estimated: see ``KeptBeside``."""
 
 _BLOCKS = 101
@@ -110,14 +110,13 @@ class Counting(Sums):
 
 class ListedLine(Struct, array_like=True, gc=False):
     """A conversation in the list of all: what lists are sorted by and figures add up, and the rest as a text, which is
-    read of those that are shown. ``replies`` has a hash of each reply in its own calls, ``own_events`` is without the
-    past that a fork shares.
+    read of those that are shown. ``replies`` has a hash of each reply in its own calls.
     """
 
     conversation: str
     last_recorded_at: str
     last_event_at: str | None
-    own_events: int
+    events: int
     tokens: int
     errors: int | None
     open_ms: float
@@ -328,7 +327,7 @@ def _line(row: ConversationRow, one: Sums, of_fork: Spending | None, *, is_count
         row.id,
         document.last_recorded_at,
         told.get("last_event_at"),
-        row.version - (row.parent_version or 0),
+        row.version if one.overview.events is None else one.overview.events,
         told.get("tokens") or 0,
         told.get("errors"),
         told.get("open_ms") or 0.0,

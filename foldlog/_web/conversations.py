@@ -72,7 +72,7 @@ class ServedConversations:
             total.saved(),
             conversations=len(lines),
             counted=sum(line.is_counted for line in lines),
-            events=sum(line.own_events for line in lines),
+            events=sum(total.counts.events.values()),
             bytes=None if self._store.path is None else os.path.getsize(self._store.path),
             view_tokens=sum(line.tokens for line in lines),
             tokens_are="estimated" if self._model is None else "counted",

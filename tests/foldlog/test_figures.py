@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -60,22 +62,72 @@ def left_of_page(page):
     return {change.id: (by.count(change.id), of_summaries.count(change.id)) for change in page.changes}
 
 
-@pytest.mark.parametrize("name", [*FORMATS, "tidewatch"])
+def copies_of(name):
+    """What is imported of a history one after the other, and its format."""
+    if name == "tidewatch":
+        return [SAMPLE.read_text()], "openhands-v1"
+    told, format = name.split() if " " in name else ("", name)
+    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines(keepends=True)
+    if not told:
+        return ["".join(lines)], format
+    lines = [line for line in lines if line.strip() and '"problem"' not in line]
+    first = lines[:5] if told == "rewritten" else [*lines[:5], lines[5][:9] + "\n"]
+    return ["".join(first + lines[6:]), "".join(lines)], format
+
+
+def imported_copies(foldlog, name):
+    copies, format = copies_of(name)
+    for copy in copies:
+        Path("c.jsonl").write_text(copy)
+        assert foldlog("import", "c.jsonl", "--format", format, "--conversation", "c").status == 0
+    return copies, format
+
+
+def test_an_event_that_an_import_took_back_stays_marked_when_it_is_redacted(foldlog):
+    imported_copies(foldlog, "healed claude-code")
+    Path("c.jsonl").unlink()
+    foldlog("audit", "--to", "audit.db")
+    with closing(sqlite3.connect("audit.db")) as audited:
+        asked = "SELECT id FROM events WHERE taken_back ORDER BY id"
+        marked = audited.execute(asked).fetchall()
+        (gone,) = audited.execute("SELECT min(id) FROM events WHERE taken_back AND kind = 'message'").fetchone()
+        foldlog("redact", "c", gone, "--reason", "asked to", "--yes")
+        foldlog("audit", "--to", "audit.db")
+        (said,) = audited.execute("SELECT text FROM events WHERE id = ?", [gone]).fetchone()
+        assert (said, audited.execute(asked).fetchall()) == ("[redacted]", marked)
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "tidewatch", "healed claude-code", "healed codex", "rewritten copilot-cli"])
 def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     from foldlog._cli.stores import open_existing
+    from foldlog._web.conversations import ServedConversations
     from foldlog._web.pages import Pages
     from foldlog.projections import Views
 
-    path, options = (SAMPLE, []) if name == "tidewatch" else (CORPUS / f"{name}.jsonl", ["--format", name])
-    assert foldlog("import", path, *options, "--conversation", "c").status == 0
+    copies, format = imported_copies(foldlog, name)
     with library.open("foldlog.db") as histories:
         histories["other"].append(Message(source="user", content="something else"))
     stats = foldlog("stats", "c", "--json").document
     (listed,) = foldlog("list", "--long", "--match", "c", "--json").document["conversations"]
     run, _ = foldlog("diff", "c", "other", "--json").document["runs"]
+    total, of_all = stats["events"]["total"], foldlog("stats", "--json").document["events"]["total"]
+    assert foldlog("audit", "--to", "audit.db").status == 0
+    logged = foldlog("log", "c", "--json").document["events"]
+    standing = [event for event in logged if "taken_back" not in event]
+    assert (listed["version"], len(standing)) == (len(logged), total)
+    assert (len(standing) < len(logged)) is (len(copies) > 1 or name == "gemini-cli")  # which names a message again
+    assert foldlog("log", "c", "--all").out.count("(taken back by an import)") == len(logged) - total
+    with closing(sqlite3.connect("audit.db")) as audited:
+        asked = "SELECT count(*), sum(kind = 'observation' AND is_error) FROM events WHERE NOT taken_back"
+        assert audited.execute(f"{asked} AND conversation = 'c'").fetchone() == (total, stats["errors"] or 0)
+        (made,) = audited.execute("SELECT count(*) FROM condensations WHERE NOT taken_back").fetchone()
+        assert made == stats["events"].get("condensation", 0)
     with open_existing("foldlog.db") as store:
+        with closing(ServedConversations(store)) as served:
+            assert (served.fleet("").events, of_all) == (total + 1, total + 1)
         page = Pages(store, prices=Prices()).history("c")
-        events = list(store.events("c"))
+        assert total == page.events_counted == listed["events"]
+        events = [event for event, one in zip(store.events("c"), logged, strict=True) if one in standing]
         views, log = Views(store), {e.id: e for e in events if isinstance(e, CondensationAction)}
         left = {each: views.difference("c", each, each + 1).left for each in log}
     assert listed["spent"] == run["spent"] == stats["spent"]
@@ -85,7 +137,7 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     assert (run["tools"], run["calls"]) == (tools, sum(tools.values()))
     assert run["errors"] == listed["errors"] == stats["errors"]
     may_fail = not stats["events"].keys().isdisjoint(("observation", "environment"))
-    is_unknown = may_fail and name in FORMATS and FORMATS[name].marks_errors is False
+    is_unknown = may_fail and FORMATS[format].marks_errors is False
     assert stats["errors"] == stats["events"].get("error", None if is_unknown else 0)
     assert stats["spent"]["calls"] - stats["spent"]["condenser_calls"] <= run["replies"] or not run["replies"]
     made = sum(one["made"] for one in stats["condensations"].values())

@@ -46,10 +46,10 @@ _PAGE = 1_000
 
 _SORTS: dict[str, Callable[[ConversationRow], Any]] = {
     "id": lambda row: row.id.encode("utf-8", "surrogatepass"),
-    "events": lambda row: row.version,
     "last": lambda row: row.updated_at,
 }
 _FIGURES: dict[str, Callable[[ListedLine, Prices], Any]] = {
+    "events": lambda line, prices: line.events,
     "activity": lambda line, prices: line.last_event_at,
     "errors": lambda line, prices: line.errors,
     "tokens": lambda line, prices: line.spent(prices).tokens,
@@ -368,10 +368,10 @@ def _long_cells(line: _Line) -> list[str]:
 
 
 def _name_cells(line: _Line) -> list[str]:
-    row = line.row
+    row, events = line.row, None if line.more is None else line.more.events
     left = "" if row.parent is None else f" (fork of {terminal.typed_id(row.parent)} at {row.parent_version})"
     name = "  " * line.depth + terminal.typed_id(row.id) + left
-    return [name, "erased" if row.erased_at is not None else f"{row.version:,}"]
+    return [name, "erased" if row.erased_at is not None else f"{row.version if events is None else events:,}"]
 
 
 def _last_cells(line: _Line) -> list[str]:

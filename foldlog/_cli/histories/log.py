@@ -20,14 +20,16 @@ from foldlog._cli.pager import paged
 from foldlog._cli.selection import Kinds, Selection, Since, Until, selection
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import BorderDocument, LogDocument, streamed
+from foldlog._formats.rewritten import counted_in
 from foldlog._kinds import KINDS, label
 from foldlog._reports.unreadable import sound
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import count, gist
-from foldlog.eventstore import Border, DocumentChanges, Logged, Store, is_structural
+from foldlog.eventstore import Border, CorruptEvent, DocumentChanges, Event, Logged, Store, is_structural
 
 _POLL_S = 0.2
 _SAID = frozenset(KINDS) - {"documents"}
+_TAKEN_BACK = "(taken back by an import) "
 _SPAN = 500
 """The number of events that are read at a time, from the end, to find the last selected ones."""
 
@@ -77,14 +79,17 @@ def run(
             events = chain(events, reading.coming(stop))
         if as_json:
             borders = tuple(BorderDocument(parent=one.parent, parent_version=one.version) for one in lineage)
-            documents = streamed(event_document(event, recorded_at) for recorded_at, event in events)
+            documents = streamed(
+                event_document(event, recorded_at) | ({"taken_back": True} if reading.is_taken_back(event) else {})
+                for recorded_at, event in events
+            )
             document = LogDocument(
                 conversation=conversation, version=reading.version, borders=borders or UNSET, events=documents
             )
             terminal.emit_list(document, lambda: {"findings": tuple(reading.findings)})
         else:
             with paged(enabled=not follow), suppress(*([KeyboardInterrupt] if follow else [])):
-                _show(events, [each for each in lineage if each.version >= start], lambda: reading.end(stop), full=full)
+                _show(events, [each for each in lineage if each.version >= start], reading, stop, full=full)
     if reading.documents:
         terminal.note(f"{count(reading.documents, 'change')} of documents and attributes: --all shows them")
     for finding in reading.findings:
@@ -105,6 +110,15 @@ class _Reading:
         self.findings: list[str] = []
         self.documents = 0
         """Changes of documents that are left out."""
+        self._counted: tuple[int, Callable[[Event], bool]] | None = None
+
+    def is_taken_back(self, event: Event) -> bool:
+        """Return whether an import took an event back, up to the newest version: figures do not count it."""
+        if self._counted is None or self._counted[0] != self.version:
+            with suppress(CorruptEvent):  # it is a finding
+                structural = self._store.query(self._conversation, lambda read: [*read.structural_events()])
+                self._counted = self.version, counted_in(structural, self.version)
+        return self._counted is not None and not self._counted[1](event)
 
     def end(self, stop: int | None) -> int:
         return self.version if stop is None else min(stop, self.version)
@@ -144,7 +158,7 @@ class _Reading:
             return
 
 
-def _show(events: Iterable[Logged], borders: list[Border], end: Callable[[], int], *, full: bool) -> None:
+def _show(events: Iterable[Logged], borders: list[Border], reading: _Reading, stop: int | None, *, full: bool) -> None:
     """Print the events, with a line where each fork begins: before its first event, or after the last shared one."""
     console, lines = terminal.console(), terminal.PrintedLines()
     write, width = lines.write, lines.width
@@ -157,14 +171,16 @@ def _show(events: Iterable[Logged], borders: list[Border], end: Callable[[], int
 
     for recorded_at, event in events:
         pass_borders(event.id)
+        is_back = reading.is_taken_back(event)
         if full:
-            show_event(console, event, recorded_at)
+            show_event(console, event, recorded_at, is_taken_back=is_back)
             continue
         kind = label(event)
-        style = "" if event.shown or is_structural(event) else "dim "
+        style = "" if (event.shown or is_structural(event)) and not is_back else "dim "
+        back = _TAKEN_BACK if is_back else ""
         write(
             (f"{event.id:>6}  {event_moment(event, recorded_at):<19}  ", "dim"),
             (f"{kind:<{LABEL_COLUMNS}}", f"{style}{STYLES[kind]}"),
-            (gist(event, width), style),
+            (f"{back}{gist(event, max(0, width - len(back)))}", style),
         )
-    pass_borders(end())
+    pass_borders(reading.end(stop))

@@ -33,14 +33,15 @@ export class History {
       for (const value of values) column.push(value);
     }
     for (const [id, spans] of document.spans) this.spans.set(id, spans.map(asSpan));
-    for (const name of ["title", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
+    for (const name of ["title", "format", "limit", "zone", "masks", "order", "summaries", "borders", "events_counted", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
       this[name] = document[name];
     }
     this.unshown = this.format !== "foldlog" ? `what was not shown to the agent in the ${this.format} history that it was imported from` : "what its writer marked as not shown";
     this.version = document.version;
     this.changes = new Map(document.changes.map((change) => [change.id, change]));
     this.condensations = document.changes.filter((change) => change.kind === "condensation");
-    this.made = this.condensations.filter((change) => change.outcome !== "declined");
+    this.standing = this.condensations.filter((change) => "tokens_saved" in change); // no import took them back
+    this.made = this.standing.filter((change) => change.outcome !== "declined");
     this.summaryOf = new Map();
     for (const summary of this.summaries) {
       this.spans.set(summary.id, summary.spans.map(asSpan));
@@ -295,7 +296,7 @@ export class History {
   savingsAt(version) {
     const made = this.made.filter(({ id }) => id < version);
     const sum = (values) => (values.length ? values.reduce((one, other) => one + other) : null);
-    const costs = this.condensations.filter(({ id, cost }) => id < version && typeof cost === "number").map(({ cost }) => cost);
+    const costs = this.standing.filter(({ id, cost }) => id < version && typeof cost === "number").map(({ cost }) => cost);
     const saved = made.map((change) => change.tokens_saved).filter((tokens) => tokens !== null);
     return { made: made.length, saved: sum(saved), cost: sum(costs), priced: costs.length };
   }

@@ -7,7 +7,7 @@ import { distinguished } from "./titles.js";
 /** @type {[string, string, (one: any) => any, string][]} */
 const COLUMNS = [
   ["title", "Conversation", (one) => (one.title ?? one.conversation).toLowerCase(), "By title"],
-  ["events", "Events", (one) => one.version, "Events in the log"],
+  ["events", "Events", (one) => one.events ?? one.version, "Events, without those that imports took back"],
   ["sent", "Sent", (one) => (one.sent_events == null ? null : one.sent_events + one.sent_summaries), "Events + summaries that the model is sent now. Pending events are not sent."],
   ["tokens", "Tokens", (one) => one.tokens ?? null, "Tokens that the model is sent now. ≈ are estimated."],
   ["condensations", "Condensations", (one) => one.condensations ?? null, "Condensations"],
@@ -158,7 +158,7 @@ export class Overview {
     refill(
       this.tiles,
       tile(conversations === 1 ? "conversation" : "conversations", short(conversations)),
-      tile(fleet.events === 1 ? "event" : "events", short(fleet.events), "Events in the logs of all conversations"),
+      tile(fleet.events === 1 ? "event" : "events", short(fleet.events), "Events of all conversations, without those that imports took back"),
       tile("in the store", fleet.bytes === null ? "–" : bytes(fleet.bytes)),
       soFar("tokens sent now", `${this.about}${short(fleet.view_tokens)}`, "Tokens that the newest Views of all conversations send to a model"),
       soFar(condensations === 1 ? "condensation" : "condensations", short(condensations)),
@@ -298,7 +298,7 @@ export class Overview {
       el("span", { class: "cell c-title" },
         el("span", { class: "name", title: printable(one.title ?? one.conversation) }, ...this.nameOf(one), told(", ")),
         el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said([one.conversation, one.format === "foldlog" ? "" : one.format, fork, one.attributes?.incomplete].filter(Boolean).join(" · ")), told(", "))),
-      cell("events", grouped(one.version), one.version === 1 ? "event" : "events"),
+      cell("events", grouped(one.events ?? one.version), (one.events ?? one.version) === 1 ? "event" : "events"),
       el("span", { class: "cell c-sent" }, ...(known && one.sent_events !== null ? [el("span", { "aria-hidden": true }, plus(one.sent_events, one.sent_summaries)), told(eventsAndSummaries(one.sent_events, one.sent_summaries)), el("span", { class: "told unit" }, " sent"), told(", ")] : [known ? "–" : "…"])),
       cell("tokens", figure(one.tokens, (tokens) => `${this.about}${short(tokens)}`), "tokens"),
       cell("condensations", figure(one.condensations, grouped), one.condensations === 1 ? "condensation" : "condensations"),
