@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, stores_in, told
+from foldlog._formats.packing import events_of, place_of
 from foldlog._reports.sums import KeptSums
 from foldlog._search.index import erase_from_index, remove_index, still_in_index
 from foldlog._seen_files import keep_source, source_files
@@ -19,6 +20,7 @@ from foldlog.eventstore import (
     ConversationErased,
     ConversationHasForks,
     ConversationRow,
+    CorruptEvent,
     Event,
     EventStoreError,
     InvalidArgument,
@@ -323,8 +325,21 @@ def records_that_go(store: Store, shown: Mapping[str, Sequence[Event]], unread: 
     for row in [*map(store.conversation, imported)]:  # all as they are now: what is appended from now on is later
         logged = sound(store, row.id, row.parent_version or 0, row.version, unread)
         with suppress(ConversationErased):  # of a fork, since it was found: its records went with it
-            records[row.id] = records_with(imported[row.id], (each.event for each in logged))
+            of_gone = [
+                each
+                for first in {event.id - place_of(event) for event in imported[row.id]}
+                for each in _of_record(store, row.id, first)
+            ]
+            records[row.id] = records_with(imported[row.id], of_gone, (each.event for each in logged))
     return records
+
+
+def _of_record(store: Store, conversation: str, first: int) -> Iterable[Event]:
+    """Return the events of the record that begins with an event; none where one of them cannot be read."""
+    with suppress(CorruptEvent):
+        (event,) = store.events(conversation, first, first + 1)
+        return [*store.events(conversation, first, first + events_of(event))]
+    return ()
 
 
 def gone_everywhere(

@@ -57,6 +57,12 @@ _NAMES = frozenset((*_KEPT, "origin", "meta", "name", "tool", "call_id", "respon
 """Fields whose texts say nothing of the content: a redaction keeps them, or they are in many records."""
 _REPEATED_MIN = 8
 """Shorter texts say little, and are in many records. Records of the same call are found whatever their texts."""
+_PART, _KNOWN_STEP, _HELD_STEP = 64, 3, 5
+"""Texts are compared by parts of this length. Those of the content begin at each third character of a text, those of a
+record at each fifth: of 78 equal characters in a row, one part of the one is a part of the other.
+"""
+_LINE_MARKS = re.compile(r"^(?:[ \t]*(?:\d+[→|:\t-]|[+-]))+", re.MULTILINE)
+"""What a tool writes before the lines of a file: their numbers, and which were added."""
 
 Holds = Callable[[str], object]
 """Returns whether a text holds what is searched for."""
@@ -176,10 +182,11 @@ def events_with(
     return [found[event_id] for event_id in sorted(found)]
 
 
-def records_with(gone: Sequence[Event], events: Iterable[Event]) -> list[int]:
+def records_with(gone: Sequence[Event], of_gone: Iterable[Event], events: Iterable[Event]) -> list[int]:
     """Return the ids of those of these events whose packed records may repeat the content of imported events: they were
-    made of the same record, they belong to the same response or call, or the record holds one of their texts that its
-    own events do not show. A text that they show can be read as long as they have their content.
+    made of the same record, they belong to the same response or call, or the record holds a text, or a part of a long
+    one, that its own events do not show. A text that they show can be read as long as they have their content. The
+    content is what events tell, and the texts of several lines in their records: ``of_gone`` are the events of these.
 
     Cost: the events, and unpacking their records.
     """
@@ -187,10 +194,19 @@ def records_with(gone: Sequence[Event], events: Iterable[Event]) -> list[int]:
     calls = {name for event in gone for name in _calls(event)}
     ids = {event.id for event in gone}
     near, origin = ids | {event.cause for event in gone}, gone[0].origin
+    format = "" if origin is None else origin.format
+    parts = {*_parts_in(texts, _KNOWN_STEP)}
+    for record, made in recorded(format, of_gone):
+        of_others = {*_parts_in(_texts([_without_record(each) for each in made if each.id not in ids]))}
+        parts |= {*_parts_in((text for text in _texts(record) if "\n" in text), _KNOWN_STEP)} - of_others
     found: list[int] = []
-    for record, made in recorded("" if origin is None else origin.format, events):
-        is_near = any(each.id in near or each.cause in ids or not calls.isdisjoint(_calls(each)) for each in made)
-        if is_near or (repeated := _among(texts, record)) - _among(repeated, [*map(_without_record, made)]):
+    for record, made in recorded(format, events):
+        shown = [*map(_without_record, made)]
+        if (
+            any(each.id in near or each.cause in ids or not calls.isdisjoint(_calls(each)) for each in made)
+            or ((held := _among(texts, record)) and held - _among(held, shown))
+            or ((held := parts & {*_parts_in(_texts(record), _HELD_STEP)}) and held - {*_parts_in(_texts(shown))})
+        ):
             found.append(made[0].id)
     return [each for each in found if each not in ids]
 
@@ -214,6 +230,16 @@ def _among(texts: Collection[str], value: Any) -> set[str]:
     """Return which of these texts a value holds."""
     held = "\0".join(_texts(value)) if texts else ""
     return {text for text in texts if text in held}
+
+
+def _parts_in(texts: Iterable[str], step: int = 1) -> Iterator[str]:
+    """Yield the parts of long texts, without the marks of lines, and with one space for all white space in a row. A
+    text that is one word is a path or an id, which many records hold.
+    """
+    for text in texts:
+        words = _LINE_MARKS.sub("", text).split() if len(text) >= _PART else ()
+        plain = " ".join(words) if len(words) > 1 or not text.isascii() else ""
+        yield from (plain[at : at + _PART] for at in range(0, len(plain) - _PART + 1, step))
 
 
 def _without_record(event: Event) -> dict[str, Any]:
@@ -314,3 +340,5 @@ def _texts(value: Any, *, names: bool = True) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _texts(item, names=names)
+        if len(value) > 1 and all(type(item) is str for item in value):
+            yield "\n".join(value)  # the lines of a text

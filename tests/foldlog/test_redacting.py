@@ -350,6 +350,40 @@ def test_a_redaction_takes_each_record_with_more_of_the_content_than_its_event_s
     assert bytes_left(tmp_path, ["swordfish"]) == []
 
 
+def test_a_redaction_takes_the_records_that_hold_what_a_tool_read_in_another_form():
+    """Claude Code numbers the lines of a file for the model, and keeps it whole beside a later edit of any line."""
+    path = f"/{'a-long-name-of-a-folder/' * 4}notes.txt"
+    lines = [f"{2020 + each}-01-02 the {each}th guest has the word {chr(97 + each) * 9}" for each in range(12)]
+    whole, numbered = "\n".join(lines), "\n".join(f"{each + 1:6}→{line}" for each, line in enumerate(lines[:6]))
+    edit = "The file was changed:\n     1→2020-01-02 nobody"
+    results = [
+        (numbered, {"file": {"filePath": path, "content": whole}}),
+        (edit, {"filePath": path, "oldString": lines[0], "originalFile": f"by hand:\n{whole}"}),
+        (edit, {"filePath": path, "structuredPatch": [{"lines": [f" {line}" for line in lines]}]}),
+        ("2 files", {"filePath": path, "stdout": "2 files"}),
+    ]
+    records: list[dict[str, Any]] = []
+    for number, (content, result) in enumerate(results):
+        use = {"type": "tool_use", "id": f"t{number}", "name": "Tool", "input": {"file_path": path}}
+        said = {"id": f"m{number}", "role": "assistant", "model": "m", "content": [use]}
+        told = {"type": "tool_result", "tool_use_id": f"t{number}", "content": content}
+        above = records[-1]["uuid"] if records else None
+        beside = {"sessionId": "s", "cwd": path, "timestamp": f"2026-01-02T03:04:0{number}.000Z"}
+        records += [
+            {"type": "assistant", "uuid": f"a{number}", "parentUuid": above, "message": said} | beside,
+            {"type": "user", "uuid": f"u{number}", "parentUuid": f"a{number}"}
+            | {"message": {"role": "user", "content": [told]}, "toolUseResult": result}
+            | beside,
+        ]
+    with api.open("memory:") as histories:
+        history = histories["c"]
+        history.append_records(records, format="claude-code")
+        history.redact(1, reason="asked to")
+        exported = list(history.export("claude-code"))
+        assert [line for line in lines if line[11:] in json.dumps(exported)] == []
+        assert [record for record in exported if record in records] == [records[2], records[4], *records[6:]]
+
+
 def test_a_redaction_leaves_the_records_that_share_only_what_many_hold():
     with api.open("memory:") as histories:
         (history,) = histories.import_(SAMPLE)
