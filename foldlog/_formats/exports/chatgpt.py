@@ -114,7 +114,8 @@ def _is_about(record: Any) -> bool:
 
 def _is_node(record: Any) -> bool:
     message = dict_or_empty(record).get("message", _NONE)
-    return type(dict_or_empty(record).get("id")) is str and (message is None or type(message) is dict)
+    is_message = type(message) is dict and type(message.get("author", {})) is dict
+    return type(dict_or_empty(record).get("id")) is str and (message is None or is_message)
 
 
 class _Decoder(TreeDecoder):
@@ -232,7 +233,7 @@ _KIND = Kind(
     records=_records,
     is_about=_is_about,
     is_message=_is_node,
-    expected="a node of a conversation of ChatGPT with a text under 'id', and a 'message'",
+    expected="a node of a conversation of ChatGPT with a text under 'id', and a 'message' with an 'author'",
     named=("conversation_id", "id"),
     id="id",
     parent="parent",

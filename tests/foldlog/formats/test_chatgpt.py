@@ -181,6 +181,19 @@ def test_an_export_that_is_written_again_adds_what_is_new(tmp_path):
         assert sum(isinstance(each, Message) for each in events) == 6  # none of them twice
 
 
+@pytest.mark.parametrize("author", [5, None])
+def test_a_message_with_a_damaged_author_leaves_the_stored_one_in_its_place(tmp_path, author):
+    whole = chat(("u", None, "user", "hi"), ("a", None, "assistant", "one"))
+    torn = json.loads(json.dumps({**whole, "update_time": whole["update_time"] + 60}))
+    torn["mapping"]["u"]["message"]["author"] = author
+    with Store(MemoryRecorder()) as store:
+        for export, findings in ((whole, 0), (torn, 1)):
+            (source,) = opened(tmp_path, export)
+            import_source(store, source)
+            assert source.findings_count == findings
+            assert shown(store.events("c1")) == [("user", "hi"), ("assistant", "one")]
+
+
 def test_one_file_has_many_conversations_and_those_without_a_message_are_left_out(tmp_path):
     empty = chat(id="c0", conversation_id="c0")
     path = tmp_path / "conversations.json"

@@ -229,7 +229,11 @@ def test_a_history_is_recognized_and_grows_and_each_version_of_it_can_be_sent(fo
         ("atif", [], "expected a step, found an array"),
         ("inspect-eval", {"role": "x"}, "the object has no role, which every message of Inspect has"),
         ("otlp-genai", {"resourceSpans": []}, "with one span: {'resourceSpans': […]}, found another object"),
-        ("chatgpt", {"id": 1, "message": None}, "text under 'id', and a 'message', found another object"),
+        (
+            "chatgpt",
+            {"id": 1, "message": None},
+            "text under 'id', and a 'message' with an 'author', found another object",
+        ),
         ("claude-ai", {"uuid": "u", "sender": "x"}, "the 'sender' human or assistant, found another object"),
         ("anthropic-messages", {"role": "user"}, "the object has no content, or no 'role' of a user or an assistant"),
         ("aider", {"aider": "dog"}, "expected a block of a chat, {'aider': 'user', 'text': '…'}, found another object"),
