@@ -49,7 +49,7 @@ class Names:
         absolute = Path(os.path.abspath(place))
         self._root = Path(os.path.abspath(root))
         self._whole = absolute if folder else absolute.with_name(absolute.stem)
-        self._stem = self._whole.name
+        self._stem, self._is_folder = self._whole.name, folder
         self._place = self._path_from_root() if self._root in absolute.parents else self._alone(folder=folder)
         self._seen: dict[str, int] = {}
 
@@ -72,7 +72,7 @@ class Names:
         numbered = f":{number}" if number else ""
         own = _conversation_in(container) or conversation
         if own is not None:
-            return self._name(own, ())
+            return self._name(own, tuple(self._tails()) if self._is_folder else ())  # its name may have been missing
         task = _task_in(container)
         if task is None:
             name = f"{self._place}{numbered}"

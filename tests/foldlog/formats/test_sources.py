@@ -11,6 +11,8 @@ import pytest
 from foldlog._formats import sources
 from foldlog._formats.files.histories import histories
 from foldlog._formats.json_text import RECORD_SIZE_MAX
+from foldlog._importing import import_source
+from foldlog.eventstore import open_store
 from foldlog.formats import NotAHistory, detect, encode, open_sources
 from foldlog.projections import View
 from tests.how_many import some
@@ -151,6 +153,17 @@ def test_a_folder_of_v1_events_in_the_order_of_its_indices(write, tmp_path):
     write("run/base_state.json", {"id": "conversation-7", "agent": {"events": []}})
     assert only(tmp_path) == ("conversation-7", "openhands-v1", [v1(name) for name in "abc"], [])
     assert only(tmp_path / "run" / "events")[0] == "conversation-7"
+
+
+def test_a_folder_whose_state_is_missing_is_continued_once_its_state_names_it(write, tmp_path):
+    for index, name in enumerate("abcd"):
+        write(f"k/events/event-{index:05}-{name}.json", v1(name))
+    with open_store("memory:") as store:
+        for state in ({}, {"id": "conversation-7"}, {"id": "conversation-7"}):
+            write("k/base_state.json", state)
+            (source,) = open_sources([tmp_path / "k"])
+            assert import_source(store, source).conversation == "k"
+        assert [row.id for row in store.conversations()] == ["k"]
 
 
 def test_the_leaf_that_the_state_names_decides_the_branch(write, tmp_path):
