@@ -134,8 +134,10 @@ def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model."""
-    model, seen = UNNAMED, None
+    """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model. If the total grew
+    by more than that, the log lacks calls.
+    """
+    model, seen = UNNAMED, _inner(None)
     for event in events:
         if isinstance(event, SystemMessage):
             model = event.meta.get("model", model)
@@ -145,9 +147,11 @@ def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
             model = _name(event.data)
         info = event.data.get("info") if event.name == "token_count" else None
         last = info.get("last_token_usage") if isinstance(info, dict) else None
-        if isinstance(info, dict) and isinstance(last, dict) and info.get("total_token_usage") != seen:
-            seen = info.get("total_token_usage")  # the same count is often written twice
-            yield _told_by(event, model, usage_of(last))
+        total = _inner(info, "total_token_usage")
+        if isinstance(last, dict) and total != seen:  # the same count is often written twice
+            lacks_calls = _tokens(total) - _tokens(seen) > _tokens(last)
+            yield _told_by(event, model, usage_of(last) | ({"dearer": 1} if lacks_calls else {}))
+            seen = total
 
 
 def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -238,6 +242,11 @@ def _inner(value: Any, *names: str) -> Mapping[str, Any]:
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
+
+
+def _tokens(told: Any) -> int:
+    usage = usage_of(told)
+    return usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
 
 
 def _cost(value: Any) -> float | None:

@@ -254,6 +254,18 @@ def test_the_usage_of_imported_records_is_counted_once():
         assert all(call.at is not None and call.at.date() == DAY.date() for call in found)
 
 
+def test_a_codex_log_that_lacks_calls_has_a_cost_that_may_be_higher():
+    counts = [(700, 35), (735, 35), (700, 35), (735, 35), (800, 35)]
+    infos = [
+        {"total_token_usage": {"total_tokens": total}, "last_token_usage": {"input_tokens": last, "output_tokens": 0}}
+        for total, last in counts
+    ]
+    records = [{**USUAL["codex"], "payload": {"type": "token_count", "info": info}} for info in infos]
+    usage = [call.usage for call in calls_of_imported(decode(records, "codex", findings=print), "codex")]
+    assert [each.get("dearer", 0) for each in usage] == [1, 0, 0, 0, 1]
+    assert sum(each["prompt_tokens"] for each in usage) == 5 * 35
+
+
 @pytest.mark.parametrize(
     "figures, cost, prompt, completion",
     [

@@ -40,6 +40,9 @@ _SAID_MAX = 20
 
 _CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
 """Messages that Codex itself writes as the user: a text in a tag, or instructions from files."""
+_NO_SESSION = (
+    "begins without the session_meta line that names the session, so an earlier import of this session is not found"
+)
 
 
 class _Known(NamedTuple):
@@ -78,6 +81,8 @@ class CodexDecoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         """Add the event of a record, after those of the items of a compaction's history, or of calls that it aborts."""
         line, payload = self._line
+        if read.version == 0 and self.past is None and line != "session_meta":
+            self.options.findings.append(_NO_SESSION)
         if line == "compacted" and type(payload) is dict:
             self._compact(read, payload)
         else:

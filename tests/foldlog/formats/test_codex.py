@@ -466,3 +466,18 @@ def test_a_sub_agents_rollout_is_linked_to_the_session_that_started_it(tmp_path)
     path.write_text(json.dumps(spawned))
     (opened,) = open_sources([path], prefix="run/")
     assert next(opened.events()).meta == {"parent": "run/s0"}
+
+
+def test_a_rollout_without_its_session_line_is_told_of(tmp_path):
+    lines = [record("session_meta", {"id": "s"}), *said("fix it", "and test it")]
+    told_of = []
+    for place, records in enumerate(
+        (lines, lines[1:], [{"id": "s", "timestamp": "", "instructions": None}, *lines[1:]])
+    ):
+        path = tmp_path / f"{place}.jsonl"
+        path.write_text("".join(f"{json.dumps(each)}\n" for each in records))
+        (source,) = open_sources([path])
+        assert len(list(source.events())) == len(records)
+        told_of.append([finding.problem for finding in source.findings])
+    assert told_of[0] == told_of[2] == []
+    assert "session_meta" in told_of[1][0]
