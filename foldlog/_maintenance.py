@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, stores_in, told
@@ -32,6 +33,7 @@ from foldlog.eventstore import (
     check_text,
     confirm,
     from_microseconds,
+    has_content,
     open_store,
     recent_conversations,
     summary_of,
@@ -271,20 +273,50 @@ def redacted(
     own_id = summary_of(event_id) if event_id < NOT_RECORDED else event_id
     events = store.events(conversation, own_id, own_id + 1) if own_id >= 0 else ()
     unread: list[str] = []
-    receipt = redact.redact(
-        store,
-        conversation,
-        event_id,
-        reason=reason,
-        by=by,
-        with_summaries=with_summaries,
-        complete=False,
-        records=records_that_go(store, shown_by(store, {conversation: events}), unread),
+    named = with_twins(store, {conversation: [*events]})
+    records = records_that_go(store, shown_by(store, named), unread)
+    twins = [event.id for event in named[conversation] if event.id != own_id]  # first: they are found by its content
+    work = partial(
+        redact.redact, store, conversation, reason=reason, by=by, with_summaries=with_summaries, complete=False
     )
+    of_twins = [work(twin) for twin in twins]
+    receipt = work(event_id, records=records)
+    for each in of_twins:
+        receipt = receipt._replace(
+            event_ids=(*receipt.event_ids, *each.event_ids),
+            hashes=(*receipt.hashes, *each.hashes),
+            position=receipt.position or each.position,
+            quotes=tuple(dict.fromkeys((*receipt.quotes, *each.quotes))),
+            forks=tuple(dict.fromkeys((*receipt.forks, *each.forks))),
+        )
     for name, paths in sources.items():
         keep_source(store, name, paths)
     receipt = receipt._replace(unconfirmed=(*unread, *receipt.unconfirmed))
     return gone_everywhere(store, {conversation, *forks}, receipt, sources, complete=complete)
+
+
+def with_twins(store: Store, named: Mapping[str, Sequence[Event]]) -> dict[str, list[Event]]:
+    """Return these events of conversations, and those that an import took back of the same records of a source: no View
+    shows them. Cost: the structural events; the events of a conversation of which an import took events back.
+    """
+    from foldlog._formats.rewritten import counted_in, is_replacing
+    from foldlog._matching import twin_keys
+    from foldlog._reports.unreadable import sound
+
+    found: dict[str, list[Event]] = {}
+    for name, events in named.items():
+        found[name] = [*events]
+        row, ids = store.conversation(name), {event.id for event in events}
+        begins = row.parent_version or 0
+        structural = store.query(name, lambda read: [*read.structural_events(0, read.version)])
+        imported = (each for each in events if each.id >= begins and each.origin is not None and can_be_redacted(each))
+        keys = {key for event in imported for key in twin_keys(event)}
+        if keys and any(map(is_replacing, structural)):
+            counts = counted_in(structural, row.version)
+            of_imports = (each.event for each in sound(store, name, begins, row.version, []))
+            theirs = (each for each in of_imports if not counts(each) and has_content(each) and each.id not in ids)
+            found[name] += [each for each in theirs if not keys.isdisjoint(twin_keys(each))]
+    return found
 
 
 def _user() -> str:

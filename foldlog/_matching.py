@@ -23,10 +23,11 @@ from typing import Any
 from unicodedata import combining, normalize
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from foldlog._copies import path_in, stores_in
 from foldlog._formats.live import recorded
+from foldlog._formats.packing import place_of
 from foldlog._page.report import texts_of_page
 from foldlog._search.index import index_path
 from foldlog.eventstore import (
@@ -217,6 +218,15 @@ def _content(event: Event) -> Iterator[str]:
     with suppress(ValueError, RecursionError):  # records hold the values in the text of a call, too
         values.append(loads(str(getattr(event, "arguments", ""))))
     return _texts(values, names=False)
+
+
+def twin_keys(event: Event) -> set[tuple[Any, ...]]:
+    """Return what an imported event has in common with another reading of the same record of its source: the id there,
+    and the content.
+    """
+    texts, origin = (*_content(replace(event, cause=None)),), event.origin
+    named = () if origin is None or origin.id is None else (origin.format, repr(origin.id), place_of(event))
+    return {(type(event), *each) for each in (texts if has_content(event) else (), named) if each}
 
 
 def _calls(event: Event) -> set[str | None]:

@@ -280,6 +280,26 @@ def test_what_was_redacted_of_a_log_that_was_mended_does_not_come_back(foldlog, 
         assert "marigold" not in {getattr(event, "content", "") for event in histories["runs/x"].events()}
 
 
+@pytest.mark.parametrize("chosen", [("10",), ("--matching", "marigold")])
+def test_nothing_that_an_import_took_back_can_be_read_after_a_redaction(foldlog, tmp_path, chosen):
+    texts = ["one", "two", "three", "four", "hi", "say marigold"]
+    lines(tmp_path / "x.jsonl", chat(*texts))
+    whole = (tmp_path / "x.jsonl").read_text()
+    for text in (whole.replace("three", "\n"), whole):
+        (tmp_path / "x.jsonl").write_text(text)
+        assert foldlog("import", "x.jsonl").status == 0
+    (tmp_path / "x.jsonl").unlink()
+    reason = ("--reason", "asked to", "--yes")
+    assert "2 events of 1 conversation to redact" in foldlog("redact", "x", *chosen, "--dry-run", *reason).out
+    redacted = foldlog("redact", "x", *chosen, *reason)
+    assert redacted.status == 0
+    assert all(f"x: event {each} redacted at " in redacted.out for each in (4, 10))
+    for command in (["log", "x"], ["show", "x", "4"], ["search", "marigold"], ["export", "x"]):
+        assert "marigold" not in foldlog(*command).out
+    with open_histories("foldlog.db") as histories:
+        assert [event.id for event in histories["x"].events() if event.redacted] == [4, 10]
+
+
 def test_an_import_goes_on_where_another_process_erases_what_it_is_compared_with(tmp_path, monkeypatch):
     lines(tmp_path / "x.jsonl", chat("one", "marigold two", "three"))
     like = SeenFiles.redacted_like

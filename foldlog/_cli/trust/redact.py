@@ -29,7 +29,7 @@ from foldlog._documents import (
     RedactedDocument,
     RedactionsDocument,
 )
-from foldlog._maintenance import conversations_with, holders, records_that_go, redacted, shown_by
+from foldlog._maintenance import conversations_with, holders, records_that_go, redacted, shown_by, with_twins
 from foldlog._matching import Holds, events_with, files_with, keep_documents, text_or_pattern
 from foldlog._meant import meant
 from foldlog._reports.sums import KeptSums
@@ -143,6 +143,7 @@ def run(
         find = partial(_found, stores, rows, text, before)
         with terminal.working("searching"):
             named = find() if searches else _named(stores, whole(store, conversation or ""), events or ())
+            named = with_twins(store, named)
             similar = _similar(stores, rows, named, matching, before) if matching and not pattern else ""
             shown = shown_by(store, named)
             quotes = _that_may_quote(store, named, shown) if with_summaries else {}

@@ -187,6 +187,24 @@ def test_a_redacted_event_does_not_come_back_and_what_another_hand_wrote_stays(n
         assert not any(isinstance(event, Retraction) and event.id >= version for event in store.events("c", version))
 
 
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_a_redaction_takes_what_an_import_took_back_of_the_same_record(name):
+    records = RECORDS[name]
+    with api.open("memory:") as histories:
+        import_source(histories.store, source(name, records))
+        import_source(histories.store, source(name, [*records[:1], *records[2:], records[-1], records[-1]]))
+        history = histories["c"]
+        said = [event for event in history.view() if len(getattr(event, "content", "")) > 8 and event.origin]
+        for event in said[-3:]:
+            was = [each.id for each in history.events() if getattr(each, "content", "") == event.content]
+            stand = {each.id for each in history.view() if getattr(each, "content", "") == event.content}
+            receipt = history.redact(event, reason="asked for")
+            assert {*receipt.event_ids} == {*was} - stand | {event.id}
+            redacted = {each.id for each in history.events() if each.redacted and not each.redacted.record}
+            assert redacted.issuperset(receipt.event_ids)
+        assert any(is_rewriting(each) for each in history.events())
+
+
 def test_a_copy_of_a_source_takes_nothing_back_and_is_named(tmp_path, foldlog):
     records = RECORDS["copilot-cli"]
     for name, some in (("a.jsonl", records), ("b.jsonl", records[:5]), ("c.jsonl", records)):
