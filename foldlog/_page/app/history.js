@@ -33,11 +33,12 @@ export class History {
       for (const value of values) column.push(value);
     }
     for (const [id, spans] of document.spans) this.spans.set(id, spans.map(asSpan));
-    for (const name of ["title", "format", "limit", "zone", "masks", "order", "summaries", "borders", "events_counted", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
+    for (const name of ["title", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
       this[name] = document[name];
     }
     this.unshown = this.format !== "foldlog" ? `what was not shown to the agent in the ${this.format} history that it was imported from` : "what its writer marked as not shown";
     this.version = document.version;
+    this.counted = document.events_counted;
     this.changes = new Map(document.changes.map((change) => [change.id, change]));
     this.condensations = document.changes.filter((change) => change.kind === "condensation");
     this.standing = this.condensations.filter((change) => "tokens_saved" in change); // no import took them back
