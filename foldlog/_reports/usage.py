@@ -75,17 +75,18 @@ def _call(at: datetime | None, model: object, told: Mapping[str, Any], calls: in
 
 def calls_beside(told: Iterable[Any], before: Iterable[Any] = ()) -> Iterator[ModelCall]:
     """Yield the calls that a source tells of beside its records: with a ``reply`` one call, else all of the run. Of the
-    run it yields what was added to what was told ``before`` of the same use of a model.
+    run it yields what is above what was told ``before`` of the same use of a model.
     """
     runs = {repr(each.get("use")): each for each in before if isinstance(each, dict) and not _reply(each)}
     for each in told:
         if isinstance(each, dict):
-            call, counter = _of_source(each), _Counter()
+            call = _of_source(each)
             if call.reply is None and (known := runs.get(repr(each.get("use")))) is not None:
-                earlier = _of_source(known)
-                list(counter.added(earlier))
-                yield from counter.added(call._replace(calls=max(1, call.calls - earlier.calls)))
-            elif call.usage or call.cost is not None:
+                past = _of_source(known)
+                usage = {name: max(0, number - past.usage.get(name, 0)) for name, number in call.usage.items()}
+                cost = None if call.cost is None else max(0.0, call.cost - (past.cost or 0.0))
+                call = call._replace(usage=usage, cost=cost, calls=max(1, call.calls - past.calls))
+            if any(call.usage.values()) or call.cost:
                 yield call
 
 

@@ -345,6 +345,8 @@ def test_the_past_that_an_edited_log_shares_with_what_was_imported_before_counts
     first, fork = [one["conversation"] for one in json.loads(foldlog("list", "--json").out)["conversations"]]
     first, fork = sorted((first, fork), key=len)
     assert prompts("edited", [10, 20, 30], [first], [fork]) == [20 + 30 - shared, 20, 30]
+    if format == "swe-agent":  # it was run again, for less
+        assert prompts("run again", [10]) == [30]
 
 
 def test_the_command_shows_the_figures(foldlog, monkeypatch):
