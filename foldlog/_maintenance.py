@@ -121,16 +121,16 @@ class Maintenance:
         reason: str,
         dry_run: bool = False,
         detach_forks: bool = False,
-        findings: Callable[[str], object] | None = None,
+        findings: Callable[[str], object] = lambda problem: None,
     ) -> Iterator[ConversationRow]:
         """Yield the tombstone of each conversation whose last event is older than ``age``, with ``attributes`` only of
         those that have them, as it is erased; nothing is erased until you iterate. With ``dry_run`` yield the row of
         each, and erase nothing.
 
-        A conversation stays that has a younger fork (``detach_forks`` gives the fork a copy of the shared events) or a
-        new event: ``findings`` is told of it; without it, the error is raised after the others are erased. In a SQLite
-        file the bytes stay until ``vacuum``. Raises what ``Histories.erase`` and ``Histories.list`` raise. Durability:
-        each is erased when it is yielded. Cost: the list of conversations, and the events of those erased.
+        A conversation stays, and ``findings`` is told why, that has a younger fork (``detach_forks`` gives the fork a
+        copy of the shared events) or a new event: it is erased later. In a SQLite file the bytes stay until ``vacuum``.
+        Raises what ``Histories.erase`` and ``Histories.list`` raise. Durability: each is erased when it is yielded.
+        Cost: the list of conversations, and the events of those erased.
         """
         given: object = age
         if not isinstance(given, timedelta) or given < timedelta():

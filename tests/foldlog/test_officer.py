@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import foldlog as api
-from foldlog import Annotation, CondensationAction, ConversationHasForks, InvalidArgument, KeyRing, Message, _copies
+from foldlog import Annotation, CondensationAction, InvalidArgument, KeyRing, Message, _copies
 from foldlog._matching import text_or_pattern
 from foldlog._reports.audit_database import update
 from tests.crash.bytes_left import bytes_left
@@ -64,8 +64,8 @@ def test_retention_erases_what_is_older_and_leaves_what_a_younger_fork_shares(op
     both = retain(90 * DAYS, reason="policy", dry_run=True, detach_forks=True)
     assert [row.id for row in both] == ["ann/1", "old"]
     assert living(opened) == ["ann/1", "ann/2", "old", "young"]
-    with pytest.raises(ConversationHasForks, match="young"):
-        list(retain(90 * DAYS, reason="policy"))
+    assert [row.id for row in retain(90 * DAYS, reason="policy", dry_run=True)] == ["ann/1"]
+    assert [row.id for row in retain(90 * DAYS, reason="policy")] == ["ann/1"]
     assert living(opened) == ["ann/2", "old", "young"], "the others are erased"
     told = []
     assert list(retain(90 * DAYS, reason="policy", findings=told.append)) == []
@@ -73,6 +73,18 @@ def test_retention_erases_what_is_older_and_leaves_what_a_younger_fork_shares(op
     assert [row.id for row in retain(90 * DAYS, reason="policy", detach_forks=True)] == ["old"]
     assert [event.content for event in opened["young"].view()] == ["younger"]
     assert [row.id for row in retain(timedelta(), {"user": "ann"}, reason="policy")] == ["ann/2"]
+
+
+def test_the_command_tells_what_is_too_old_and_stays_and_ends_with_status_0(opened, foldlog, monkeypatch):
+    if opened.store.database.settings.keys is not None:
+        monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    when = (NOW - 90 * DAYS).date().isoformat()
+    for erased in (["ann/1"], []):
+        ran = foldlog("erase", "--older-than", when, "--reason", "policy", "--yes", "--json")
+        assert (ran.status, [one["conversation"] for one in ran.document["conversations"]]) == (0, erased)
+        assert [one["conversation"] for one in ran.document["stay"]] == ["old"]
+        assert "conversation 'old' has a fork that reads events of it ('young')" in ran.err
+    assert foldlog("erase", "old", "--reason", "asked to", "--yes").status == 2, "what is named must go"
 
 
 def test_forks_that_are_old_too_go_before_their_parents(opened):
@@ -610,8 +622,10 @@ def test_the_nightly_script_of_the_page_on_production_runs(tmp_path, monkeypatch
     age = [100]
     with api.open(tmp_path / "history.db", clock=lambda: datetime.now(UTC) - age[0] * DAYS) as histories:
         histories["old"].append(said("marigold"))
+        histories["forked"].append(said("lily"))
         age[0] = 1
         histories["new"].append(said("tulip"))
+        histories["forked"].fork(1, "young").append(said("rose"))
     there = tmp_path / "bin"
     there.mkdir()
     (there / "foldlog").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m foldlog "$@"\n')
@@ -622,7 +636,7 @@ def test_the_nightly_script_of_the_page_on_production_runs(tmp_path, monkeypatch
         done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     with api.open(tmp_path / "history.db") as histories:
-        assert living(histories) == ["new"]
+        assert living(histories) == ["forked", "new", "young"]
     assert b"marigold" not in (tmp_path / "history.db").read_bytes()
     first, second = sorted((tmp_path / "backups").glob("*.db"))
     assert (b"marigold" in first.read_bytes(), b"marigold" in second.read_bytes()) == (True, False)

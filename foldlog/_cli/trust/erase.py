@@ -58,7 +58,7 @@ def run(
 
     In a terminal the command shows the conversations and asks first. No reader sees them from the first moment on. At
     the end the store is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. With --older-than, a
-    conversation stays that gets a new event before its turn, or whose younger fork shares its events.
+    conversation stays, with a note, that gets a new event before its turn, or has a younger fork.
 
     A tombstone stays: the id, when, why, how many events, and the last head. An append does not use its id again.
     Earlier copies and backups still hold the conversations; later ones hold the tombstones. The report names
@@ -95,7 +95,7 @@ def run(
                 else:
                     stay.append((row, error))
                 update(advance=1)
-        if not gone and stay:
+        if not gone and stay and before is None:
             raise Refused("; ".join(str(error) for _, error in stay))
         is_pending = False
         if gone and not dry_run:
@@ -116,7 +116,7 @@ def run(
         told.append(f"{count(len(gone), 'conversation')} {done}, {count(events, 'event')}")
     terminal.answer(document, "\n".join(told))
     for _, error in stay:
-        terminal.warn(str(error))
+        (terminal.warn if before is None else terminal.note)(str(error))
     if is_pending:
         terminal.note(f"bytes pending: {remedy}")
     if not dry_run:
