@@ -40,6 +40,7 @@ from foldlog.eventstore import (
     VersionConflict,
     check_whole,
     from_microseconds,
+    has_content,
     prepare_append,
     summary_id,
 )
@@ -366,9 +367,10 @@ class History:
 
     def open_calls(self) -> tuple[Action, ...]:
         """Return the actions that wait for their observation, in order: see ``View.open_calls``. After a crash these
-        are the calls whose outcome is unknown; ``docs/RESUMING.md`` says what to do. Cost: that of ``view``.
+        are the calls whose outcome is unknown; ``docs/RESUMING.md`` says what to do. A redacted call is left out: it
+        has no arguments to run with, and ``interrupt`` closes it. Cost: that of ``view``.
         """
-        return self.view().open_calls
+        return tuple(filter(has_content, self.view().open_calls))
 
     def interrupt(self, reason: str = "", *, older_than: timedelta | None = None) -> tuple[Recorded, ...]:
         """Append an observation "interrupted: …" with the reason for each open call: for all of them or none. Return

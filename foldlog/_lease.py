@@ -37,6 +37,7 @@ from foldlog.eventstore import (
     StoreUnusable,
     check_text,
     from_microseconds,
+    has_content,
 )
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import PAGE, find_meant
@@ -207,7 +208,7 @@ def to_resume(
                     continue
                 try:
                     if name not in leases and row.id not in known:
-                        known[row.id] = len(views.current(row.id).open_calls)
+                        known[row.id] = sum(map(has_content, views.current(row.id).open_calls))
                         kept.keep(row, known[row.id])
                     if name in leases or known[row.id]:
                         yield row

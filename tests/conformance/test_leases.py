@@ -217,6 +217,18 @@ def test_what_a_dead_worker_left_without_an_open_call_is_resumed_too(workers):
     assert list(still._histories.to_resume()) == []
 
 
+def test_a_call_that_was_redacted_is_not_run_and_can_be_interrupted(workers):
+    history = workers()
+    history.append([said("hi"), CALL])
+    assert len(history.open_calls()) == 1
+    assert list(history._histories.to_resume()) == ["c"]
+    history.redact(1, reason="asked to")
+    assert history.open_calls() == ()
+    assert list(history._histories.to_resume()) == []
+    [closed] = history.interrupt("its arguments were erased")
+    assert closed.event.cause == 1
+
+
 def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder: Recorder, caplog):
     Histories(Store(recorder, WriteSettings(keys=KEYS)))["c"].append([said("hi"), CALL])
     assert list(Histories(Store(recorder)).to_resume()) == []
