@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
-from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import Report as Report
-from foldlog.condensers.reports import is_standing, with_reports
+from foldlog.condensers.reports import is_standing, reports_of, with_reports
+from foldlog.condensers.selection import held
 from foldlog.eventstore import CondensationAction
 from foldlog.projections import View
 
@@ -272,8 +273,9 @@ class Condenser:
 
 def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     """Return the step of a condenser. A View with other events has a report with a rule: one that cannot be applied
-    again where the condenser reports none. Raises ``TypeError`` if it returned neither a View nor a condensation, or a
-    View that was not made of ``view``.
+    again where the condenser reports none. Where ``view`` says what must stay, a condensation is ``held`` to it. If
+    nothing is left of it, the View stays larger; if that cannot wait, ``NoCondensationAvailable`` is raised. Raises
+    ``TypeError`` if the condenser returned neither a View nor a condensation, or a View not made of ``view``.
     """
     step: Any = condenser.step(view, agent_llm)
     came = step.result if isinstance(step, Step) else step
@@ -283,7 +285,7 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
     elif isinstance(step, Step) and isinstance(came, View | Condensation):
         is_told = came is view or any(map(is_standing, step.reports))  # a View that is returned is not read here
         if is_told or isinstance(came, Condensation) or came.events == view.events:
-            return step
+            return _held(condenser, view, agent_llm, step)
         return Step(came, (*step.reports, {"condenser": condenser.type, "rule": None}))
     elif inspect.iscoroutine(came):
         came.close()
@@ -294,6 +296,19 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
         f"the condenser {type(condenser).__name__} returned {'None' if came is None else f'a {type(came).__name__}'}; "
         f"{write}"
     )
+
+
+def _held(condenser: Condenser, view: View, agent_llm: AgentModel | None, made: Step) -> Step:
+    if view.kept_from is None or isinstance(made.result, View):
+        return made
+    try:
+        return made._replace(result=Condensation(held(view, made.result.action)))
+    except NoCondensationAvailable as error:
+        error.reports = (*made.reports, *reports_of(made.result.action))
+        if view.unhandled_condensation_request or condenser.overrun(view, agent_llm):
+            raise
+        declined = {"rule": {}, "outcome": "above size", "events": len(view), "problem": str(error)}
+        return Step(view, (*error.reports, {"condenser": condenser.type, **declined}))
 
 
 def reported(result: View | Condensation, reports: tuple[Report, ...]) -> Step:

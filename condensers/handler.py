@@ -1,9 +1,8 @@
 """The command handler: read a View, let a condenser decide, append its decision. Other writers never wait for a model.
 
 A condenser may take a minute to ask a model, and other writers may append in that time. The plan is then checked
-against the newer View without a second model call. It holds if no other condensation came, the events it forgets are
-still shown, and no action is separated from an observation that came since. A plan that does not hold is dropped and
-reported, and the condenser plans again.
+against the newer View without a second model call. It holds if no other condensation came and what it forgets may still
+go. A plan that does not hold is dropped and reported, and the condenser plans again.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 from foldlog._observed import is_told, measure, span, tell
 from foldlog.condensers import unseen
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
-from foldlog.condensers.errors import CondenserError, InvalidCondenser, NoCondensationAvailable
+from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.models.estimate import ESTIMATE, counting, tokens_of
 from foldlog.condensers.reports import (
     CONDENSER_METADATA_KEY,
@@ -35,7 +34,7 @@ from foldlog.condensers.reports import (
     with_reports,
 )
 from foldlog.condensers.rolling import models_are_spared
-from foldlog.condensers.selection import sent_ids
+from foldlog.condensers.selection import held
 from foldlog.eventstore import (
     ANY_VERSION,
     CondensationAction,
@@ -48,7 +47,6 @@ from foldlog.eventstore import (
     is_structural,
 )
 from foldlog.projections import View, Views
-from foldlog.projections.units import pending_positions
 
 _WAIT, _WAIT_MAX = 10, 160
 """The number of events before a failed model is asked again: after its first failure, and the maximum."""
@@ -122,7 +120,7 @@ class CondenseHandler:
                 return self._reported(conversation, append, result, reports, remembered)
             try:
                 action = self._append(conversation, append, view, result.action)
-            except Outdated as error:
+            except NoCondensationAvailable as error:
                 self._drop(conversation, append, result.action, view.version, str(error))
             else:
                 remembered.condensed()
@@ -140,20 +138,13 @@ class CondenseHandler:
     def preview(self, view: View) -> Step:
         """Return what a step over ``view`` would give, and append nothing. A condenser with a model asks it.
 
-        Raises ``NoCondensationAvailable`` where a condensation is required and impossible, or would change nothing, as
-        each later one would; and what the condenser raises. Cost: the condenser's work.
+        Raises what ``unseen.step`` and the condenser raise. Cost: the condenser's work.
         """
-        step = unseen.step(self._condenser, view, self._agent_llm)
-        if isinstance(step.result, Condensation) and not forgets_something(step.result.action, view):
-            raise NoCondensationAvailable(
-                f"the condenser {self._condenser.type!r} would forget no event that the View of {len(view)} shows",
-                tuple(reports_of(step.result.action)),
-            )
-        return step
+        return unseen.step(self._condenser, view, self._agent_llm)
 
     def _append(self, conversation: str, append: Append, view: View, action: CondensationAction) -> CondensationAction:
-        """Append the condensation and return it as stored. Raise ``Outdated`` if other writers appended first and it no
-        longer holds.
+        """Append the condensation and return it as stored. Raise ``NoCondensationAvailable`` if other writers
+        appended first and it no longer holds.
 
         It is checked again inside the transaction that appends it, for the few events that came since the first check.
         """
@@ -216,7 +207,7 @@ class CondenseHandler:
         declined = with_reports(CondensationAction(forgotten_event_ids=(), metadata=metadata), error.reports)
         try:
             self._append(conversation, append, view, declined)
-        except Outdated as outdated:
+        except NoCondensationAvailable as outdated:
             if error.reports:
                 self._drop(conversation, append, declined, view.version, str(outdated))
             return False
@@ -276,48 +267,22 @@ def _newest(view: View) -> Mapping[str, Any]:
     return view.condensations[-1].metadata if view.condensations else {}
 
 
-# --- plans ---
-
-
-class Outdated(CondenserError):
-    """A planned condensation does not fit the events that other writers appended since. It was not appended."""
-
-
-def forgets_something(action: CondensationAction, view: View) -> bool:
-    """Return whether a condensation forgets an event of the log that the View shows."""
-    ids = _named(action)
-    return any(event.id in ids and event.id >= 0 for event in view.events)
-
-
 def planned_before(action: CondensationAction, view: View, meanwhile: Sequence[Event]) -> View:
     """Return the View after these events, for which ``action``, which was planned on ``view``, holds too.
 
-    Raises ``Outdated`` if it no longer holds. It holds if there was no other condensation and no retraction, if the
-    events to forget are still shown, if every event that stays is still sent to the model, and if no part of an open
-    call is forgotten. A request or a declined condensation in between does not matter. Cost: a copy of the View and its
-    units, before and after.
+    Raises ``NoCondensationAvailable`` if it no longer holds. It holds if there was no other condensation and no
+    retraction, and if all that it forgets may still go: see ``selection.held``. A request or a declined condensation in
+    between does not matter. Cost: a copy of the View and its units.
     """
     for event in meanwhile:
         if isinstance(event, CondensationAction) and (event.summary is not None or any(event.forgotten)):
-            raise Outdated(f"condensation {event.id} was appended first")
+            raise NoCondensationAvailable(f"condensation {event.id} was appended first")
         if isinstance(event, Retraction):
-            raise Outdated(f"retraction {event.id} was appended first")
-    view, ids = view.then(meanwhile), _named(action)
-    gone = ids.difference(event.id for event in view.events)
-    if gone:
-        raise Outdated(f"{len(gone)} of the {len(ids)} events to forget are not shown now, such as {min(gone)}")
-    after = view.then((action,))
-    waiting = {view[position].id for position in pending_positions(view.units)}
-    parted = (sent_ids(view) - ids - sent_ids(after)) | (waiting & (ids | (after.left_behind - view.left_behind)))
-    if parted:
-        raise Outdated(f"calls and observations would be separated: {len(parted)} events, such as {min(parted)}")
+            raise NoCondensationAvailable(f"retraction {event.id} was appended first")
+    view = view.then(meanwhile)
+    if any(action.forgotten) and held(view, action) is not action:
+        raise NoCondensationAvailable("calls and observations would be separated")
     return view
-
-
-def _named(action: CondensationAction) -> set[int]:
-    """Return the ids of the events and summaries that it forgets."""
-    intervals, summaries = action.forgotten
-    return {*summaries, *(event_id for first, last in intervals for event_id in range(first, last + 1))}
 
 
 # --- what a handler remembers ---

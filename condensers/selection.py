@@ -10,15 +10,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from foldlog.eventstore import (
-    Action,
-    CondensationAction,
-    CondensationSummary,
-    Event,
-    Observation,
-    SystemMessage,
-)
+from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event, Observation, SystemMessage
 from foldlog.projections import View
+from foldlog.projections.left_behind import left_behind_by_ids
 from foldlog.projections.units import is_unseen
 
 
@@ -30,9 +25,7 @@ def next_cut(cut_points: Sequence[int], wanted: int) -> int | None:
 
 def kept_place(view: View) -> int:
     """Return the index of the first event that must stay: see ``View.kept_from``. It is the length if each may go."""
-    kept_from = view.kept_from
-    if kept_from is None:
-        return len(view)
+    kept_from = float("inf") if view.kept_from is None else view.kept_from
     return next((index for index, event in enumerate(view.events) if event.id >= kept_from), len(view))
 
 
@@ -42,23 +35,18 @@ def unseen_in(view: View) -> str:
     return f"; its last {unseen} stay until a model was shown them" if unseen else ""
 
 
-def last_cut(view: View) -> int:
-    """Return the last cut point of the View before an event that must stay."""
-    return view.cut_points[bisect_right(view.cut_points, kept_place(view)) - 1]
-
-
 def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
     """Return the span between the first ``keep_first`` and the last ``keep_last`` events; None if it is empty.
 
-    Borders move to the next cut point, so the head may grow and the tail may shrink by the rest of a unit. The span
-    ends at ``last_cut`` at most: no cut point follows a call that waits for its observation, so the tail keeps the
-    call. A negative ``keep_last`` gives None.
+    Borders move to the next cut point, so the head may grow and the tail may shrink by the rest of a unit. Events that
+    must stay are in the tail: no cut point follows a call that waits. A negative ``keep_last`` gives None.
     """
     if keep_last < 0:
         return None
     start = next_cut(view.cut_points, keep_first)
+    last = view.cut_points[bisect_right(view.cut_points, kept_place(view)) - 1]
     stop = next_cut(view.cut_points, len(view) - keep_last)
-    stop = last_cut(view) if stop is None else min(stop, last_cut(view))
+    stop = last if stop is None else min(stop, last)
     return slice(start, stop) if start is not None and start < stop else None
 
 
@@ -72,8 +60,8 @@ def unkept(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Even
     """Return the events to forget if a strategy keeps the events at the indices ``kept``.
 
     The choice is extended to whole units, so only more events stay: an event stays if one event of its unit is kept.
-    Open calls stay too, and the events from ``kept_place`` on. Summaries of forgotten events belong to no unit. They
-    always stay, unless ``summaries`` says that they are chosen like other events.
+    Calls that wait and the events from ``kept_place`` on stay too, and summaries of forgotten events, which belong to
+    no unit, unless ``summaries`` says that they are chosen like other events.
     """
     events: list[Event] = []
     points, start = view.cut_points, 0
@@ -82,6 +70,35 @@ def unkept(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Even
         start = points[unit] if unit < len(points) else len(view)
     events += view.events[start : points[-1]]
     return apart(view, events if summaries else [event for event in events if not stands_for_forgotten(event)])
+
+
+def held(view: View, action: CondensationAction) -> CondensationAction:
+    """Return a condensation without the events that must stay: those from ``kept_place`` on, calls that wait, and each
+    event of a unit of which another one stays. A summary then stands in the place of the first event that goes.
+
+    Raises ``NoCondensationAvailable`` where no event of the log may go, or what stays could not be sent.
+    """
+    shown = {event.id for event in view.events}
+    named = ids_named(action) & shown
+    ids = named.difference(event.id for event in view[min(view.cut_points[-1], kept_place(view)) :])
+    while parted := left_behind_by_ids(view.events, view.left_behind, shown - ids):
+        ids -= parted
+    chosen = tuple(event for event in view.events if event.id in ids)
+    going = apart(view, chosen) if action.summary is None else chosen
+    if not real(going):
+        why = f"the condensation names {len(named)} of {len(view)} events, which stay, alone or with their unit"
+        raise NoCondensationAvailable(f"nothing can be forgotten: {why}{unseen_in(view)}")
+    if whole := len(named) - len(going):
+        offset = None if action.summary is None else view.events.index(going[0])
+        metadata = {**action.metadata, "events_kept_whole": whole}
+        action = forget(going, metadata, summary=action.summary, offset=offset)
+    after = view.then((action,))
+    sent = sent_ids(after)
+    lost = sent_ids(view) - sent - {event.id for event in going}
+    if lost or all(isinstance(event, SystemMessage) or is_unseen(event) for event in after if event.id in sent):
+        what = f"{len(lost)} events that stay could not" if lost else "no message could"
+        raise NoCondensationAvailable(f"without the {len(going)} events to forget {what} be sent")
+    return action
 
 
 def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
@@ -121,6 +138,12 @@ def stands_for_forgotten(event: Event) -> bool:
 def sent_ids(view: View) -> set[int]:
     """Return the ids of the events of a View that a model is sent."""
     return {view[position].id for position in view.fit_positions}
+
+
+def ids_named(action: CondensationAction) -> set[int]:
+    """Return the ids of the events and summaries that a condensation forgets."""
+    intervals, summaries = action.forgotten
+    return {*summaries, *(event_id for first, last in intervals for event_id in range(first, last + 1))}
 
 
 def real(events: Iterable[Event]) -> int:

@@ -66,7 +66,6 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     The head stays and, up to half of ``max_size``, the events that the model chooses. The newest events take the places
     that it leaves free. A unit stays whole if one of its events is kept. Summaries stay, because the View has nothing
     else of the events that they stand for. The model must follow a schema: else ``InvalidCondenser``.
-
     A reply that cannot be read chooses no events, so the newest stay. Without a reply no event is forgotten, unless a
     condensation is required; then too the newest stay.
     """

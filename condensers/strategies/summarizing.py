@@ -19,7 +19,7 @@ from foldlog.condensers.models.estimate import ESTIMATE, token_sums_of, tokens_o
 from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from foldlog.condensers.selection import after_system_prompt, forget, last_cut, middle, next_cut, real, unseen_in
+from foldlog.condensers.selection import after_system_prompt, forget, middle, next_cut, real, unseen_in
 from foldlog.condensers.strategies.showing import unmasked
 from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
@@ -107,10 +107,9 @@ class SummarizingCondenser(RollingCondenser):
 
         If the model fails, it is asked again with shorter events. Return None if no event of the log can be forgotten.
         """
-        start = next_cut(view.cut_points, after_system_prompt(view))
-        if start is None or not real(view[start : last_cut(view)]):
+        span = middle(view, after_system_prompt(view), 0)
+        if span is None or not real(view[span]):
             return None
-        span = slice(start, last_cut(view))
         failures, reports = list[ModelCallFailed](), list[Report]()
         for limit in self._reset_limits(view[span]):
             try:

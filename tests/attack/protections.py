@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.protections import Gone, Instead, Never, Protection, main
+from tests.protections import Always, Gone, Instead, Never, Protection, main
 
 _WINDOW = "tests/condensers/test_window.py"
 _ATTENTION = "tests/condensers/test_attention.py"
@@ -71,14 +71,16 @@ PROTECTIONS = {
         Instead("_ROOM", "_ROOM = 5 / 8"),
         _SUMMARIZING,
     ),
+    "own": Protection(
+        "a condenser of one's own forgets only what may go",
+        "condensers.base:_held",
+        Always("kept_from"),
+        "tests/condensers/test_unseen.py -k ones_own",
+    ),
     "sent": Protection(
         "a plan holds if what stays is still sent",
         "condensers.handler:planned_before",
-        Instead(
-            "sent_ids",
-            "parted = (sent_ids(view) & (after.left_behind - view.left_behind)) | (waiting & "
-            "(ids | (after.left_behind - view.left_behind)))",
-        ),
+        Never("held"),
         _PLANS,
     ),
     "failed-calls": Protection(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldlog._reports.replays import Replaying
-from foldlog.condensers.base import Condensation
+from foldlog.condensers.base import Condensation, Condenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
@@ -17,12 +17,17 @@ from foldlog.condensers.reports import reports_of
 from foldlog.condensers.sent import sent
 from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import is_masked
-from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, open_store
-from foldlog.projections import View, Views
+from foldlog.condensers.unseen import _first_unseen as first_unseen
+from foldlog.condensers.unseen import step
+from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, CondensationRequest, open_store
+from foldlog.projections import View, Views, well_formed
+from foldlog.projections.units import pending_positions
 from tests.condensers.made import SYSTEM, answer, call, history, message, pair, viewed
 from tests.condensers.scripted import Characters, Scripted
 from tests.how_many import examples
+from tests.properties.histories import histories
 
 LIMIT = 3_000
 """In estimated tokens."""
@@ -246,3 +251,93 @@ def test_a_view_that_is_masked_and_shortened_is_known_from_the_log(agent):
     found = sent(agent.store, "c", Views(agent.store).current("c"))
     assert (found.sent.events, found.known) == (view.events, True)
     assert sum(isinstance(event, Annotation) for event in agent.store.events("c")) == 1
+
+
+# --- condensers of one's own ---
+
+
+class Own(Condenser):
+    """Forgets what ``choose`` gives of the events of a View with more than ``most``."""
+
+    def __init__(self, choose, most=0, summary=None):
+        self.choose, self.most, self.summary = choose, most, summary
+
+    def condense(self, view, agent_llm=None):
+        ids = [event.id for event in self.choose(view)]
+        if len(view) <= self.most or not ids:
+            return view
+        offset = None if self.summary is None else len(view) // 2
+        return Condensation(CondensationAction(forgotten_event_ids=ids, summary=self.summary, summary_offset=offset))
+
+
+def sendable(view):
+    return {event.id for event in well_formed(view)}
+
+
+@examples(300)
+@given(histories, st.randoms(use_true_random=False), st.sampled_from([None, "so far"]), st.booleans())
+def test_a_condenser_of_ones_own_forgets_nothing_unseen_no_call_that_waits_and_no_half(events, random, summary, asked):
+    own = Own(lambda view: [event for event in view if random.random() < 0.6], summary=summary)
+    log = [*events, CondensationRequest(id=len(events))] if asked else events
+    before = View.from_events(log)
+    waiting = {before[place].id for place in pending_positions(before.units)}
+    unseen = {event.id for event in before if event.id >= first_unseen(before)}
+    try:
+        result = step(own, before, None).result
+    except NoCondensationAvailable:
+        assert before.unhandled_condensation_request
+        return
+    if isinstance(result, View):
+        assert result.events == before.events
+        return
+    after = before.then([result.action])
+    there = {event.id for event in after}
+    assert waiting | unseen <= there
+    assert after.left_behind <= before.left_behind, "no half of a unit"
+    assert sendable(before) & there <= sendable(after)
+    assert after.to_messages("anthropic") or not before.to_messages("anthropic")
+
+
+def test_what_no_model_was_shown_stays_under_a_condenser_of_ones_own_and_the_log_says_why_once(agent):
+    agent = agent(Own(lambda view: view[1:-5], 10))
+    agent.add(*(message(f"<requirement-{number}>") for number in range(15)))
+    for _ in range(2):
+        prompt = shown(agent.prepare())
+    assert [number for number in range(15) if f"<requirement-{number}>" not in prompt] == []
+    (told,) = (event for event in agent.store.events("c") if isinstance(event, Annotation))
+    (report,) = reports_of(told)
+    assert report["problem"].endswith("with their unit; its last 17 stay until a model was shown them")
+    agent.add(message("Which file?", source="agent"))
+    assert len(agent.prepare()) == 6
+
+
+def test_a_call_that_waits_stays_under_a_condenser_of_ones_own(agent):
+    agent = agent(Own(lambda view: view[2:], 10))
+    agent.add(*(message(str(number)) for number in range(10)), call(call_id="paying"))
+    view = agent.prepare()
+    assert ([each.call_id for each in view.open_calls], len(view)) == (["paying"], 3)
+
+
+def test_a_condenser_that_forgets_all_leaves_the_last_turn_or_declines(agent):
+    agent = agent(Own(lambda view: view.events, 2))
+    agent.add(call(call_id="paying"))
+    assert shown(agent.prepare()).count("do it") == 1, "without it there would be no message"
+    agent.add(answer("paid", "paying"))
+    assert [event.id for event in agent.prepare()] == [2, 4]
+
+
+def test_a_request_that_a_condenser_of_ones_own_cannot_fulfil_is_declined(agent):
+    agent = agent(Own(lambda view: view.events))
+    agent.add(CondensationRequest())
+    with pytest.raises(NoCondensationAvailable, match=r"the condensation names 2 of 2 events.*; its last 2 stay"):
+        agent.prepare()
+    assert len(agent.prepare()) == 2
+
+
+def test_a_part_of_a_pipeline_that_may_forget_nothing_leaves_it_to_the_next(agent):
+    parts = [Own(lambda view: view[-1:]), condenser_from_config({"type": "digest", "max_size": 8})]
+    agent = agent(PipelineCondenser(parts))
+    for _ in range(5):
+        (word,) = agent.act(10)
+        view = agent.prepare()
+        assert (word in shown(view), len(view) <= 8) == (True, True)

@@ -124,7 +124,7 @@ def test_condensing_appends_one_request_and_takes_one_step(opened):
 
     agent = Agent()
     history = opened(condenser=Forgets(), agent_llm=agent)["c1"]
-    history.append([Message(source="user", content=str(n)) for n in range(3)])
+    history.append([Message(source=source, content=source) for source in ("user", "user", "agent")])
     assert isinstance(history.condense(), Condensation)
     assert calls == [(True, agent)]
     assert kinds(history)[3:] == [CondensationRequest, CondensationAction]
