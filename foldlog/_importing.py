@@ -104,16 +104,23 @@ class HeldTwice(HistoryDiverged):
 
 
 class WasRedacted(HistoryDiverged):
-    """A history is stored under another name, and events of it were redacted. Nothing was added."""
+    """A history is stored, and what was redacted of it would come back: under another name; or in its own conversation
+    from the event ``mended`` on, before which records could not be read. Nothing was added.
+    """
 
-    def __init__(self, conversation: str, version: int, name: str) -> None:
-        Exception.__init__(
-            self,
-            f"conversation {conversation!r} is this history, and events of it were redacted, which would come back in "
-            f"{name!r}; nothing was added; import it without --conversation to add what is new, or erase "
-            f"{conversation!r} first",
+    def __init__(self, conversation: str, version: int, name: str, mended: int | None = None) -> None:
+        told = (
+            f"is this history, and events of it were redacted, which would come back in {name!r}; nothing was added; "
+            f"import it without --conversation to add what is new, or erase {conversation!r} first"
         )
-        self.conversation, self.event_id, self.version = conversation, version, version
+        if mended is not None:
+            told = (
+                f"lacks records of this history that could not be read, and events of it were redacted, which would "
+                f"come back with them; nothing was added; erase {conversation!r}, import this source under another id "
+                f"with --prefix, and redact it there"
+            )
+        Exception.__init__(self, f"conversation {conversation!r} {told}")
+        self.conversation, self.event_id, self.version = conversation, version if mended is None else mended, version
 
 
 Elsewhere = Callable[[Path, str], Path | None]
@@ -329,6 +336,8 @@ def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsew
             grown = _grow(store, source, conversation, watch, elsewhere, mark)
             if grown is not None:
                 return grown
+        if _UNREAD in mark and store.conversation(conversation).redactions:
+            raise WasRedacted(conversation, store.version(conversation), conversation, diverged.event_id)
     if not same:
         raise diverged
     version = store.version(conversation)

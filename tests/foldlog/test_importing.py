@@ -280,6 +280,23 @@ def test_what_was_redacted_of_a_log_that_was_mended_does_not_come_back(foldlog, 
         assert "marigold" not in {getattr(event, "content", "") for event in histories["runs/x"].events()}
 
 
+def test_a_mended_log_of_which_events_were_redacted_is_refused_with_what_to_do(foldlog, tmp_path):
+    lines(tmp_path / "x.jsonl", chat("one", "two", "three", "marigold", "five"))
+    whole = (tmp_path / "x.jsonl").read_text()
+    (tmp_path / "x.jsonl").write_text(whole.replace("two", "\n"))
+    foldlog("import", "x.jsonl")
+    foldlog("redact", "x", "2", "--reason", "asked to", "--yes")
+    (tmp_path / "x.jsonl").write_text(whole)
+    ran = foldlog("import", "x.jsonl")
+    assert (ran.status, "another conversation" in ran.err, ids(foldlog)) == (1, False, ["x"])
+    assert "nothing was added; erase 'x', import this source under another id with --prefix" in ran.err
+    with open_histories("foldlog.db") as histories:
+        assert "marigold" not in repr(list(histories["x"].events()))
+    foldlog("erase", "x", "--reason", "asked to", "--yes")
+    again = foldlog("import", "x.jsonl", "--prefix", "again/", "--json").document["imported"]
+    assert [(each["conversation"], each["added"]) for each in again] == [("again/x", 5)]
+
+
 @pytest.mark.parametrize("chosen", [("10",), ("--matching", "marigold")])
 def test_nothing_that_an_import_took_back_can_be_read_after_a_redaction(foldlog, tmp_path, chosen):
     texts = ["one", "two", "three", "four", "hi", "say marigold"]
