@@ -30,7 +30,17 @@ from foldlog._formats.format import EachAlone, Format, Options, first_named
 from foldlog._formats.members import PROMPT_REPLACED
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, data_in, data_url, image_at, parts_in, role_of, time_of, url_in
+from foldlog._formats.told import (
+    call_id_of,
+    data_in,
+    data_url,
+    id_of_source,
+    image_at,
+    parts_in,
+    role_of,
+    time_of,
+    url_in,
+)
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, SystemMessage
 
 NAME = "copilot-cli"
@@ -198,7 +208,7 @@ class CopilotEncoder(EachAlone):
         self._last = record.get("id") if type(record) is dict else self._last
 
     def _lines(self, event: Any) -> list[_Part]:
-        return [self._line(f"foldlog-{event.id}", event, *_written(event))]
+        return [self._line(str(id_of_source(event) or f"foldlog-{event.id}"), event, *_written(event))]
 
     def _line(self, name: str, event: Event, kind: str, data: _Part) -> _Part:
         above, self._last = self._last, name

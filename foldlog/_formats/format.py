@@ -70,7 +70,7 @@ class RecordEncoder(ABC):
     """Writes records for the events of one history that have none: those that were not imported.
 
     Imported events have their records, which are written unchanged, and ``follow`` is told of them. An event without
-    its record, because one of its parts was redacted, is written as one that was not imported.
+    its record, because one of its parts was redacted, is written as one that was not imported, with the source's id.
     """
 
     @abstractmethod
@@ -223,6 +223,8 @@ class Format:
     ``document``      the content of a file of the format with these records, where that is not a line for each: a text,
                       or a JSON value
     ``source_id``     the id that the source gave a record, or None: ``origin.id`` of the first event made of it
+    ``parts``         the keys under which a record of several events has a list with a part for each: what stays of a
+                      redacted one is written as one record
     ``changed_at``    when the source was changed, if a record tells that: an import takes nothing of an older copy
     ``kept_in``       where its program keeps its histories: folders and files, with ``~`` and variables of the
                       environment as a shell has them, for ``foldlog import --from``
@@ -248,6 +250,7 @@ class Format:
     reads_on: Callable[[Past], bool] = lambda past: False
     document: Callable[[Iterable[Any]], Any] | None = None
     source_id: Callable[[Any], Any] = lambda record: None
+    parts: Sequence[str] = ()
     changed_at: Callable[[Any], datetime | None] = lambda record: None
     kept_in: tuple[str, ...] = ()
     times: bool = True

@@ -18,7 +18,7 @@ from foldlog._formats.format import EachAlone, Format
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import dict_or_empty, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, role_of
+from foldlog._formats.told import call_id_of, id_of_source, role_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, Origin, Source, SystemMessage
 
 NAME = "langchain"
@@ -124,7 +124,7 @@ def _written(event: Any) -> list[dict[str, Any]]:
         "response_metadata": {},
         "type": kind,
         "name": event.tool or None if isinstance(event, Observation) else None,
-        "id": None,
+        "id": id_of_source(event),
     }
     if kind == "ai":
         data |= {"tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
@@ -147,5 +147,6 @@ FORMAT = Format(
     encoder=lambda: EachAlone(_written),
     live=True,
     source_id=lambda record: record["data"].get("id") if _accepts(record) else None,
+    parts=("data", "tool_calls"),
     times=False,
 )

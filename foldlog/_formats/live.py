@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from foldlog._formats.format import Format, Options, UnusableFormat
 from foldlog._formats.losses import Losses
-from foldlog._formats.packing import events_of, is_step_aside, keep, place_of, unpack
+from foldlog._formats.packing import events_of, is_step_aside, keep, parts_of, place_of, unpack
 from foldlog._formats.record import Located
 from foldlog._formats.registry import format_named
 from foldlog.eventstore import (
@@ -63,7 +63,7 @@ class Encoder:
 
     def __init__(self, format: str | Format, losses: Losses | None = None) -> None:
         chosen = format if isinstance(format, Format) else format_named(format)
-        self._name = chosen.name
+        self._name, self._parts = chosen.name, chosen.parts
         self._writer = chosen.encoder()
         self._group: list[Event] = []
         self._missing = 0
@@ -77,7 +77,7 @@ class Encoder:
         """
         given_up = [] if self._continues(event) else self.part()
         if not self._group and is_of(event, self._name):
-            self._missing = events_of(event)
+            self._missing = parts_of(event)
         if not self._missing and is_of(event, self._name) and is_step_aside(event):
             self._writer.follow([event], None)
             return given_up
@@ -87,7 +87,10 @@ class Encoder:
         self._missing -= 1
         if self._missing:
             return given_up
-        events, self._group, self._has_begun = self._group, [], True
+        events, self._group = self._group, []
+        if not events_of(events[0]):
+            return [*given_up, *self._remains(events)]
+        self._has_begun = True
         record = unpack(events)
         complete = self._made(self._writer.end())
         self._writer.follow(events, record)
@@ -114,6 +117,20 @@ class Encoder:
         group, self._group, self._missing = self._group, [], 0
         return [record for event in group for record in self._written(event)]
 
+    def _remains(self, events: list[Event]) -> list[Any]:
+        """Return what is written of a redacted record of several events: one record, where the format says how."""
+        if not self._parts:
+            return [record for event in events for record in self._written(event)]
+        made: list[Any] = []
+        for event in events:  # the first one written has the id of the record
+            made += self._written(replace(event, origin=None if made else events[0].origin))
+        held = [_parts_in(record, self._parts) for record in made]
+        if len(made) < 2 or None in held:
+            return made
+        made[0] = _with_parts(made[0], self._parts, [part for parts in held for part in parts or ()])
+        self._writer.follow((), made[0])
+        return made[:1]
+
     def _written(self, event: Event) -> list[Any]:
         if isinstance(event, Message | Observation) and isinstance(event.content, tuple):
             event = replace(event, content=tuple(map(_with_url, event.content)))
@@ -133,6 +150,18 @@ class Encoder:
             return []
         head, self._head, self._has_begun = self._head, (), True
         return [*head, *records]
+
+
+def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:
+    """Return the parts at a place in a record; None where there are none. A text is one."""
+    for key in path:
+        record = record.get(key) if isinstance(record, dict) else None
+    return [{"type": "text", "text": record}] if isinstance(record, str) else record
+
+
+def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:
+    """Return a record with these parts at that place."""
+    return {**record, path[0]: _with_parts(record[path[0]], path[1:], parts)} if path else parts
 
 
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,8 @@ from foldlog.eventstore import (
 
 T = TypeVar("T")
 
+REDACTED = "[redacted]"
+"""What a redaction leaves of a text, and of the value of a document."""
 OF_THE_STORE = (Retraction, Redaction, DocumentChanges)
 """What no format has a record for."""
 NOT_WRITTEN = (CondensationAction, CondensationRequest, *OF_THE_STORE)

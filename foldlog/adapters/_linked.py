@@ -94,14 +94,31 @@ class LinkedEntries:
         encoder = Encoder(self.format)
         for event in _from(history, event_id):
             for entry in encoder.records(event):
-                return entry, event.id + 1
+                return self._linked(entry), event.id + 1
         raise LookupError(f"conversation {history.id!r}: the entry that begins with event {event_id} is not whole")
 
     def _back_from(self, found: FoundEvent) -> Iterator[Entry]:
         """Yield an entry and those before it in the log, the newest first."""
         history = self._histories[found.conversation]
         yield self.read(history, found.event_id)[0]
-        yield from newest_records(history, found.event_id, self.format)
+        yield from map(self._linked, newest_records(history, found.event_id, self.format))
+
+    def _linked(self, entry: Entry) -> Entry:
+        """Return an entry with the id of its parent, which is not told by what stays of a redacted one."""
+        found = None if "parent_id" in entry else self.found(entry["entry_id"])
+        if found is None:
+            return entry
+        return {**entry, "parent_id": self.tip(self._histories[found.conversation], found.event_id)}
+
+    def tip(self, history: History, version: int) -> str | None:
+        """Return the id of the last entry at a version. Cost: the events after it."""
+        while version:
+            (event,) = history.events(version - 1, version)
+            origin = event.origin
+            if origin is not None and origin.format == self.format and origin.id is not None:
+                return str(origin.id)
+            version = event.version if isinstance(event, Retraction) else version - 1
+        return None
 
 
 def _from(history: History, event_id: int) -> Iterator[Event]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property, partial, wraps
+from itertools import islice
 from math import isfinite
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from urllib.parse import quote, unquote
@@ -25,7 +26,8 @@ from pydantic_core import to_jsonable_python
 
 from foldlog import aio
 from foldlog._formats.live import Encoder
-from foldlog._formats.packing import events_of, place_of
+from foldlog._formats.packing import parts_of, place_of
+from foldlog._formats.told import REDACTED
 from foldlog._histories import OWN as OWN
 from foldlog._histories import Histories
 from foldlog._histories import open as open_histories
@@ -36,9 +38,11 @@ from foldlog.eventstore import (
     ConversationNotFound,
     ConversationRow,
     Event,
+    ReadTransaction,
     RecentConversation,
     VersionConflict,
     beginning_with,
+    newest_documents,
     newest_value,
 )
 
@@ -244,6 +248,24 @@ def newest_document(history: History, name: str) -> tuple[int, Any]:
         return 0, None
 
 
+def standing_version(read: ReadTransaction, name: str, version: int | None = None) -> int:
+    """Return the version after the newest value of a document that is not redacted; 0 where there is none."""
+    while (event_id := newest_documents(read, version).get(name)) is not None:
+        if newest_value(read, name, version) != REDACTED:
+            return event_id + 1
+        version = event_id
+    return 0
+
+
+def document(history: History, name: str, default: Any = None, version: int | None = None) -> Any:
+    """Return a document as ``History.document`` does. A value that was redacted is as if it had never been set."""
+    value = history.document(name, default, version=version)
+    if value != REDACTED:
+        return value
+    stop = history._store.query(history.id, lambda read: standing_version(read, name, version))
+    return history.document(name, default, version=stop) if stop else default
+
+
 def records_of(events: Iterable[Event], format: str) -> Iterator[Any]:
     """Yield the records of a format. Events of other formats have none."""
     encoder = Encoder(format)
@@ -265,7 +287,7 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
             continue
         group.append(event)
         if event.origin.id is not None:
-            yield next(record for each in reversed(group) for record in encoder.records(each))
+            yield from islice((record for each in reversed(group) for record in encoder.records(each)), 1)
             group.clear()
 
 
@@ -280,7 +302,7 @@ def shown_records(view: Iterable[Event], format: str) -> Iterator[tuple[Sequence
             group.append(event)
             continue
         if group:
-            is_whole = events_of(group[0]) == len(group)
+            is_whole = not place_of(group[0]) and (parts_of(group[0]) or 1) == len(group)
             parts = (encoder.records(each if is_whole else replace(each, origin=None)) for each in group)
             yield group, [record for part in parts for record in part]
         group = [] if event is None else [event]

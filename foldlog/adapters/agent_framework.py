@@ -294,6 +294,8 @@ def _messages(view: View) -> list[Message]:
     for events, records in shown_records(view, _FORMAT):
         first = events[0]
         record = condensations.get(first.summary_of or 0) if isinstance(first, CondensationSummary) else None
+        if record is None and not records:
+            continue  # what stays of a redacted message says nothing
         if record is None:
             record = {**records[0], "contents": [content for each in records for content in each["contents"]]}
         messages.append(Message.from_dict(from_plain(record)))

@@ -35,6 +35,7 @@ from foldlog.adapters._shared import (
     OWN,
     HistoriesGiven,
     OpenHistories,
+    document,
     from_plain,
     kept,
     newest_records,
@@ -95,7 +96,7 @@ class SharedStates:
     def read(self, conversation: str) -> _Values:
         """Return a state; empty where there is none."""
         try:
-            state: _Values = self._histories[conversation].document("state", {})
+            state: _Values = document(self._histories[conversation], "state", {})
         except ConversationErased:
             return {}
         return state
@@ -123,7 +124,7 @@ class SharedStates:
             version = history.version()
             if version and self._histories.store.query(conversation, lambda read: read.recall(key)) is not None:
                 return True
-            state = history.document("state", {}, version=version) if version else {}
+            state = document(history, "state", {}, version) if version else {}
             changed = Annotation(name="state", data={"session": session})
             documents = {"state": {**state, **change}}
             history.append(changed, expected_version=version, documents=documents, idempotency_key=key)
@@ -237,7 +238,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             about = history.document("session", version=version) if version else None
             if about is None:
                 return None
-            state = history.document("state", {}, version=version)
+            about = document(history, "session", {"created": 0}, version)
+            state = document(history, "state", {}, version)
         except ConversationErased:
             return None
         self._shared.write(history.id, about.get("pending"))
@@ -399,7 +401,7 @@ def _compacted(view: View, action: CondensationAction) -> EventCompaction:
     times: list[tuple[float, float]] = []
     gone: list[bool] = []
     for events, records in shown_records(view, _FORMAT):
-        told = earlier.get(events[0].id) or dict.fromkeys(_TIMES, records[0].get("timestamp", 0))
+        told = earlier.get(events[0].id) or dict.fromkeys(_TIMES, (*records, {})[0].get("timestamp", 0))
         first, last = (float(told.get(name, 0)) for name in _TIMES)
         times.append((first, last))
         gone.append(all(each.id in summaries or any(a <= each.id <= b for a, b in intervals) for each in events))

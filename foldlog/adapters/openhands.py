@@ -28,8 +28,9 @@ from openhands.sdk.llm import LLM, TextContent
 from pydantic import Field, field_validator
 
 from foldlog._formats.openhands_v1.event_files import EventFiles, is_below, json_text, normal_path, parsed, source_id_of
+from foldlog._formats.told import REDACTED
 from foldlog._history import History
-from foldlog.adapters._shared import HistoriesGiven, WithHistories, append_or_begin, quoted
+from foldlog.adapters._shared import HistoriesGiven, WithHistories, append_or_begin, document, quoted
 from foldlog.condensers import (
     ESTIMATE,
     Condensation,
@@ -118,8 +119,9 @@ class FoldlogFileStore(WithHistories, FileStore):
             self._files.catch_up()
             if named and (event := self._files.text(named[2])) is not None:
                 return event
-            if path in self._files.documents:
-                return json_text(self.history.document(path))
+            if path in self._files.documents and (value := document(self.history, path)) is not None:
+                head = {"leaf_event_id": self._files.head} if path == _STATE else {}  # also where an old state stands
+                return json_text({**value, **head} if head and self.history.document(path) == REDACTED else value)
         raise FileNotFoundError(path)
 
     def list(self, path: str) -> list[str]:

@@ -38,11 +38,13 @@ from pydantic_ai.messages import (
 )
 
 from foldlog._formats.packing import place_of
+from foldlog._formats.told import REDACTED
 from foldlog._history import History
 from foldlog.adapters._linked import UNKNOWN, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,
+    document,
     from_plain,
     kept,
     newest_document,
@@ -65,6 +67,7 @@ from foldlog.projections import View, well_formed
 _T = TypeVar("_T")
 
 _FORMAT, _RECORD = "pydantic-ai", "record"
+_NEVER = "1970-01-01T00:00:00Z"
 _records = TypeAdapter(ConversationRecord)
 
 
@@ -146,6 +149,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             version, value = newest_document(history, _RECORD)
         except ConversationErased:
             return history, None, None
+        if value == REDACTED:  # the entries tell where it ends
+            about = {"conversation_id": conversation_id, "revision": str(version), "updated_at": _NEVER}
+            value = {**document(history, _RECORD, about, version), "head_id": self._entries.tip(history, version)}
         if value is None or value["conversation_id"] != conversation_id:
             # a fork whose program was killed before it had a record has that of its parent
             return history, None, version

@@ -15,10 +15,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from strands.agent.conversation_manager import SlidingWindowConversationManager
 from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
-from strands.types.session import Session, SessionAgent, SessionMessage
+from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
+from foldlog._formats.packing import events_of
 from foldlog._history import History
 from foldlog.adapters._shared import (
     OWN,
@@ -26,6 +28,7 @@ from foldlog.adapters._shared import (
     WithHistories,
     append_or_begin,
     below,
+    document,
     erase_all,
     from_plain,
     quoted,
@@ -70,7 +73,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
         """Return a session, None where there is none."""
-        kept = self._kept(self.conversation(session_id), "session")
+        redacted = {"session_id": session_id, "session_type": SessionType.AGENT}
+        kept = self._kept(self.conversation(session_id), "session", redacted)
         return None if kept is None else Session.from_dict(kept)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
@@ -88,7 +92,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
         """Return the state of an agent, None where there is none."""
-        kept = self._kept(self.conversation(session_id, agent_id), _AGENT)
+        state = {"state": {}, "conversation_manager_state": SlidingWindowConversationManager().get_state()}
+        kept = self._kept(self.conversation(session_id, agent_id), _AGENT, {"agent_id": agent_id, **state})
         return None if kept is None else SessionAgent.from_dict(kept)
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
@@ -138,7 +143,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         while True:
             with suppress(VersionConflict):
                 version = history.version()
-                rewritten = history.document(_REWRITTEN, {}, version=version)
+                rewritten = document(history, _REWRITTEN, {}, version)
                 new = {f"{events[0]}": {"events": events, "record": record}}
                 instead = _replaced(history, events, _text_of(record["message"]))
                 history.append(instead, expected_version=version, documents={_REWRITTEN: {**rewritten, **new}})
@@ -173,9 +178,11 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
             raise SessionException(f"MultiAgent state {multi_agent.id} in session {session_id} does not exist")
         self.create_multi_agent(session_id, multi_agent)
 
-    def _kept(self, conversation: str, name: str) -> Any:
+    def _kept(self, conversation: str, name: str, redacted: Any = None) -> Any:
+        """Return a document, None where there is none; ``redacted`` where nothing is left of it."""
+        history = self._sync[conversation]
         try:
-            return from_plain(self._sync[conversation].document(name))
+            return None if history.document(name) is None else from_plain(document(history, name, redacted))
         except ConversationErased:
             return None
 
@@ -193,14 +200,17 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
 def _records(history: History) -> Iterator[tuple[list[int], Any]]:
     """Yield the ids of the events of each message, and its record, in the order of the log."""
-    rewritten = history.document(_REWRITTEN, {})
+    rewritten = document(history, _REWRITTEN, {})
     instead = {event_id: each for each in rewritten.values() for event_id in each["events"]}
     ours = (each for each in history.events() if each.id in instead or (each.origin and each.origin.format == _FORMAT))
+    before = -1
     for events, records in shown_records(ours, _FORMAT):
         other = instead.get(events[0].id)
-        if other is None:
-            yield [event.id for event in events], records[0]
-        elif other["events"][0] == events[0].id:
+        if other is None and records:
+            before = records[0]["message_id"] if events_of(events[0]) else before + 1  # as the SDK counts
+            yield [event.id for event in events], {**records[0], "message_id": before}
+        elif other is not None and other["events"][0] == events[0].id:
+            before = other["record"]["message_id"]
             yield other["events"], other["record"]
 
 

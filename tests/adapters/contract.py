@@ -10,6 +10,7 @@ import ast
 import asyncio
 import importlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import pytest
 
 import foldlog
 from foldlog._histories import is_own
+from foldlog.eventstore import CannotRedact, DocumentChanges, can_be_redacted
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,6 +51,28 @@ def history_of(store: Any) -> foldlog.History:
     """Return the only history of an adapter's store that is not the runtime's own."""
     (conversation,) = (row.id for row in store.histories.sync.list().conversations if not is_own(row.id))
     return store.histories.sync[conversation]
+
+
+def redacted_one_by_one(url: str, folder: Path) -> Iterator[tuple[str, str, Any]]:
+    """Yield the URLs of copies of a store that is closed, in each of which another event is redacted, and that event. A
+    value of a document goes with the later ones that are stored as differences to it.
+    """
+    source = Path(url.removeprefix("sqlite:///"))
+    with foldlog.open(url) as histories:
+        rows = [row.id for row in histories.store.iter_conversations()]
+        events = [(name, each) for name in rows for each in histories[name].events() if can_be_redacted(each)]
+    for name, event in events:
+        copy = folder / f"{source.name}-redacted"
+        shutil.copy(source, copy)
+        with foldlog.open(f"sqlite:///{copy}") as histories:
+            history = histories[name]
+            try:
+                history.redact(event.id, reason="asked to")
+            except CannotRedact:
+                for later in list(history.events(event.id))[::-1]:
+                    if isinstance(later, DocumentChanges):
+                        history.redact(later.id, reason="asked to")
+        yield f"sqlite:///{copy}", name, event
 
 
 class Keeps:
@@ -237,6 +261,24 @@ class Runs(Keeps):
             assert "finished" in str((await self.kept(store))[-1])
             verdicts = store.histories.sync.maintenance.verify()
             assert not [finding for verdict in verdicts for finding in verdict.findings]
+
+    @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+    async def test_a_conversation_goes_on_whatever_of_it_is_redacted(self, url, tmp_path):
+        async with self.opened(url) as store:
+            model = self.model(lambda number: "x" if number else [("work", f"c{n}", {}) for n in (0, 1)])
+            await self.run(store, model, "go", work)
+            before = await self.kept(store)
+        for copy, name, event in redacted_one_by_one(url, tmp_path):
+            async with self.opened(copy) as store:
+                kept = await self.kept(store)
+                assert len(kept) == len(before) or isinstance(event, DocumentChanges), (name, event.id, kept)
+                model = self.model(lambda number: "finished")
+                await self.run(store, model, "go on", work)
+                if not model.prompts:  # it did what was left of the last run
+                    kept = await self.kept(store)
+                    await self.run(store, model, "go on", work)
+                assert len(self.parts(model.prompts[0])) == len(kept) + 1, (name, event.id, model.prompts[0])
+                assert "finished" in str((await self.kept(store))[-1])
 
     @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
     async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(self, url, recall):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import foldlog
 from foldlog.adapters._langgraph.checkpoints import Checkpoints
 from foldlog.adapters._shared import erase_all, with_those_below
-from foldlog.eventstore import Annotation, Message, ReadTransaction
+from foldlog.eventstore import Annotation, DocumentChanges, Message, ReadTransaction
 from tests.how_many import examples
 
 THREAD = "runtime/t"
@@ -210,3 +211,38 @@ def test_a_put_that_meets_another_writer_looks_again(monkeypatch):
         put(ours, 2, "000", "ac")
         found = [(each.branch, told(ours, each)[0]) for each in ours.walk(THREAD)]
         assert found == [(f"{THREAD}/@002", ["a", "c"]), (THREAD, ["a", "b"]), (THREAD, ["a"])]
+
+
+@pytest.mark.parametrize("first_gone", ["", "a", "d"])
+def test_a_summary_of_records_that_the_runtime_removed_goes_with_them(first_gone):
+    with foldlog.open("memory:") as histories:
+        checkpoints = opened(histories)
+        put(checkpoints, 0, None, "abcdef")
+        history = histories[THREAD]
+        history.append(
+            foldlog.CondensationAction(forgotten_event_ids=[1, 2, 3], summary="of b, c, d", summary_offset=1)
+        )
+        left = "abcdef".replace(first_gone, "") if first_gone else "abcdef"
+        put(checkpoints, 1, "000", left)
+        assert any(event.id < 0 for event in history.view())
+        put(checkpoints, 2, "001", left[-1:])
+        assert [event.content for event in history.view()] == left[-1:].split()
+        put(checkpoints, 3, "002", "")
+        assert list(history.view()) == []
+
+
+def test_a_thread_goes_on_whatever_checkpoint_is_redacted():
+    for number in range(4):
+        with foldlog.open("memory:") as histories:
+            checkpoints = opened(histories)
+            for each, names in enumerate(("a", "ab", "abc", "abd")):
+                put(checkpoints, each, f"{each - 1:03}" if each else None, names, f"value {each}")
+            history = histories[THREAD]
+            documents = [event.id for event in history.events() if isinstance(event, DocumentChanges)]
+            for event_id in documents[number:][::-1]:
+                history.redact(event_id, reason="asked to")
+            for reader in (checkpoints, opened(histories)):
+                assert [each.id for each in reader.walk(THREAD)] == [f"{each:03}" for each in range(number)][::-1]
+            put(checkpoints, 9, f"{number - 1:03}" if number else None, "xy", "new")
+            for reader in (checkpoints, opened(histories)):
+                assert told(reader, reader.find(THREAD))[:2] == (["x", "y"], "new")

@@ -67,4 +67,5 @@ FORMAT = Format(
     reads_on=reads_on,
     kept_in=("$CLAUDE_CONFIG_DIR/projects", "~/.claude/projects", "~/.config/claude/projects"),
     source_id=member("uuid"),
+    parts=("message", "content"),
 )

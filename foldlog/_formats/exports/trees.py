@@ -25,6 +25,7 @@ from foldlog._formats.format import LOOK_AT, Contained, EachAlone, FileReader, F
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.record import Located, described, member, refused, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.told import id_of_source
 from foldlog.eventstore import Event, Origin, Retraction
 
 Record = dict[str, Any]
@@ -223,7 +224,7 @@ class _Encoder(EachAlone):
         self._tip: str | None = None
 
     def _behind(self, event: Event) -> Sequence[Record]:
-        records = self._kind.written(event, f"event-{event.id}", self._tip)
+        records = self._kind.written(event, str(id_of_source(event) or f"event-{event.id}"), self._tip)
         for record in records:
             self.follow((event,), record)
         return records

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept
+from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, named
 from foldlog._formats.record import joined_text, member
 from foldlog._formats.told import call_id_of, image_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
@@ -55,7 +55,13 @@ def _read(content: dict[str, Any], record: dict[str, Any]) -> Made:
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     contents = [{**content, "additional_properties": {}} for content in parts]
-    return {"type": "message", "role": role_of(event), "contents": contents, "additional_properties": {}}
+    said: dict[str, Any] = {
+        "type": "message",
+        "role": role_of(event),
+        "contents": contents,
+        "additional_properties": {},
+    }
+    return said | named("message_id", event)
 
 
 def _contents(event: Any) -> list[dict[str, Any]]:
@@ -88,5 +94,6 @@ FORMAT = in_parts(
         read=_read,
         part=_contents,
         written=_written,
+        kept_at=("contents",),
     )
 )

@@ -35,6 +35,7 @@ from foldlog._formats.in_parts.parts import (
     image_of_bytes,
     in_parts,
     kept,
+    named,
 )
 from foldlog._formats.record import member, time_at, usage_told
 from foldlog._formats.record_events import RecordEvents
@@ -193,6 +194,7 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
         "author": "agent" if role in ("assistant", "tool") else "user",
         "actions": _NO_ACTIONS,
         "node_info": {"path": ""},
+        **named("id", event),
     }
     if event.timestamp is not None:
         record["timestamp"] = event.timestamp.timestamp()
@@ -231,5 +233,6 @@ _KIND = PartsKind(
     written=_written,
     time=lambda record, part, place: (time_at(record.get("timestamp")), None),
     usage=lambda record: usage_told(record.get("usage_metadata"), _USAGE, model=record.get("model_version")),
+    kept_at=("content", "parts"),
 )
 FORMAT = in_parts(_KIND, _Decoder)

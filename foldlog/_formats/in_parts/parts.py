@@ -15,7 +15,7 @@ from typing import Any
 from foldlog._formats.format import EachAlone, Format, Options, RecordDecoder
 from foldlog._formats.record import text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import data_in, data_url, image_at
+from foldlog._formats.told import data_in, data_url, id_of_source, image_at
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Origin, Source
 
 Record = dict[str, Any]
@@ -38,6 +38,8 @@ class PartsKind:
     ``response``  the id of its response, where that is not ``source_id``
     ``time``      the time of a part, and its place: as ``read_time`` returns it
     ``usage``     ``meta`` with its usage
+    ``kept_at``   the keys under which a record has its parts
+    ``again``     the parts that ``kept`` kept, of which a redaction may have left nothing
     """
 
     name: str
@@ -54,6 +56,8 @@ class PartsKind:
     response: Callable[[Record], Any] = lambda record: None
     time: Callable[[Record, Any, int], tuple[datetime | None, str | None]] = lambda record, part, place: (None, None)
     usage: Callable[[Record], dict[str, Any]] = lambda record: {}
+    kept_at: Sequence[str] = ()
+    again: Callable[[Annotation], list[Any]] = lambda event: [event.data] if isinstance(event.data, dict) else []
 
 
 def in_parts(kind: PartsKind, decoder: Callable[[Options], RecordDecoder] | None = None) -> Format:
@@ -63,10 +67,25 @@ def in_parts(kind: PartsKind, decoder: Callable[[Options], RecordDecoder] | None
         matches=kind.matches,
         accepts=kind.accepts,
         decoder=lambda records, options: decoder(options) if decoder else PartsDecoder(options, kind),
-        encoder=lambda: EachAlone(lambda event: [kind.written(event, [*_said_before(kind, event), *kind.part(event)])]),
+        encoder=lambda: PartsEncoder(kind),
         live=True,
         source_id=kind.source_id,
+        parts=kind.kept_at,
     )
+
+
+class PartsEncoder(EachAlone):
+    """Writes a record for each event, and for what stays of a redacted one also the parts that no event is read of."""
+
+    def __init__(self, kind: PartsKind) -> None:
+        super().__init__(lambda event: [kind.written(event, [*_said_before(kind, event), *kind.part(event)])])
+        self._kind = kind
+
+    def records(self, event: Event) -> Sequence[Any] | None:
+        if isinstance(event, Annotation) and event.redacted is not None and event.origin is not None:
+            parts = self._kind.again(event)
+            return [self._kind.written(event, parts)] if parts else ()
+        return super().records(event)
 
 
 def _said_before(kind: PartsKind, event: Any) -> list[Any]:
@@ -125,6 +144,12 @@ def answered(call_id: Any, content: Any, *, is_error: bool, tool: str = "") -> M
 def kept(name: str, data: Any, *, thinks: bool = False, shown: bool = True) -> Made:
     """Return what only the format knows: thinking stays with the next part."""
     return Annotation, {"name": name, "data": data, "shown": shown, "thinks": thinks}
+
+
+def named(key: str, event: Event) -> dict[str, Any]:
+    """Return the id that the source gave the record of an event, under its key; empty where it has none."""
+    known = id_of_source(event)
+    return {} if known is None else {key: known}
 
 
 def text_of(value: Any) -> str:

@@ -31,11 +31,12 @@ from foldlog._formats.in_parts.parts import (
     image_of_bytes,
     in_parts,
     kept,
+    named,
     text_of,
 )
 from foldlog._formats.record import dict_or_empty, joined_text, member, read_time, time_text, usage_told
-from foldlog._formats.told import call_id_of, image_at, parts_as, role_of
-from foldlog.eventstore import Action, Content, Message, Observation, SystemMessage
+from foldlog._formats.told import REDACTED, call_id_of, image_at, parts_as, role_of
+from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
 _NO_USAGE: dict[str, Any] = {
@@ -113,8 +114,8 @@ def _shown_item(item: Any) -> dict[str, Any]:
 
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
-    is_response = role_of(event) == "assistant"
-    record = {"parts": parts, **_AFTER_PARTS["response" if is_response else "request"]}
+    is_response = role_of(event) == "assistant" or (isinstance(event, Annotation) and event.source == "agent")
+    record = {"parts": parts, **_AFTER_PARTS["response" if is_response else "request"], **named("entry_id", event)}
     if is_response:
         record["timestamp"] = time_text(event.timestamp, event.origin)
     return record
@@ -138,6 +139,14 @@ def _part(event: Any) -> dict[str, Any]:
             return {**told, "metadata": None, **time, **outcome, "part_kind": "tool-return", "content_file_digests": []}
     content = event.content if isinstance(event.content, str) else parts_as(event.content, str, _item)
     return {"content": content, **time, "part_kind": "user-prompt"}
+
+
+def _again(event: Annotation) -> list[Any]:
+    """Return a part that only this format knows. What stays of a redacted one is a text, or thinking."""
+    if isinstance(event.data, dict):
+        return [{**event.data, "part_kind": event.name}]
+    said = "user-prompt" if event.source != "agent" else "thinking" if event.name == "thinking" else "text"
+    return [{"content": REDACTED, "part_kind": said}]
 
 
 def _item(url: str) -> Any:
@@ -168,6 +177,8 @@ FORMAT = in_parts(
         read=_read,
         part=lambda event: [_part(event)],
         written=_written,
+        kept_at=("parts",),
+        again=_again,
         response=member("provider_response_id"),
         time=_time,
         usage=_usage_in,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, text_of
+from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, named, text_of
 from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, member, read_time, time_text, usage_told
 from foldlog._formats.told import call_id_of, data_in, data_url, image_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
@@ -65,7 +65,7 @@ def _read(content: dict[str, Any], record: dict[str, Any]) -> Made:
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     time = time_text(event.timestamp, event.origin) or ""
     role = "assistant" if role_of(event) == "assistant" else "user"
-    message = {"role": role, "content": parts}
+    message = {"role": role, "content": parts, **named("tracking_id", event)}
     told = {"message_id": max(event.id, 0), "redact_message": None}
     return {"message": message, **told, "created_at": time, "updated_at": time}
 
@@ -102,6 +102,7 @@ FORMAT = in_parts(
         read=_read,
         part=_contents,
         written=_written,
+        kept_at=("message", "content"),
         time=lambda record, part, place: read_time(record.get("created_at")),
         usage=lambda record: usage_told(dict_or_empty(record["message"].get("metadata")).get("usage"), _USAGE),
     )

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foldlog._formats.json_text import parse
-from foldlog._formats.live import recorded
+from foldlog._formats.live import Encoder
 from foldlog._formats.openhands_v1 import metrics_in
 from foldlog._formats.openhands_v1.writing import NAME
-from foldlog._formats.packing import events_of, json_of, place_of
+from foldlog._formats.packing import events_of, json_of, parts_of, place_of
 from foldlog._formats.record import dicts_in, usage_told
 from foldlog._observed import tell
 from foldlog.eventstore import (
@@ -48,7 +48,7 @@ class EventFiles:
         self.version = 0
         self.names: list[str] = []
         self.documents: set[str] = set()
-        self._head: str | None = None
+        self.head: str | None = None
         self._heads: tuple[list[int], list[str | None]] = ([], [])
         """The ids of the events that moved the head, each with its target."""
         self._events: dict[str, int] = {}
@@ -87,9 +87,13 @@ class EventFiles:
         (event,) = self._history.events(event_id, event_id + 1)
         first = event_id - place_of(event)
         (begin,) = self._history.events(first, first + 1)
-        return next(
-            json_text(record) for record, _ in recorded(NAME, self._history.events(first, first + events_of(begin)))
-        )
+        encoder = Encoder(NAME)
+        for cause in () if begin.cause is None else self._history.events(begin.cause, begin.cause + 1):
+            encoder.records(cause)  # what stays of a redacted result names its call
+        events = self._history.events(first, first + (parts_of(begin) or 1))
+        record = next(record for each in events for record in encoder.records(each))
+        head = None if events_of(begin) else self._head_at(first)
+        return json_text(record if head is None else {**record, "parent_id": head})
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
         """Append events, all or none, after all events of other writers. The first one continues the branch that it
@@ -157,7 +161,7 @@ class EventFiles:
             self.follow(self._history.append(moves, expected_version=self.version))
 
     def _moves(self, head: str | None) -> tuple[Retraction, ...]:
-        if head == self._head:
+        if head == self.head:
             return ()
         version = 0 if head is None else self._events[head] + 1
         return (Retraction(version=version, reason="the head of the conversation was moved"),)
@@ -166,9 +170,7 @@ class EventFiles:
         for event in events:
             source_id = source_id_of(event)
             if isinstance(event, Retraction):
-                ids, heads = self._heads
-                place = bisect_right(ids, event.version - 1)
-                self._move(event.id, heads[place - 1] if place else None)
+                self._move(event.id, self._head_at(event.version))
             elif isinstance(event, DocumentChanges):
                 changed = {name for name, change in event.changed.items() if "deleted" not in change}
                 self.documents = changed.union(event.others)
@@ -179,8 +181,13 @@ class EventFiles:
                     self._move(event.id, source_id)
             self.version = event.id + 1
 
+    def _head_at(self, version: int) -> str | None:
+        ids, heads = self._heads
+        place = bisect_right(ids, version - 1)
+        return heads[place - 1] if place else None
+
     def _move(self, event_id: int, head: str | None) -> None:
-        self._head = head
+        self.head = head
         self._heads[0].append(event_id)
         self._heads[1].append(head)
 

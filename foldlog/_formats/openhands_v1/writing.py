@@ -9,7 +9,7 @@ import msgspec
 
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.openhands_v1.contents import blocks_of
-from foldlog._formats.record import time_text
+from foldlog._formats.record import joined_text, time_text
 from foldlog._formats.told import OF_THE_STORE, id_of_source
 from foldlog.eventstore import (
     Action,
@@ -97,6 +97,9 @@ class OpenHandsV1Encoder(RecordEncoder):
         record["kind"], record["tool_name"] = "ObservationEvent", event.tool
         if event.call_id is not None:
             record["tool_call_id"] = event.call_id
+        if event.redacted is not None:  # the SDK reads no result of a class that is not known any more
+            record["kind"], record["error"] = "AgentErrorEvent", joined_text(event.content)
+            return
         action_id = None if event.cause is None else self._source_ids.get(event.cause)
         if action_id is not None:
             record["action_id"] = action_id
@@ -120,7 +123,7 @@ def _write_action(event: Action, record: dict[str, Any]) -> None:
         record["tool_call_id"] = event.call_id
     arguments = event.arguments
     if isinstance(arguments, dict):
-        record["action"] = dict(arguments)
+        record["action"] = dict(arguments) if event.redacted is None else None
         arguments = msgspec.json.encode(arguments).decode()
     if isinstance(arguments, str):
         called = {"name": event.tool, "arguments": arguments}

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec import to_builtins
 
+from foldlog._formats.told import REDACTED
 from foldlog._histories import Histories
+from foldlog.adapters._shared import standing_version
 from foldlog.eventstore import (
     Conversation,
     ConversationErased,
@@ -117,7 +119,10 @@ class ThreadBranches:
 
     def at(self, branch: str, version: int) -> Checkpoint:
         """Return the tip at a version of a branch."""
-        return Checkpoint(branch, version, self._histories[branch].document(CHECKPOINT, version=version))
+        value = self._histories[branch].document(CHECKPOINT, version=version)
+        if value == REDACTED:
+            value = self._store.query(branch, lambda read: _before_redacted(standing_documents(read, version)))
+        return Checkpoint(branch, version, value)
 
     def walk(self, branches: list[ThreadBranch]) -> Iterator[Checkpoint]:
         """Yield the checkpoints of these branches, the newest first. Cost: those that are yielded."""
@@ -175,8 +180,13 @@ class ThreadBranches:
 
     def _branch(self, reading: ReadTransaction) -> ThreadBranch:
         found, documents = reading.found, newest_values(reading)
-        tip = Checkpoint(found.id, found.version, copied(documents.get(CHECKPOINT)))
-        branch = ThreadBranch(tip, found.begins, documents.get(HIDDEN))
+        value, hidden = copied(documents.get(CHECKPOINT)), documents.get(HIDDEN)
+        if value == REDACTED:
+            documents = standing_documents(reading)
+            value = _before_redacted(documents)
+        if hidden == REDACTED:
+            hidden = newest_values(reading, standing_version(reading, HIDDEN)).get(HIDDEN)
+        branch = ThreadBranch(Checkpoint(found.id, found.version, value), found.begins, hidden)
         keep(self._known, found.id, (found.head, branch))
         return branch._replace(documents=documents)
 
@@ -187,6 +197,19 @@ class ThreadBranches:
             if each.before <= branch.begins:
                 return
             each = self.at(each.branch, each.before)
+
+
+def standing_documents(reading: ReadTransaction, version: int | None = None) -> dict[str, Any]:
+    """Return the documents of a checkpoint; for a redacted one, those of the last one before it that is not."""
+    documents = newest_values(reading, version)
+    if documents.get(CHECKPOINT) != REDACTED:
+        return documents
+    return newest_values(reading, standing_version(reading, CHECKPOINT, version))
+
+
+def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the document of a checkpoint, after which a redacted one came: all channels may differ from its own."""
+    return {**copied(documents[CHECKPOINT]), "channels": [], "small": {}} if CHECKPOINT in documents else None
 
 
 def appended_for(moment: Moment, conversation: str, checkpoint_id: str) -> list[RecalledKey]:

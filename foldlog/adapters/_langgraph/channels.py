@@ -8,6 +8,7 @@ from math import isfinite
 from random import random
 from typing import Any, Protocol
 
+from foldlog._formats.told import REDACTED
 from foldlog.adapters._langgraph.branches import Checkpoint
 from foldlog.eventstore import DELETED
 
@@ -53,10 +54,9 @@ class ChannelValues:
         """Return the values of the channels of a checkpoint, which are in these documents."""
         value = documents["checkpoint"]
         small = value["small"]
-        return {
-            name: small[name] if name in small else self.unpacked(documents[_CHANNEL + name])
-            for name in value["channels"]
-        }
+        kept = {name: documents[_CHANNEL + name] for name in value["channels"] if name not in small}
+        unpacked = {name: self.unpacked(each) for name, each in kept.items() if each != REDACTED}
+        return {name: (small | unpacked)[name] for name in value["channels"] if name in small or name in unpacked}
 
     def changed(
         self, values: Mapping[str, Any], versions: Mapping[str, Any], new: Container[str], before: Checkpoint

@@ -27,8 +27,10 @@ from foldlog.adapters._langgraph.branches import (
     copied,
     keep,
     numbered,
+    standing_documents,
 )
 from foldlog.adapters._langgraph.record_lists import RecordList, Span, changes, ranges
+from foldlog.adapters._shared import document
 from foldlog.eventstore import (
     Annotation,
     CondensationAction,
@@ -39,8 +41,8 @@ from foldlog.eventstore import (
     Moment,
     ReadTransaction,
     VersionConflict,
-    newest_values,
     query_all,
+    summary_id,
 )
 from foldlog.formats import Decoder, Encoder
 
@@ -142,7 +144,7 @@ class Checkpoints:
         self, thread: str, checkpoint: Checkpoint, moment: Moment, documents: dict[str, Any] | None = None
     ) -> WholeCheckpoint:
         if documents is None:
-            documents = newest_values(moment.conversation(checkpoint.branch), checkpoint.version)
+            documents = standing_documents(moment.conversation(checkpoint.branch), checkpoint.version)
         spans, records = self._records(checkpoint, moment)
         return WholeCheckpoint(checkpoint, documents, spans, records, _notes(thread, checkpoint.id, moment))
 
@@ -261,7 +263,7 @@ class Checkpoints:
         history = self.histories[thread]
         while True:
             version = history.version()
-            before = history.document(HIDDEN, {"ids": [], "below": ""}, version=version)
+            before = document(history, HIDDEN, {"ids": [], "below": ""}, version)
             hidden = {"ids": sorted({*before["ids"], *ids}), "below": max(before["below"], below)}
             with suppress(VersionConflict):
                 history.append((), documents={HIDDEN: hidden}, expected_version=version)
@@ -285,7 +287,8 @@ class Checkpoints:
             asked = partial(_shown, before.branch, [(start, stop - 1)])
             return start >= stop or not query_all(self.histories.store.database, asked)
 
-        events, spans = changes(newest.records, keys, decoder, record, before.removed)
+        summaries = partial(_summaries, self.histories[before.branch], before.version)
+        events, spans = changes(newest.records, keys, decoder, record, before.removed, summaries)
         return events, RecordList(spans, keys, ranges(newest.records, spans, joins)), made
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
@@ -296,6 +299,15 @@ class Checkpoints:
         spans, records = query_all(self.histories.store.database, partial(self._records, checkpoint))
         keys = [self._key(record) for record in records]
         return _Newest(checkpoint, history, RecordList(spans, keys, checkpoint.ranges or ()))
+
+
+def _summaries(history: History, version: int) -> dict[int, list[Span]]:
+    """Return the summaries that a View shows, by their ids, each with the inclusive intervals that it stands for."""
+    view, all_of = history.at(version), dict[int, list[Span]]()
+    for each in view.condensations:
+        intervals, summaries = each.forgotten
+        all_of[summary_id(each.id)] = [*intervals, *(span for one in summaries for span in all_of.get(one, ()))]
+    return {event.id: all_of[event.id] for event in view if event.id in all_of}
 
 
 def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
@@ -316,7 +328,7 @@ def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
         return [
             {name: value for name, value in note.data.items() if name not in _PLACE}
             for note in notes
-            if isinstance(note, Annotation)
+            if isinstance(note, Annotation) and note.data is not None
         ]
     return []
 
@@ -333,7 +345,7 @@ def _notes_at_end(reading: ReadTransaction, checkpoint_id: str) -> Sequence[Even
 
 def _number(event: Event, checkpoint_id: str) -> int:
     """Return how many notes on this checkpoint came before this one; -1 for any other event."""
-    data = event.data if isinstance(event, Annotation) else {}
+    data = (event.data if isinstance(event, Annotation) else None) or {}
     return int(data["number"]) if data.get("checkpoint") == checkpoint_id else -1
 
 

@@ -6,7 +6,7 @@ so that the View follows the list. Ranges of ids say which events are in the lis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -33,12 +33,18 @@ class RecordList:
 
 
 def changes(
-    old: RecordList, new: Sequence[bytes], decoder: Callable[[], Decoder], record: Callable[[int], Any], removed: int
+    old: RecordList,
+    new: Sequence[bytes],
+    decoder: Callable[[], Decoder],
+    record: Callable[[int], Any],
+    removed: int,
+    summaries: Callable[[], Mapping[int, Sequence[Span]]],
 ) -> tuple[list[Event], list[Span]]:
     """Return the events that turn a list into another one, and the ids of the events of its records.
 
     ``decoder()`` and ``record(n)`` are called if there are new records; the decoder is at the version of the next
-    event. ``removed`` is the id of the last event that forgot records before the end, or -1.
+    event. ``removed`` is the id of the last event that forgot records before the end, or -1. ``summaries()`` are those
+    that are shown: one that stands for no record that stays is forgotten too.
     """
     stay = _stay(old.keys, new)
     spans = [old.spans[place] for place in stay]
@@ -47,8 +53,9 @@ def changes(
         staying = set(stay)
         gone = [span for place, span in enumerate(old.spans) if place not in staying]
         if (spans and gone[0] < spans[-1]) or gone[0][0] < removed:
-            ids = tuple(event_id for span in gone for event_id in range(*span))
-            events.append(CondensationAction(forgotten_event_ids=ids, metadata={"reason": _REASON}))
+            ids = [event_id for span in gone for event_id in range(*span)]
+            ids += (each for each, of in summaries().items() if not any(a <= s[0] <= b for a, b in of for s in spans))
+            events.append(CondensationAction(forgotten_event_ids=tuple(ids), metadata={"reason": _REASON}))
         else:
             events.append(Retraction(version=gone[0][0], reason=_REASON))
     if len(stay) < len(new):

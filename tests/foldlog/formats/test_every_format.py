@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+import foldlog
 from foldlog import from_openai
 from foldlog._formats.losses import several
 from foldlog.eventstore import (
@@ -81,6 +82,32 @@ def test_what_was_not_imported_is_written_and_read_back(format):
     expected, again = Counter(told(OURS)), Counter(told(decode(records, format)))
     assert (set(expected - again), set(again - expected)) == (lacks, instead)
     assert list(encode(decode(records, format), format)) == records
+
+
+NAMES = ("uuid", "id", "entry_id")
+"""The keys under which records have an id by which others name them as their parent."""
+
+
+def ids(records):
+    return {each.get(key) for each in records for key in NAMES} - {None}
+
+
+def parents(records):
+    return {value for each in records for key, value in each.items() if "parent" in key.lower() and type(value) is str}
+
+
+@pytest.mark.parametrize("format", [name for name, records in RECORDS.items() if parents(records) & ids(records)])
+def test_the_chain_of_ids_is_whole_whatever_is_redacted(format):
+    named = parents(RECORDS[format]) & ids(RECORDS[format])
+    made = list(decode(RECORDS[format], format))
+    said = (Message, Action, Observation)
+    with foldlog.open("memory:") as histories:
+        for event in [each for each in made if isinstance(each, said) and each.origin.id is not None]:
+            histories.store.ingest(f"{event.id}", iter(made))
+            histories[f"{event.id}"].redact(event.id, reason="asked to")
+            written = list(histories[f"{event.id}"].export())
+            assert named <= ids(written), event
+            assert parents(written) - parents(RECORDS[format]) <= ids(written), event
 
 
 class Random(random.Random):
