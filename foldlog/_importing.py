@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from foldlog._formats.conversion import encode_standing
+from foldlog._formats.live import recorded
 from foldlog._formats.record import INCOMPLETE, dicts_in
 from foldlog._formats.rewritten import StoredRecord, is_rewriting, is_same, standing_records
 from foldlog._observed import tell
@@ -369,8 +370,13 @@ def _grow(
     """
     version = store.version(conversation)
     standing = standing_records(store.events(conversation, 0, version), source.format)
-    if standing is None:
-        return None
+    if standing is None:  # at most it is known that the source is older
+        whole = (event for event in store.events(conversation, 0, version) if event.redacted is None)
+        kept = [StoredRecord(each, 0, 0, 0) for each, _ in recorded(source.format, whole)]
+        growth = source.growth(kept, version)
+        for record in source.records():
+            growth.first_id(record, 0)
+        return Imported(conversation, 0, version, is_older=True) if growth.is_older else None
     source.mend(standing)
     if mark is not None and (healed := _healed_by(source, standing, mark)) is not True:
         return None if healed is None else Imported(conversation, 0, version, is_older=True)

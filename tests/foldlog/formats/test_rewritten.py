@@ -164,6 +164,10 @@ def test_an_older_copy_of_a_source_takes_nothing_back_where_the_source_tells_whe
     assert (older["version"], shown) == (first["version"], "onetwothree")
     assert told(["one"], 3) == f"nothing new (older than what was imported), {first['version']} events as before"
     assert imported(["one", "two", "four"], 6)[1] == "onetwofour"
+    foldlog("redact", "ses_c", "--matching", "two", "--reason", "asked to", "--yes")
+    assert told(["one", "two"], 4).startswith("nothing new (older than what was imported), ")
+    shown = foldlog("export", "ses_c", "--format", "openai-chat").out
+    assert [text for text in ("one", "two", "four") if text in shown] == ["one", "four"]
 
 
 @pytest.mark.parametrize("name", REWRITTEN)
