@@ -10,7 +10,7 @@ from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import time_text
-from foldlog._formats.told import OF_THE_STORE, call_id_of, id_of_source
+from foldlog._formats.told import OF_THE_STORE, REDACTED, call_id_of, id_of_source
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -95,6 +95,9 @@ def _line_id(event_id: int, number: int = 0) -> str:
 def _content(event: Event) -> dict[str, Any]:
     """Return the fields of the line of ``event`` that hold its content."""
     match event:
+        case Annotation(name="user" | "assistant" as role) if event.redacted is not None:
+            content = event.data if isinstance(event.data, list) else blocks_of(REDACTED)
+            return {"type": role, "message": {"role": role, "content": content}}
         case Annotation(name=name, data=data):
             return {"type": name, **(data if isinstance(data, dict) else {"value": data})}
         case CondensationSummary():

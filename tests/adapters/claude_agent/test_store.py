@@ -9,13 +9,19 @@ from dataclasses import replace
 from unittest.mock import ANY
 
 import pytest
-from claude_agent_sdk import InMemorySessionStore, list_sessions, list_sessions_from_store
+from claude_agent_sdk import (
+    InMemorySessionStore,
+    get_session_messages_from_store,
+    list_sessions,
+    list_sessions_from_store,
+    project_key_for_directory,
+)
 from claude_agent_sdk.testing import run_session_store_conformance
 
 import foldlog
 from foldlog.adapters.claude_agent import FoldlogSessionStore
 from foldlog.eventstore import ConversationErased
-from tests.adapters.contract import Lists
+from tests.adapters.contract import Lists, redacted_one_by_one
 
 KEY = {"project_key": "-work", "session_id": "s"}
 pytestmark = pytest.mark.anyio
@@ -228,6 +234,42 @@ class TestKeeps(Lists):
 
     async def add_to(self, store, name):
         await store.append({**KEY, "session_id": name}, [line(uuid.uuid4().int)])
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_the_sdk_reads_a_session_to_its_beginning_whatever_of_it_is_redacted(url, tmp_path):
+    key = {"project_key": project_key_for_directory(str(tmp_path)), "session_id": str(uuid.uuid4())}
+    ids = [str(uuid.uuid4()) for _ in range(6)]
+    called = [{"type": "tool_use", "id": f"c{n}", "name": "Read", "input": {"path": "x"}} for n in (0, 1)]
+    result = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": "read"} for n in (0, 1)]
+    thinking = [{"type": "thinking", "thinking": "hm", "signature": "s"}]
+    said = [
+        "hello",
+        thinking,
+        [{"type": "text", "text": "I look"}, *called],
+        result,
+        [{"type": "text", "text": "x"}],
+        "y",
+    ]
+    entries = []
+    for place, content in enumerate(said):
+        role = "assistant" if place in (1, 2, 4) else "user"
+        about = {"type": "message", "model": "m", "id": f"m{place // 3}"} if role == "assistant" else {}
+        message = {"role": role, "content": content, **about}
+        entry = {"type": role, "uuid": ids[place], "parentUuid": ids[place - 1] if place else None, "message": message}
+        time = f"2026-01-01T00:00:0{place}.000Z"
+        entries.append({**entry, "sessionId": key["session_id"], "isSidechain": False, "timestamp": time, "cwd": "/x"})
+    async with FoldlogSessionStore(url) as store:
+        await store.append(key, entries)
+    for copy, _, event in redacted_one_by_one(url, tmp_path):
+        async with FoldlogSessionStore(copy) as store:
+            new = {**entries[-1], "uuid": str(uuid.uuid4()), "parentUuid": ids[-1]}
+            await store.append(key, [new])
+            loaded = await store.load(key)
+            assert [each["uuid"] for each in loaded] == [*ids, new["uuid"]], event
+            read = await get_session_messages_from_store(store, key["session_id"], directory=str(tmp_path))
+            assert [each.uuid for each in read] == [*ids, new["uuid"]], event
+            assert all(each.message["content"] for each in read), event
 
 
 async def test_entries_without_a_type_are_refused_by_name(store):

@@ -265,7 +265,7 @@ class TestKeeps(Lists, Runs):
 
     async def run(self, store, model, prompt, *tools):
         if await store.get_session(**S) is None:
-            await store.create_session(**S)
+            await store.create_session(**S, state={"k": 1, "user:k": 2, "app:k": 3})
         await run(store, model, prompt, tools)
 
     def parts(self, prompt):
