@@ -32,7 +32,6 @@ def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str
 def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, str, list[_Sample]]]:
     yield "conversations", "gauge", "Conversations that are not erased.", [({}, fleet.conversations)]
     yield "conversations_counted", "gauge", "Conversations whose figures are known.", [({}, fleet.counted)]
-    yield "events", "gauge", "Events of these conversations.", [({}, fleet.events)]
     if store.path is not None:
         sizes = [({"file": end[1:] or "db"}, _size(f"{store.path}{end}")) for end in ("", "-wal", ".search")]
         yield "file_bytes", "gauge", "Bytes of the store's files.", [(labels, float(size)) for labels, size in sizes]
@@ -46,6 +45,7 @@ def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, str, 
 
 
 def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, str, list[_Sample]]]:
+    yield "events", "gauge", "Events of counted conversations.", [({}, fleet.events)]
     about = "Tokens of all Views; estimated without --agent-model."
     yield "view_tokens", "gauge", about, [({}, fleet.view_tokens)]
     made, saved = Counter[str](), Counter[str]()

@@ -494,8 +494,8 @@ def test_metrics_have_no_sum_before_each_conversation_was_counted(store, monkeyp
     monkeypatch.setattr(ServedConversations, "_count_one", lambda *given: counting.wait() and count_one(*given))
     with asking(application(store, token=None)) as client:
         told = client.get("/metrics").text
-        assert "foldlog_events " in told
-        assert not re.search("^foldlog_(view_tokens|condensations|tokens_saved|.*_usd)", told, re.MULTILINE)
+        assert "foldlog_conversations " in told
+        assert not re.search("^foldlog_(events|view_tokens|condensations|tokens_saved|.*_usd)", told, re.MULTILINE)
         counting.set()
         while "foldlog_view_tokens " not in told:
             told = client.get("/metrics").text

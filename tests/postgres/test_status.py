@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,7 +86,9 @@ def test_prometheus_is_told_of_them(store: Store):
     confirm(store, "reader \udcff", 0)
     conversations = ServedConversations(store)
     try:
-        told = metrics(store, conversations.fleet(""))
+        while (fleet := conversations.fleet("")).counted < 1:
+            time.sleep(0.01)
+        told = metrics(store, fleet)
     finally:
         conversations.close()
     assert re.search(r'^foldlog_follower_lag_events\{follower="reader .+"\} 3$', told, re.MULTILINE)
