@@ -106,7 +106,7 @@ class HeldTwice(HistoryDiverged):
 
 class WasRedacted(HistoryDiverged):
     """A history is stored, and what was redacted of it would come back: under another name; or in its own conversation
-    from the event ``mended`` on, before which records could not be read. Nothing was added.
+    from the event ``mended`` on, which its source has otherwise or after other records. Nothing was added.
     """
 
     def __init__(self, conversation: str, version: int, name: str, mended: int | None = None) -> None:
@@ -116,9 +116,9 @@ class WasRedacted(HistoryDiverged):
         )
         if mended is not None:
             told = (
-                f"lacks records of this history that could not be read, and events of it were redacted, which would "
-                f"come back with them; nothing was added; erase {conversation!r}, import this source under another id "
-                f"with --prefix, and redact it there"
+                f"lacks records of this history, and cannot take them: events of it were redacted, which would come "
+                f"back; nothing was added; erase {conversation!r}, import this source under another id with --prefix, "
+                f"and redact it there"
             )
         Exception.__init__(self, f"conversation {conversation!r} {told}")
         self.conversation, self.event_id, self.version = conversation, version if mended is None else mended, version
@@ -330,7 +330,7 @@ def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsew
                 return _ingested(store, source, conversation, watch)
             except HistoryDiverged as error:
                 diverged = error
-    same, records, more, _ = _compare(store, conversation, source)
+    same, records, more, redacted = _compare(store, conversation, source)
     mark = str(Documents(store).get(conversation, ATTRIBUTES, {}).get(INCOMPLETE))
     if (not same or more > 0) and (_UNREAD in mark or _rewritings(store, conversation)):
         with suppress(InvalidEvent):
@@ -342,6 +342,8 @@ def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsew
     if not same:
         raise diverged
     version = store.version(conversation)
+    if more > 0 and redacted:  # under another name it is refused too
+        raise WasRedacted(conversation, version, conversation, diverged.event_id)
     if more > 0:
         raise ReadOtherwise(conversation, version, records)
     return Imported(conversation, 0, version, is_older=more < 0)

@@ -297,6 +297,24 @@ def test_a_mended_log_of_which_events_were_redacted_is_refused_with_what_to_do(f
     assert [(each["conversation"], each["added"]) for each in again] == [("again/x", 5)]
 
 
+def test_a_log_that_goes_on_after_it_was_mended_and_redacted_is_refused_with_what_to_do(foldlog, tmp_path):
+    texts = ["one", "two", "three", "marigold", "five"]
+    lines(tmp_path / "x.jsonl", chat(*texts))
+    whole = (tmp_path / "x.jsonl").read_text()
+    for text in (whole.replace("two", "\n"), whole):
+        (tmp_path / "x.jsonl").write_text(text)
+        assert foldlog("import", "x.jsonl").status == 0
+    foldlog("redact", "x", "--matching", "marigold", "--reason", "asked to", "--yes")
+    lines(tmp_path / "x.jsonl", chat(*texts, "six"))
+    for options in ((), ("--prefix", "again/")):
+        ran = foldlog("import", "x.jsonl", *options)
+        assert (ran.status, ids(foldlog), "another name" in ran.err) == (1, ["x"], False)
+        assert "nothing was added; erase 'x', import this source under another id with --prefix" in ran.err
+    foldlog("erase", "x", "--reason", "asked to", "--yes")
+    again = foldlog("import", "x.jsonl", "--prefix", "again/", "--json").document["imported"]
+    assert [(each["conversation"], each["added"]) for each in again] == [("again/x", 6)]
+
+
 @pytest.mark.parametrize("chosen", [("10",), ("--matching", "marigold")])
 def test_nothing_that_an_import_took_back_can_be_read_after_a_redaction(foldlog, tmp_path, chosen):
     texts = ["one", "two", "three", "four", "hi", "say marigold"]
