@@ -315,6 +315,7 @@ def _ingest_or_fork(store: Store, source: Source, name: str, watch: Watch, elsew
 
 
 def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsewhere: Elsewhere) -> Imported:
+    source.as_read()
     if source.is_rewritten and store.version(conversation):
         grown = _grow(store, source, conversation, watch, elsewhere)
         if grown is not None:

@@ -190,6 +190,7 @@ class Source:
         self.ahead: Any = None
         """What another process made of the events that it has read."""
         self._ahead: list[Event] | None = None
+        self._unmended: list[Located] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process without the records, which are read there."""
@@ -234,11 +235,17 @@ class Source:
         """Whether stored records may stand for some of its own: some cannot be read, or may be written otherwise."""
         return self.findings_count > 0 or self._format.alike is not None
 
+    def as_read(self) -> None:
+        """Have its own records alone: what was put in their place is of the conversation that it was compared with."""
+        self._held = self._held if self._unmended is None else self._unmended
+
     def mend(self, standing: Sequence[StoredRecord]) -> None:
         """Put what is stored of this history in the place of records that cannot be read, and of those that say the
         same. Memory: all records.
         """
-        self._held = list(self._reader if self._held is None else self._held)
+        if self._unmended is None:
+            self._unmended = list(self._reader) if self._held is None else self._held
+        self._held = list(self._held or self._unmended)
         if any(located.problem is not None for located in self._held):
             self._held = list(mended(self._held, standing, self._format.source_id))
         for place, (located, stored) in enumerate(zip(self._held, standing, strict=False)):

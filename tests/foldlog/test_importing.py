@@ -558,6 +558,26 @@ def test_an_older_copy_of_a_log_mends_all_that_could_not_be_read_or_adds_nothing
     assert edited[0].startswith(f"{name}@")
 
 
+@pytest.mark.parametrize("format", ["claude-code", "codex"])
+def test_a_damaged_record_of_an_edited_log_is_not_mended_with_one_of_the_log_before_it(foldlog, tmp_path, format):
+    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
+    whole = [line for line in lines if line.strip() and '"problem"' not in line][:20]
+    edited = [*whole[:10], *whole[12:18]]
+
+    def imported(text, torn=None):
+        written = [line[:9] if place == torn else line for place, line in enumerate(text)]
+        (tmp_path / "c.jsonl").write_text("\n".join(written) + "\n")
+        (one,) = foldlog("import", "c.jsonl", "--format", format, "--json").document["imported"]
+        return one["conversation"]
+
+    assert imported(whole, torn=10) == imported(whole)
+    fork = imported(edited[:12])
+    assert imported(edited, torn=13) == fork
+    assert parsed(foldlog("export", fork).out) == parsed("\n".join(edited[:13] + edited[14:]))
+    assert imported(edited) == fork
+    assert parsed(foldlog("export", fork).out) == parsed("\n".join(edited))
+
+
 @pytest.mark.parametrize("format", ["openai-chat", "copilot-cli"])  # the program writes the second one again
 def test_a_history_is_incomplete_only_while_it_lacks_records(histories, tmp_path, format):
     is_again = format == "copilot-cli"
