@@ -58,9 +58,9 @@ _NAMES = frozenset((*_KEPT, "origin", "meta", "name", "tool", "call_id", "respon
 """Fields whose texts say nothing of the content: a redaction keeps them, or they are in many records."""
 _REPEATED_MIN = 8
 """Shorter texts say little, and are in many records. Records of the same call are found whatever their texts."""
-_PART, _KNOWN_STEP, _HELD_STEP = 64, 3, 5
-"""Texts are compared by parts of this length. Those of the content begin at each third character of a text, those of a
-record at each fifth: of 78 equal characters in a row, one part of the one is a part of the other.
+_PART, _KNOWN_STEP = 64, 15
+"""Texts are compared by parts of this length. Those of the content, which are held in memory, begin at each 15th
+character of a text, those of a record at each: of 78 equal characters in a row, a part of the one is one of the other.
 """
 _LINE_MARKS = re.compile(r"^(?:[ \t]*(?:\d+[→|:\t-]|[+-]))+", re.MULTILINE)
 """What a tool writes before the lines of a file: their numbers, and which were added."""
@@ -198,15 +198,15 @@ def records_with(gone: Sequence[Event], of_gone: Iterable[Event], events: Iterab
     format = "" if origin is None else origin.format
     parts = {*_parts_in(texts, _KNOWN_STEP)}
     for record, made in recorded(format, of_gone):
-        of_others = {*_parts_in(_texts([_without_record(each) for each in made if each.id not in ids]))}
-        parts |= {*_parts_in((text for text in _texts(record) if "\n" in text), _KNOWN_STEP)} - of_others
+        kept = {*_parts_in((text for text in _texts(record) if "\n" in text), _KNOWN_STEP)}
+        parts |= kept - _parts_among(kept, [_without_record(each) for each in made if each.id not in ids])
     found: list[int] = []
     for record, made in recorded(format, events):
         shown = [*map(_without_record, made)]
         if (
             any(each.id in near or each.cause in ids or not calls.isdisjoint(_calls(each)) for each in made)
             or ((held := _among(texts, record)) and held - _among(held, shown))
-            or ((held := parts & {*_parts_in(_texts(record), _HELD_STEP)}) and held - {*_parts_in(_texts(shown))})
+            or ((held := _parts_among(parts, record)) and held - _parts_among(held, shown))
         ):
             found.append(made[0].id)
     return [each for each in found if each not in ids]
@@ -240,6 +240,11 @@ def _among(texts: Collection[str], value: Any) -> set[str]:
     """Return which of these texts a value holds."""
     held = "\0".join(_texts(value)) if texts else ""
     return {text for text in texts if text in held}
+
+
+def _parts_among(parts: Collection[str], value: Any) -> set[str]:
+    """Return which of these parts of texts a value holds."""
+    return {part for part in _parts_in(_texts(value)) if part in parts} if parts else set()
 
 
 def _parts_in(texts: Iterable[str], step: int = 1) -> Iterator[str]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sqlite3
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -382,6 +383,22 @@ def test_a_redaction_takes_the_records_that_hold_what_a_tool_read_in_another_for
         exported = list(history.export("claude-code"))
         assert [line for line in lines if line[11:] in json.dumps(exported)] == []
         assert [record for record in exported if record in records] == [records[2], records[4], *records[6:]]
+
+
+def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it():
+    long = "\n".join(f"the guest with number {number} came in {number % 97} boats" for number in range(6_000))
+    with api.open("memory:") as histories:
+        history = histories["c"]
+        records = [{"role": "user", "content": text} for text in (long, f"{long} ")]
+        history.append_records(records, format="openai-chat")
+        size = len(long)
+        tracemalloc.start()
+        try:
+            history.redact(0, reason="asked to")
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 120 * size
 
 
 def test_a_redaction_leaves_the_records_that_share_only_what_many_hold():
