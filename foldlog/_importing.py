@@ -341,6 +341,9 @@ def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsew
         if _UNREAD in mark and store.conversation(conversation).redactions:
             raise WasRedacted(conversation, store.version(conversation), conversation, diverged.event_id)
     if not same:
+        healed = _rewritings(store, conversation) and standing_records(store.events(conversation), source.format)
+        if healed and records >= _SHARED_MIN:  # what was written again is shared too
+            raise HistoryDiverged(conversation, healed[records - 1].version, store.version(conversation)) from diverged
         raise diverged
     version = store.version(conversation)
     if more > 0 and redacted:  # under another name it is refused too

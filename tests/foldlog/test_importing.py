@@ -578,6 +578,29 @@ def test_a_damaged_record_of_an_edited_log_is_not_mended_with_one_of_the_log_bef
     assert parsed(foldlog("export", fork).out) == parsed("\n".join(edited))
 
 
+@pytest.mark.parametrize("format", ["claude-code", "codex"])
+def test_an_edited_log_shares_also_what_was_written_again_when_a_record_could_be_read(foldlog, tmp_path, format):
+    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
+    whole = [line for line in lines if line.strip() and '"problem"' not in line][:20]
+    edited = [*whole[:17], whole[3]]
+
+    def imported(text):
+        (tmp_path / "c.jsonl").write_text("\n".join(text) + "\n")
+        (one,) = foldlog("import", "c.jsonl", "--format", format, "--json").document["imported"]
+        return one["conversation"], foldlog("stats", "--json").document["events"]["total"]
+
+    torn, _ = imported([*whole[:4], whole[4][:9], *whole[5:]])
+    name, total = imported(whole)
+    assert name == torn
+    for _ in range(2):
+        fork, of_both = imported(edited)
+        assert fork.startswith(f"{name}@")
+        assert total < of_both < total + 5
+    assert parsed(foldlog("export", fork).out) == parsed("\n".join(edited))
+    assert parsed(foldlog("export", name).out) == parsed("\n".join(whole))
+    assert imported([*edited, whole[5]])[0] == fork
+
+
 @pytest.mark.parametrize("format", ["openai-chat", "copilot-cli"])  # the program writes the second one again
 def test_a_history_is_incomplete_only_while_it_lacks_records(histories, tmp_path, format):
     is_again = format == "copilot-cli"
