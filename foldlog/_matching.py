@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -62,6 +63,7 @@ _PART, _KNOWN_STEP = 64, 15
 """Texts are compared by parts of this length. Those of the content, which are held in memory, begin at each 15th
 character of a text, those of a record at each: of 78 equal characters in a row, a part of the one is one of the other.
 """
+_BASE64, _URL_SAFE = re.compile(r"[A-Za-z0-9+/_-]{12,}"), str.maketrans("+/", "-_")
 _LINE_MARKS = re.compile(r"^(?:[ \t]*(?:\d+[→|:\t-]|[+-]))+", re.MULTILINE)
 """What a tool writes before the lines of a file: their numbers, and which were added."""
 
@@ -328,7 +330,14 @@ def _without_kept(event: Event) -> dict[str, Any]:
 
 
 def _has(holds: Holds | None, value: Any) -> bool:
-    return holds is not None and any(map(holds, _texts(value)))
+    return holds is not None and any(holds(text) or any(map(holds, _in_base64(text))) for text in _texts(value))
+
+
+def _in_base64(text: str) -> Iterator[str]:
+    """Yield what stands in base64 in a text: attachments, and what runtimes serialize."""
+    for found in _BASE64.findall(text):
+        whole = found[: len(found) - (len(found) % 4 == 1)].translate(_URL_SAFE)
+        yield urlsafe_b64decode(whole + "==").decode("utf-8", "replace")
 
 
 def _unescaped(escapes: re.Match[str]) -> str:

@@ -25,6 +25,7 @@ from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, time_text
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._formats.told import session_of
 from foldlog.eventstore import Action, Event, Message, Observation, Source, SystemMessage
 
 NAME = "atif"
@@ -50,8 +51,7 @@ class _Trajectories(FileReader):
 
 def _document(records: Iterable[Any]) -> dict[str, Any]:
     """Return the trajectory with these records."""
-    agent = {"name": "foldlog", "version": "1"}
-    before: dict[str, Any] = {"schema_version": "ATIF-v1.6", "session_id": "foldlog", "agent": agent}
+    before: dict[str, Any] = {}
     steps: list[Any] = []
     after: dict[str, Any] = {}
     for record in records:
@@ -61,6 +61,8 @@ def _document(records: Iterable[Any]) -> dict[str, Any]:
             before = record
         else:
             after |= record
+    agent, session = {"name": "foldlog", "version": "1"}, session_of(steps[0] if steps else None)
+    before = before or {"schema_version": "ATIF-v1.6", "session_id": session, "agent": agent}
     return {**before, "steps": steps, **after}
 
 

@@ -38,6 +38,7 @@ from foldlog._formats.told import (
     image_at,
     parts_in,
     role_of,
+    session_of,
     time_of,
     url_in,
 )
@@ -200,8 +201,9 @@ class CopilotEncoder(EachAlone):
         self._last: Any = None
 
     def head(self, event: Event) -> list[_Part]:
-        start = {"sessionId": "foldlog", "version": 1, "producer": "foldlog", "copilotVersion": "", "startTime": ""}
+        start = {"sessionId": session_of(event), "version": 1, "producer": "foldlog"}
         self._last = None
+        start |= {"copilotVersion": "", "startTime": ""}
         return [self._line("foldlog-start", event, "session.start", start)]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:

@@ -32,7 +32,7 @@ from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
 from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.rewritten import WRITTEN_AGAIN
-from foldlog._formats.told import call_id_of, data_in, data_url, file_at, parts_as, role_of, time_of
+from foldlog._formats.told import call_id_of, data_in, data_url, file_at, parts_as, role_of, session_of, time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Origin, Retraction
 
 NAME = "gemini-cli"
@@ -280,7 +280,7 @@ class GeminiEncoder(PairsEncoder):
     """Events of one history to lines of a session, which begin with the session."""
 
     def head(self, event: Event) -> Sequence[Any]:
-        return [{"sessionId": "foldlog", "projectHash": "foldlog", "startTime": time_of(event), "kind": "main"}]
+        return [{"sessionId": session_of(event), "projectHash": "", "startTime": time_of(event), "kind": "main"}]
 
     def said(self, event: Said) -> _Part:
         return self._record("gemini" if role_of(event) == "assistant" else "user", event, event.content)

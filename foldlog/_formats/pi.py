@@ -27,7 +27,7 @@ from foldlog._formats.members import Members
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.record import member, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import data_url, id_of_source, image_at, milliseconds_of, time_of
+from foldlog._formats.told import data_url, id_of_source, image_at, milliseconds_of, session_of, time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Retraction, Source
 
 NAME = "pi"
@@ -229,7 +229,7 @@ class PiEncoder(OpenAIChatEncoder):
         self._last: Any = None
 
     def head(self, event: Event) -> list[Any]:
-        return [{"type": "session", "version": 3, "id": "foldlog", "timestamp": time_of(event), "cwd": ""}]
+        return [{"type": "session", "version": 3, "id": session_of(event), "timestamp": time_of(event), "cwd": ""}]
 
     def records(self, event: Event) -> list[Any] | None:
         if not isinstance(event, CondensationAction):

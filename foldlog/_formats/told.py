@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
+from uuid import NAMESPACE_OID, uuid5
 
 from foldlog._formats.record import time_text
 from foldlog.eventstore import (
@@ -50,6 +51,11 @@ def call_id_of(event: Action | Observation) -> str:
 def time_of(event: Event) -> str:
     """Return the time of an event as text; that of 1970 where it has none, for records that need one."""
     return time_text(event.timestamp, event.origin) or "1970-01-01T00:00:00.000Z"
+
+
+def session_of(first: object) -> str:
+    """Return an id for a session that no agent named: of its first event or record, so it stays when it grows."""
+    return str(uuid5(NAMESPACE_OID, ascii(first)))
 
 
 def milliseconds_of(event: Event) -> int:

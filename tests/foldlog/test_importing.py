@@ -135,6 +135,20 @@ def test_a_conversation_of_another_format_is_another_history(tmp_path, store):
         import_source(store, source, "c")
 
 
+@pytest.mark.parametrize("format", [name for name in FORMATS if name != "aider"])  # whose sessions need its own heading
+def test_two_exported_conversations_are_two_conversations(foldlog, tmp_path, format):
+    """Formats whose records name a session had one name for all: the second took back the events of the first."""
+    suffix = ".jsonl" if format == "gemini-cli" else ".json"
+    for turns in (1, 2):
+        for name in ("ann", "bob"):
+            with open_histories(tmp_path / "ours.db") as histories:
+                histories[name].append(chat(f"I am {name}", "hi"))
+            written = tmp_path / f"{name}{suffix}"
+            foldlog("export", name, "--format", format, "--output", written, "--db", tmp_path / "ours.db", "--force")
+            ran = foldlog("import", written, "--format", format)
+            assert (ran.status, len(ids(foldlog))) == (0, 1 if (turns, name) == (1, "ann") else 2), ran.err
+
+
 def test_what_was_erased_does_not_come_back_under_a_new_name(foldlog, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with open_store("sqlite:///foldlog.db") as opened:

@@ -7,6 +7,7 @@ import os
 import re
 import sqlite3
 import tracemalloc
+from base64 import b64encode
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -408,6 +409,19 @@ def test_a_redaction_leaves_the_records_that_share_only_what_many_hold():
             history.redact(event_id, reason="asked to")
         lost = [event.id for event in history.events() if event.redacted is not None and event.redacted.record]
         assert lost == [5, 144, 187], "those of their calls"
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab"])
+def test_a_text_is_found_in_base64(foldlog: Any, path: Path, before: str):
+    packed = b64encode(f"{before}my key is {SWORDFISH}".encode()).decode()
+    with api.open(path) as histories:
+        history = histories["packed"]
+        part = {"type": "file", "file": {"file_data": f"data:x/y;base64,{packed}"}}
+        history.append({"role": "user", "content": [part]})
+        history.append({"role": "user", "content": "nothing"}, documents={"state": {"values": packed.rstrip("=")}})
+    chosen = ("--matching", SWORDFISH, "--reason", "asked to", "--yes", "--db", path)
+    receipts = foldlog("redact", "packed", *chosen, "--json").document["receipts"]
+    assert sorted(event for each in receipts for event in each["event_ids"]) == [0, 2]
 
 
 def test_the_command_says_which_records_go_before_and_after_it_redacts(foldlog: Any, with_forks: Path):

@@ -21,7 +21,7 @@ from foldlog._formats.blocks import blocks_of, kind_of
 from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order
 from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, text_or_none, time_text
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.told import role_of
+from foldlog._formats.told import role_of, session_of
 from foldlog.eventstore import Action, Observation, Origin
 
 NAME = "claude-ai"
@@ -69,6 +69,7 @@ def _document(records: Iterable[Any]) -> list[Record]:
             about = {**about, **({_NEWEST: record.get("uuid")} if _NEWEST in about else {})}
     order = {name: place for place, name in enumerate(about.get("chat_messages", ()))}
     messages.sort(key=lambda message: order.get(message.get("uuid"), len(order)))
+    about = about if about["uuid"] else {**about, "uuid": session_of(messages[:1])}
     return [{**about, "chat_messages": messages}]
 
 

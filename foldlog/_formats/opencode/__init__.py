@@ -33,7 +33,7 @@ from foldlog._formats.opencode.files import SessionFiles, info_of, session_in
 from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
 from foldlog._formats.record import count_in, dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, data_in, file_at, milliseconds_of, parts_as, role_of
+from foldlog._formats.told import call_id_of, data_in, file_at, milliseconds_of, parts_as, role_of, session_of
 from foldlog.eventstore import Action, Content, Event, Message, Observation, Origin, Retraction
 
 NAME = "opencode"
@@ -240,8 +240,6 @@ def _usage(info: _Part, parts: list[_Part]) -> _Part:
 
 # -- events to records ------------------------------------------------------------------------------------------------
 
-_SESSION = "ses_foldlog"
-"""The session of a history that has no record of OpenCode."""
 _NO_TOKENS = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 _BY_USER = {"agent": "build", "model": {"providerID": "", "modelID": ""}}
 _BY_AGENT = {"modelID": "", "providerID": "", "mode": "build", "agent": "build"}
@@ -251,7 +249,7 @@ _RUN = {"path": {"cwd": "", "root": ""}, "cost": 0, "tokens": _NO_TOKENS}
 class _Encoder(PairsEncoder):
     """Events of one history to messages."""
 
-    _session, _last = _SESSION, ""
+    _session = _last = ""
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         info = info_of(record)
@@ -273,7 +271,8 @@ class _Encoder(PairsEncoder):
         return self._message(call, [*(_texts(call.thought) if call.thought else ()), part])
 
     def _message(self, event: Event, parts: list[_Part]) -> _Part:
-        name, session, by_agent = f"msg_{event.id:012}", self._session, role_of(event) == "assistant"
+        session = self._session = self._session or f"ses_{session_of(event)}"
+        name, by_agent = f"msg_{event.id:012}", role_of(event) == "assistant"
         info: _Part = {"id": name, "sessionID": session, "role": "assistant" if by_agent else "user"}
         info["time"] = {"created": milliseconds_of(event)}
         info |= {"parentID": self._last or name, **_BY_AGENT, **_RUN} if by_agent else _BY_USER
@@ -293,9 +292,10 @@ def _image(url: str) -> _Part:
 
 def _document(records: Iterable[Any]) -> _Part:
     """Return the document of a session, as ``opencode export`` writes it."""
-    named = {"slug": _SESSION, "title": "", "version": "", "projectID": "", "directory": ""}
-    session: _Part = {"info": {"id": _SESSION, **named, "time": {"created": 0, "updated": 0}}}
     each = list(records)
+    own = next((name for record in each if type(name := info_of(record).get("sessionID")) is str), "")
+    named = {"slug": own, "title": "", "version": "", "projectID": "", "directory": ""}
+    session: _Part = {"info": {"id": own, **named, "time": {"created": 0, "updated": 0}}}
     messages = [record for record in each if not _is_session(record)]
     return {**[session, *filter(_is_session, each)][-1], "messages": messages}
 

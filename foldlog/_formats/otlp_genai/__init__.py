@@ -44,7 +44,7 @@ from foldlog._formats.otlp_genai.spans import (
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import data_url, image_at
+from foldlog._formats.told import data_url, image_at, session_of
 from foldlog.eventstore import Annotation, Event, Message, Origin, Retraction, Source, SystemMessage
 
 __all__ = ["FORMAT"]
@@ -186,9 +186,10 @@ class _Encoder(RecordEncoder):
         self._chat = OpenAIChatEncoder()
         self._sent: list[Any] = []
         self._is_new = False
-        self._trace, self._event_id, self._time = f"{1:032x}", 0, "0"
+        self._trace, self._event_id, self._time = "", 0, "0"
 
     def records(self, event: Event) -> Sequence[Any] | None:
+        self._trace = self._trace or session_of(event).replace("-", "")
         messages = self._chat.records(event)
         if messages is None:
             return None

@@ -163,11 +163,12 @@ def test_the_summarizing_condenser_works_in_a_store():
     condenser = summarizing(changes, Scripted(failed(), failed(), "NEW"), max_size=10)
     with foldlog.open("memory:", condenser=condenser) as histories:
         history = histories["c1"]
-        history.append([Message(source="user", content=str(number)) for number in range(11)])
+        history.append([Message(source=("user", "agent")[number % 2], content=str(number)) for number in range(11)])
         assert len(history.prepare()) == 11, "too many events can wait"
         history.request_condensation("the context is full")
         shown = history.prepare()
-        assert [event.id for event in shown] == [-15], "the first call failed, and the hard reset summarized everything"
+        ids = [event.id for event in shown]
+        assert ids == [-15, 9, 10], "the first call failed, and the hard reset summarized all that a model was shown"
         assert shown[0].content == "NEW"
 
 
