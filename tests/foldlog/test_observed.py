@@ -91,7 +91,7 @@ def waited(path, same=False):
         begun.wait(10)
         second = threading.Thread(target=others["c1"].append, args=(said(1),))
         second.start()
-        second.join(0.05)
+        second.join(0.5)  # on a busy machine a thread begins late
         go_on.set()
         first.join(), second.join()
 
