@@ -105,16 +105,16 @@ class HeldTwice(HistoryDiverged):
 
 
 class WasRedacted(HistoryDiverged):
-    """A history is stored, and what was redacted of it would come back: under another name; or in its own conversation
-    from the event ``otherwise`` on, which its source has otherwise or after other records. Nothing was added.
+    """An import would bring redacted content back: under another name, or in the conversation itself, whose source
+    differs from the stored events at ``differs_at``. Nothing was added.
     """
 
-    def __init__(self, conversation: str, version: int, name: str, otherwise: int | None = None) -> None:
+    def __init__(self, conversation: str, version: int, name: str, differs_at: int | None = None) -> None:
         told = (
             f"is this history, and events of it were redacted, which would come back in {name!r}; nothing was added; "
             f"import it without --conversation to add what is new, or erase {conversation!r} first"
         )
-        if otherwise is not None:
+        if differs_at is not None:
             told = (
                 f"lacks records of this history, and cannot take them: events of it were redacted, which would come "
                 f"back; nothing was added; erase {conversation!r}, import this source under another id with --prefix, "
@@ -122,7 +122,7 @@ class WasRedacted(HistoryDiverged):
             )
         Exception.__init__(self, f"conversation {conversation!r} {told}")
         self.conversation, self.version = conversation, version
-        self.event_id = version if otherwise is None else otherwise
+        self.event_id = version if differs_at is None else differs_at
 
 
 Elsewhere = Callable[[Path, str], Path | None]

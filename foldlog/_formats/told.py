@@ -54,7 +54,9 @@ def time_of(event: Event) -> str:
 
 
 def session_of(first: object) -> str:
-    """Return an id for a session that no agent named: of its first event or record, so it stays when it grows."""
+    """Return the id of a session that foldlog writes. It depends on the first event or record alone, so a later export
+    of the same conversation has the same id.
+    """
     return str(uuid5(NAMESPACE_OID, ascii(first)))
 
 
