@@ -189,7 +189,7 @@ class KeptSums:
         conversations of which none are kept. Raises what ``CountedTokens`` raises.
         """
         name, code = SUMS if model is None else (f"{SUMS[0]} {model.model}", SUMS[1])
-        self._store, self._views, self._read, self._on_events = store, views, read, on_events
+        self._store, self._views, self._read, self._on_events = store, views or Views(store), read, on_events
         self._count = event_tokens if model is None else CountedTokens(model)
         self._kept = KeptBeside(store, name, code)
         self._unsound: dict[str, tuple[ConversationRow, Sums]] = {}
@@ -223,9 +223,10 @@ class KeptSums:
             return one
         if not read or row.erased_at is not None:
             return before or Sums()
-        views = self._views or Views(self._store)
         counting = self._kept.load([row], Counting, of_any_version=True).get(row.id)
-        one = sums_of(self._store, views, row, counting, count=self._count, whole=whole, on_events=self._on_events)
+        one = sums_of(
+            self._store, self._views, row, counting, count=self._count, whole=whole, on_events=self._on_events
+        )
         if one.is_sound:
             self._kept.keep(row, one)
         else:
@@ -294,7 +295,7 @@ class KeptSums:
 
     def _counting(self, row: ConversationRow) -> Counting:
         kept = self._kept.load([row], Counting, of_any_version=True).get(row.id)
-        return sums_of(self._store, Views(self._store), row) if kept is None else kept
+        return sums_of(self._store, self._views, row) if kept is None else kept
 
     def _block(self, rows: Sequence[ConversationRow], chosen: Container[str] | None = None) -> tuple[Block, bool]:
         block, is_sound = Block(Sums(), []), True
