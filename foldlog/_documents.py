@@ -29,8 +29,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 class ConversationDocument(Document, frozen=True, kw_only=True):
     """A conversation in a list; ``foldlog fork``: the new one. An erased one is a tombstone, whose ``version`` is how
-    many events were erased. Fields from ``attributes`` on need its events: a short list leaves them out. ``events`` are
-    those that figures count, without those that an import took back.
+    many events were erased. Fields from ``attributes`` on need its events: a short list leaves them out, and that of
+    the server those that are not counted yet. ``events`` are those that figures count, without those that an import
+    took back. What ``condensations`` saved and cost: see ``SavingsDocument``.
 
     ``last_recorded_at`` is when its last event was recorded, ``last_event_at`` when it happened, None where an imported
     event does not say.
@@ -59,6 +60,10 @@ class ConversationDocument(Document, frozen=True, kw_only=True):
     problem: str | UnsetType | None = UNSET
     needs_key: bool | UnsetType = UNSET
     errors: int | UnsetType | None = UNSET
+    tokens_saved: int | UnsetType | None = UNSET
+    cost: float | UnsetType | None = UNSET
+    costs_recorded: int | UnsetType = UNSET
+    open_ms: float | UnsetType = UNSET
     spent: SpentDocument | UnsetType | None = UNSET
 
     @classmethod
@@ -81,19 +86,10 @@ class ListDocument(Document, frozen=True, kw_only=True):
     conversations: tuple[ConversationDocument, ...]
 
 
-class ServedConversationDocument(ConversationDocument, frozen=True, kw_only=True):
-    """A conversation in the list of the server. Fields that are not counted yet are left out."""
-
-    tokens_saved: int | UnsetType | None = UNSET
-    cost: float | UnsetType | None = UNSET
-    costs_recorded: int | UnsetType = UNSET
-    open_ms: float | UnsetType = UNSET
-
-
 class ServedPageDocument(Document, frozen=True, kw_only=True):
     """``/api/conversations``: a page of the list, the last recorded first. ``counted`` of ``total`` have figures."""
 
-    conversations: tuple[ServedConversationDocument, ...]
+    conversations: tuple[ConversationDocument, ...]
     total: int
     counted: int
 
@@ -118,17 +114,10 @@ class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
     reason: str
 
 
-class SlowDocument(Document, frozen=True, kw_only=True):
-    """A conversation whose View opens slowly."""
-
-    conversation: str
-    title: str | UnsetType | None
-    open_ms: float | UnsetType
-    version: int
-
-
 class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
-    """``/api/fleet``: the figures over all conversations, of which ``counted`` are counted up to their last event."""
+    """``/api/fleet``: the figures over all conversations, of which ``counted`` are counted up to their last event.
+    The Views of the ``slowest`` take ``slow_ms`` or more to open.
+    """
 
     conversations: int
     counted: int
@@ -139,7 +128,7 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
     counted_as: str | None
     reasons: tuple[ReasonDocument, ...]
     slow_ms: float
-    slowest: tuple[SlowDocument, ...]
+    slowest: tuple[ConversationDocument, ...]
     spent: SpentDocument
     import_command: str
 
@@ -152,9 +141,10 @@ class GistsDocument(Document, frozen=True, kw_only=True):
 
 
 class RefusedDocument(Document, frozen=True, kw_only=True):
-    """Why a request to the server failed."""
+    """Why a request to the server failed, or why the stream of ``/api/follow`` ends: then with the ``status``."""
 
     error: str
+    status: int | UnsetType = UNSET
 
 
 class FollowedDocument(Document, frozen=True, kw_only=True):
@@ -163,12 +153,6 @@ class FollowedDocument(Document, frozen=True, kw_only=True):
     version: int
     redactions: int | UnsetType = UNSET
     borders: int | UnsetType = UNSET
-
-
-class EndedDocument(RefusedDocument, frozen=True, kw_only=True):
-    """``/api/follow``: why the stream ends."""
-
-    status: int
 
 
 class FoundDocument(Document, frozen=True, kw_only=True):
@@ -1020,31 +1004,11 @@ class ToolDocument(Document, frozen=True, kw_only=True):
     errors: int | None = 0
 
 
-class ModelDocument(Document, frozen=True, kw_only=True):
-    """Calls of one model on one ``day``, in UTC; on a page of all days, with ``day`` empty. Tokens that no call tells
-    are None. ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``, ``cache_write_1h_tokens`` of
-    ``cache_write_tokens``, ``reasoning_tokens`` of ``completion_tokens``. ``condenser_calls`` of the calls are those of
-    condensers, the others the agent's. The whole ``cost`` of ``costs_recorded`` calls is known; ``costs_estimated``
-    told their tokens only, and a table has the prices.
-    """
-
-    day: str
-    model: str
-    calls: int = 0
-    condenser_calls: int = 0
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    cache_write_1h_tokens: int | None = None
-    completion_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cost: float | None = None
-    costs_recorded: int = 0
-    costs_estimated: int = 0
-
-
 class SpentDocument(Document, frozen=True, kw_only=True):
-    """What calls of models cost, the agent's and condensers', as in ``ModelDocument``: None if none is known."""
+    """What calls of models used and cost. Tokens that no call tells are None, and the cost if none is known.
+    ``condenser_calls`` of the calls are those of condensers, the others the agent's. The whole ``cost`` of
+    ``costs_recorded`` calls is known; ``costs_estimated`` told their tokens only, and a table has the prices.
+    """
 
     calls: int = 0
     condenser_calls: int = 0
@@ -1058,6 +1022,20 @@ class SpentDocument(Document, frozen=True, kw_only=True):
     def tokens(self) -> int | None:
         known = [tokens for tokens in (self.prompt_tokens, self.completion_tokens) if tokens is not None]
         return sum(known) if known else None
+
+
+class ModelDocument(SpentDocument, frozen=True, kw_only=True):
+    """Calls of one model on one ``day``, in UTC; on a page of all days, with ``day`` empty. ``cached_tokens`` and
+    ``cache_write_tokens`` are part of ``prompt_tokens``, ``cache_write_1h_tokens`` of ``cache_write_tokens``,
+    ``reasoning_tokens`` of ``completion_tokens``.
+    """
+
+    day: str
+    model: str
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
 class CondensationsDocument(Document, frozen=True, kw_only=True):

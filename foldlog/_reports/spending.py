@@ -150,7 +150,7 @@ def sum_up(figures: dict[Any, Any], more: Mapping[Any, Any]) -> None:
             figures[key] = replace(one, **rounded)
 
 
-def spent(models: Iterable[ModelDocument | SpentDocument]) -> SpentDocument:
+def spent(models: Iterable[SpentDocument]) -> SpentDocument:
     """Return what all of these calls cost."""
     total = {"": SpentDocument()}
     for one in models:

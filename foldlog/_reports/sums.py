@@ -14,9 +14,9 @@ from msgspec.structs import asdict, replace
 
 from foldlog._documents import (
     CondensationsDocument,
+    ConversationDocument,
     ModelDocument,
     SavingsDocument,
-    ServedConversationDocument,
     SpentDocument,
 )
 from foldlog._formats.rewritten import counted_in, is_replacing
@@ -126,7 +126,7 @@ class ListedLine(Struct, array_like=True, gc=False):
     rest: str
 
     @property
-    def document(self) -> ServedConversationDocument:
+    def document(self) -> ConversationDocument:
         """The document of the conversation, without what it spent."""
         return self._rest.document
 
@@ -146,7 +146,7 @@ class ListedLine(Struct, array_like=True, gc=False):
         rest: _Rest = value_of(self.rest.encode(), _Rest)
         return rest
 
-    def priced(self, prices: Prices) -> ServedConversationDocument:
+    def priced(self, prices: Prices) -> ConversationDocument:
         """Return the document with what the conversation spent, if it was counted."""
         document, calls, _ = self._rest
         if document.format is UNSET:
@@ -161,7 +161,7 @@ class ListedLine(Struct, array_like=True, gc=False):
 class _Rest(NamedTuple):
     """What only lines that are shown need; ``own`` is None where it is all calls."""
 
-    document: ServedConversationDocument
+    document: ConversationDocument
     calls: list[Calls] | None
     own: list[Calls] | None
 
@@ -314,24 +314,29 @@ class KeptSums:
         return block, is_sound
 
 
+def document_of(row: ConversationRow, one: Sums) -> ConversationDocument:
+    """Return a conversation with its figures as lists have it, but what it spent. Of an erased one they are None."""
+    told: dict[str, Any] = {**one.overview._asdict(), "errors": None, "condensations": None}
+    if row.erased_at is None:
+        saved = asdict(one.saved()) | ({} if one.is_sound else {"condensations": None})
+        told |= saved | {"errors": one.errors, "open_ms": one.open_ms}
+    return ConversationDocument.of_row(row, **told)
+
+
 def _line(row: ConversationRow, one: Sums, of_fork: Spending | None, *, is_counted: bool) -> ListedLine:
-    if one.counted or is_counted:
-        told = {**asdict(one.saved()), **one.overview._asdict(), "errors": one.errors, "open_ms": one.open_ms}
-        told["condensations"] = told["condensations"] if one.is_sound else None
-    else:
-        told = {"title": one.overview.title}
-    document = ServedConversationDocument.of_row(row, **told)
+    is_known = one.counted or is_counted
+    document = document_of(row, one) if is_known else ConversationDocument.of_row(row, title=one.overview.title)
     own = None if of_fork is None else of_fork.summed()
     if own is None and not one.is_sound:
         own = one.calls
     return ListedLine(
         row.id,
         document.last_recorded_at,
-        told.get("last_event_at"),
+        document.last_event_at or None,
         row.version if one.overview.events is None else one.overview.events,
-        told.get("tokens") or 0,
-        told.get("errors"),
-        told.get("open_ms") or 0.0,
+        document.tokens or 0,
+        one.errors if is_known else None,
+        document.open_ms or 0.0,
         is_counted,
         one.overview.needs_key,
         tuple(one.replies if of_fork is None else of_fork.hashes()),

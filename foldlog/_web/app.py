@@ -279,7 +279,7 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
             try:
                 now = await to_thread.run_sync(present)
             except EventStoreError as error:
-                problem = documents.EndedDocument(error=str(error), status=_status(error))
+                problem = documents.RefusedDocument(error=str(error), status=_status(error))
                 yield f"event: problem\ndata: {json_text(problem)}\n\n"
                 return
             if now != before:

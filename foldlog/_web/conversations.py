@@ -12,12 +12,7 @@ from contextlib import suppress
 from heapq import nlargest
 from itertools import islice
 
-from foldlog._documents import (
-    FleetDocument,
-    ReasonDocument,
-    ServedPageDocument,
-    SlowDocument,
-)
+from foldlog._documents import FleetDocument, ReasonDocument, ServedPageDocument
 from foldlog._histories import is_own
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountsTokens
@@ -79,7 +74,7 @@ class ServedConversations:
             counted_as=self._model,
             reasons=tuple(ReasonDocument.of(saved, reason=reason) for reason, saved in reasons if saved.condensations),
             slow_ms=_SLOW_MS,
-            slowest=tuple(SlowDocument.of(line.document) for line in slowest if line.open_ms >= _SLOW_MS),
+            slowest=tuple(line.document for line in slowest if line.open_ms >= _SLOW_MS),
             spent=spent_by(self._calls, self._prices),
             import_command=import_command,
         )

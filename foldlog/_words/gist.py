@@ -15,7 +15,7 @@ from foldlog.eventstore import CondensationAction, Event, events, said
 from foldlog.projections import normalize, words_of
 
 if TYPE_CHECKING:
-    from foldlog._documents import ModelDocument, SpentDocument
+    from foldlog._documents import SpentDocument
 
 _SHELL = ("-c", "-lc")
 """The option of a shell before the command that it runs."""
@@ -145,13 +145,13 @@ def cost_words(cost: float | None, *, estimated: bool = False, at_least: bool = 
     return f"{'≈ ' if estimated else ''}${cost:,.{digits}f}{'+' if at_least else ''}"
 
 
-def spent_words(spent: ModelDocument | SpentDocument) -> str:
+def spent_words(spent: SpentDocument) -> str:
     """Return what calls of models cost."""
     some = spent.costs_recorded < spent.calls
     return cost_words(spent.cost, estimated=spent.costs_estimated > 0, at_least=some)
 
 
-def calls_words(spent: ModelDocument | SpentDocument) -> str:
+def calls_words(spent: SpentDocument) -> str:
     """Return a number of calls of models: ``96 + 2`` are 96 of the agent's and 2 of condensers."""
     by = spent.condenser_calls
     return f"{spent.calls - by:,}" + (f" + {by:,}" if by else "")

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.events import moment_words
 from foldlog._cli.hints import command, prices_hint, store_name
 from foldlog._cli.histories.attributes import pairs
 from foldlog._cli.mistakes import is_like_a_store
@@ -30,8 +29,7 @@ from foldlog.projections import Views
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from foldlog._documents import ConversationDocument, FollowersDocument, SpentDocument
-    from foldlog._reports.overview import Overview
+    from foldlog._documents import ConversationDocument, FollowersDocument
     from foldlog._reports.prices import Prices
     from foldlog._reports.sums import ListedLine
 
@@ -61,14 +59,8 @@ _NAIVE = "*"
 """The mark of a time without a zone."""
 
 
-class _Line(NamedTuple):
-    row: ConversationRow
-    more: Overview | None = None
-    errors: int | None = None
-    condensations: int | None = None
-    spent: SpentDocument | None = None
-    depth: int = 0
-    """The number of its ancestors that the list shows above it."""
+_Line = tuple["ConversationDocument", int]
+"""A conversation, and the number of its ancestors that the list shows above it."""
 
 
 def run(
@@ -162,17 +154,19 @@ def run(
             rows, long = _is_short(rows, limit)
         sizes = bool(long or sort in _FIGURES)
         in_full = sizes and long is not False
-        describe = partial(_described, store, locked, unpriced, prices) if sizes or not as_json else _not_described
         if sort in _SORTS and (sort != "id" or reverse):
             rows = iter(sorted(rows, key=_SORTS[sort], reverse=reverse))
-        lines = describe(islice(rows, limit), sizes=sizes)
+        rows = islice(rows, limit)
+        described = _described(store, locked, unpriced, prices, rows, sizes=sizes)
+        lines = ((one, 0) for one in described)
         if as_json:
-            from foldlog._documents import ListDocument, streamed
+            from foldlog._documents import ConversationDocument, ListDocument, streamed
 
-            terminal.emit_list(ListDocument(db=db, conversations=streamed(map(_document, lines))))
+            documents = described if sizes else map(ConversationDocument.of_row, rows)
+            terminal.emit_list(ListDocument(db=db, conversations=streamed(documents)))
         elif page := list(islice(lines, _PAGE)):
             if sort == "id" and not reverse and len(page) < _PAGE:
-                page = _as_tree(page)
+                page = _as_tree([one for one, _ in page])
             with paged():
                 cells = _long_cells if in_full else partial(_short_cells, sort)
                 print_rows(_columns(sort, in_full=in_full), map(cells, chain(page, lines)))
@@ -227,31 +221,29 @@ def _described(
     rows: Iterable[ConversationRow],
     *,
     sizes: bool,
-) -> Iterator[_Line]:
+) -> Iterator[ConversationDocument]:
+    from msgspec.structs import replace
+
     from foldlog._reports.prices import Prices
     from foldlog._reports.spending import spent_by
-    from foldlog._reports.sums import KeptSums
+    from foldlog._reports.sums import KeptSums, document_of
     from foldlog._reports.usage import UNNAMED
 
     table = Prices(prices)
     for row, one in KeptSums(store).of(rows, whole=sizes):
-        more, errors, made, spent = one.overview, None, None, None
+        more, spent = one.overview, None
         if more.problem is not None and more.needs_key:
             locked[row.id] = more.problem
         elif more.problem is not None:
             terminal.unread(terminal.about(row.id, more.problem))
         if sizes and one.is_sound and row.erased_at is None:
-            errors, made, spent = one.errors, one.saved().condensations, spent_by(one.calls, table)
+            spent = spent_by(one.calls, table)
             if spent.cost is None:
                 priceable = (
                     each.model for each in one.calls if {"prompt_tokens", "completion_tokens"} <= each.usage.keys()
                 )
                 unpriced[row.id] = {*priceable} - {UNNAMED}
-        yield _Line(row, more, errors, made, spent)
-
-
-def _not_described(rows: Iterable[ConversationRow], *, sizes: bool) -> Iterator[_Line]:
-    return map(_Line, rows)
+        yield replace(document_of(row, one), spent=spent)
 
 
 def _figures(store: Store, sort: str, prices: Path | None) -> Mapping[str, Any]:
@@ -281,14 +273,6 @@ def _by_figure(store: Store, figures: Mapping[str, Any], *, reverse: bool, is_sh
     yield from (row for row in there.values() or listed(store) if row.id not in figures)
 
 
-def _document(line: _Line) -> ConversationDocument:
-    from foldlog._documents import ConversationDocument
-
-    row, more, *_ = line
-    figures = {name: getattr(line, name) for name in ("errors", "condensations", "spent")}
-    return ConversationDocument.of_row(row, **({} if more is None else {**more._asdict(), **figures}))
-
-
 # -- for people -------------------------------------------------------------------------------------------------------
 
 
@@ -309,21 +293,22 @@ def _show_none(db: str, store: Store, limit: int | None, leased: Sequence[dateti
     terminal.say(said)
 
 
-def _as_tree(lines: Sequence[_Line]) -> list[_Line]:
+def _as_tree(listed: Sequence[ConversationDocument]) -> list[_Line]:
     """Return the lines with each fork under its parent, where the parent is one of them. A conversation that is newer
     than the fork has the id of the erased parent.
     """
-    created = {line.row.id: line.row.created_at for line in lines}
-    forks: dict[str | None, list[_Line]] = {}
-    for line in reversed(lines):
-        parent, at = line.row.parent, line.row.created_at
-        forks.setdefault(parent if parent in created and created[parent] <= at else None, []).append(line)
-    ordered, stack = [], forks.pop(None, [])
+    created = {one.conversation: one.created_at for one in listed}
+    forks: dict[str | None, list[ConversationDocument]] = {}
+    for one in reversed(listed):
+        parent = one.parent if one.parent in created and created[one.parent] <= one.created_at else None
+        forks.setdefault(parent, []).append(one)
+    ordered, stack = list[_Line](), [(one, 0) for one in forks.pop(None, [])]
     while stack:
-        line = stack.pop()
+        one, depth = line = stack.pop()
         ordered.append(line)
-        stack += [fork._replace(depth=line.depth + 1) for fork in forks.pop(line.row.id, ())]
-    return ordered if len(ordered) == len(lines) else list(lines)  # damaged: a conversation is its own ancestor
+        stack += [(fork, depth + 1) for fork in forks.pop(one.conversation, ())]
+    is_whole = len(ordered) == len(listed)  # else damaged: a conversation is its own ancestor
+    return ordered if is_whole else [(one, 0) for one in listed]
 
 
 _NAME = (Column("conversation", least=12), Column("events", "right", may_go=True))
@@ -350,52 +335,52 @@ def _columns(sort: str, *, in_full: bool) -> list[Column]:
 def _short_cells(sort: str, line: _Line) -> list[str]:
     kept, (activity, below) = _SORTED.get(sort), _last_cells(line)
     more = [] if kept is None or kept in _SHORT else [_long_cells(line)[_LONG.index(kept)]]
-    return [*_name_cells(line), moment_words(line.row.created_at), activity, *more, below]
+    return [*_name_cells(line), line[0].created_at[:19].replace("T", " "), activity, *more, below]
 
 
 def _long_cells(line: _Line) -> list[str]:
-    row, more = line.row, line.more
-    if more is None or row.erased_at is not None or more.sent_events is None:
+    one, _ = line
+    if one.erased_at is not None or one.sent_events is None:
         sent = ""
     else:
-        sent = f"{more.sent_events:,}" + (f" + {more.sent_summaries:,}" if more.sent_summaries else "")
-    of_view = (None if more is None else more.tokens, line.condensations)
-    spent, cost = (None, "") if line.spent is None else (line.spent.tokens, spent_words(line.spent))
-    errors, *figures = ("" if each is None else f"{each:,}" for each in (line.errors, *of_view, spent))
-    errors = "unknown" if line.spent is not None and line.errors is None else errors
+        sent = f"{one.sent_events:,}" + (f" + {one.sent_summaries:,}" if one.sent_summaries else "")
+    spent, cost = (one.spent.tokens, spent_words(one.spent)) if one.spent else (None, "")
+    counted = (one.errors, one.tokens, one.condensations, spent) if one.spent else (None, one.tokens, None, None)
+    errors, *figures = ("" if each is None else f"{each:,}" for each in counted)
+    errors = "unknown" if one.spent and one.errors is None else errors
     activity, below = _last_cells(line)
     return [*_name_cells(line), activity, errors, sent, *figures, cost, below]
 
 
 def _name_cells(line: _Line) -> list[str]:
-    row, events = line.row, None if line.more is None else line.more.events
-    left = "" if row.parent is None else f" (fork of {terminal.typed_id(row.parent)} at {row.parent_version})"
-    name = "  " * line.depth + terminal.typed_id(row.id) + left
-    return [name, "erased" if row.erased_at is not None else f"{row.version if events is None else events:,}"]
+    one, depth = line
+    left = "" if one.parent is None else f" (fork of {terminal.typed_id(one.parent)} at {one.parent_version})"
+    name = "  " * depth + terminal.typed_id(one.conversation) + left
+    return [name, "erased" if one.erased_at is not None else f"{one.version if one.events is None else one.events:,}"]
 
 
 def _last_cells(line: _Line) -> list[str]:
     """Return when something happened last, and what stands below the line."""
-    row, more = line.row, line.more
-    if row.erased_at is not None or more is None:
+    one, _ = line
+    if one.erased_at is not None:
         return ["", ""]
-    at = more.last_event_at or ""
+    at = one.last_event_at or ""
     activity = terminal.printable(at, one_line=True).replace("T", " ", 1)[:16]
     activity += "" if not at or at.endswith("+00:00") else _NAIVE
-    return [activity, terminal.cut(terminal.printable(_told(more), one_line=True), _TOLD_MAX)]
+    return [activity, terminal.cut(terminal.printable(_told(one), one_line=True), _TOLD_MAX)]
 
 
-def _told(more: Overview) -> str:
+def _told(one: ConversationDocument) -> str:
     """Return the format and the title; for a conversation that cannot be read, why its figures are missing."""
-    problem = "encrypted" if more.needs_key else more.problem
+    problem = "encrypted" if one.needs_key else one.problem
     from foldlog._formats.record import INCOMPLETE
 
-    attributes = {name: value for name, value in (more.attributes or {}).items() if name != "title"}
+    attributes = {name: value for name, value in (one.attributes or {}).items() if name != "title"}
     incomplete = attributes.pop(INCOMPLETE, "")
     parts = [
-        more.format or "",
+        one.format or "",
         f"({compact(incomplete)})" if incomplete else "",
-        more.title or "",
+        one.title or "",
         f"({problem})" if problem else "",
     ]
     named = [f"{name}={compact(value)}" for name, value in attributes.items()]
