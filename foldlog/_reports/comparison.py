@@ -68,7 +68,7 @@ def comparison(
             lost=tuple(replay.lost),
             condensations_per_100_calls=100 * len(replay.condensations) / max(1, len(replay.turns)),
             needed_again=len(replay.needed),
-            condensed_before=tuple(made.event_id for made in replay.condensations),
+            condensed_before=replay.condensations,
             calls=tuple(replay.turns),
             **condensers.get(name, {}),
         )

@@ -45,22 +45,11 @@ CACHED_LEAST = 1_024
 """Providers cache prompts of at least this many tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """One condensation: the id of the next event, the sizes of the View before and after it, and whether it has a
-    summary.
-    """
-
-    event_id: int
-    events_before: int
-    events_after: int
-    has_summary: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
     """The figures of one strategy over a history. All ids are those of the history.
 
+    ``condensations``  the id of the next event at each of them
     ``declined``    how often a condensation was required and impossible
     ``final``       the View at the end
     ``summarized``  events for which a summary stands in that View
@@ -73,7 +62,7 @@ class Replay:
     """
 
     turns: Sequence[CallDocument]
-    condensations: tuple[Made, ...]
+    condensations: tuple[int, ...]
     declined: int
     final: View
     summarized: tuple[int, ...]
@@ -87,7 +76,7 @@ class Replay:
     @property
     def acted(self) -> bool:
         """Whether the model was called after a condensation."""
-        return any(made.event_id <= self.turns[-1].event_id for made in self.condensations if self.turns)
+        return any(event_id <= self.turns[-1].event_id for event_id in self.condensations if self.turns)
 
     @property
     def needed_shown(self) -> float | None:
@@ -194,7 +183,7 @@ class Replaying:
         self._lost: set[int] = set()
         self._masked: set[int] = set()
         self._turns: list[CallDocument] = []
-        self._made: list[Made] = []
+        self._made: list[int] = []
         self._declined = 0
         self._reports: list[Report] = []
         self._recorded: list[float | None] = []
@@ -309,7 +298,7 @@ class Replaying:
             self._summarized[summary_id(action.id)] = together
         self._report(reports_of(action))
         if is_made(action):
-            self._made.append(Made(event_id, len(before), len(self._view), action.summary is not None))
+            self._made.append(event_id)
 
     def _standing_for(self, ids: Iterable[int]) -> list[int]:
         """Return the ids in the history of these events and summaries."""

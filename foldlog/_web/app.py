@@ -104,6 +104,10 @@ def application(
         said = metrics(store, fleet, complete=complete)
         return Response(said, media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    def compared(request: Request) -> documents.RunsDocument:
+        other = _text(request, "other", "the id of the conversation to compare with")
+        return compared_runs(store, _id(request), other, prices or Prices())
+
     check = _standing(store)
     api = partial(_path, check)
     routes = [
@@ -116,7 +120,7 @@ def application(
         api("fleet", lambda request: conversations.fleet(completed(_IMPORT)[1:-1])),
         api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
         api("gists", lambda request: _gists(pages, request)),
-        api("runs", lambda request: compared_runs(store, _id(request), _other(request), prices or Prices())),
+        api("runs", compared),
         api("event", lambda request: _event(pages, request)),
         api("find", lambda request: documents.FindDocument(hits=tuple(pages.find(_id(request), _words(request))))),
         api("search", searched),
@@ -213,18 +217,19 @@ def _refused(problem: str, status: int) -> Response:
     return _json(documents.RefusedDocument(error=problem), status)
 
 
+def _text(request: Request, name: str, what: str) -> str:
+    given = request.query_params.get(name, "")
+    if not given.strip():
+        raise InvalidArgument(f"the parameter {name!r} is missing: {what}")
+    return given
+
+
 def _id(request: Request) -> str:
-    given = request.query_params.get("id")
-    if not given:
-        raise InvalidArgument("the parameter 'id' is missing: the id of a conversation")
-    return given
+    return _text(request, "id", "the id of a conversation")
 
 
-def _other(request: Request) -> str:
-    given = request.query_params.get("other", "").strip()
-    if not given:
-        raise InvalidArgument("the parameter 'other' is missing: the id of the conversation to compare with")
-    return given
+def _words(request: Request) -> str:
+    return _text(request, "words", "the words to search for")
 
 
 def _number(request: Request, name: str, default: int | None = None) -> int:
@@ -236,13 +241,6 @@ def _number(request: Request, name: str, default: int | None = None) -> int:
     if not (given.isascii() and given.isdigit() and len(given) <= 15):
         raise InvalidArgument(f"the parameter {name!r} must be a whole number from 0, not {given!r}")
     return int(given)
-
-
-def _words(request: Request) -> str:
-    given = request.query_params.get("words", "").strip()
-    if not given:
-        raise InvalidArgument("the parameter 'words' is missing: the words to search for")
-    return given
 
 
 def _gists(pages: Pages, request: Request) -> documents.GistsDocument:

@@ -149,7 +149,7 @@ def test_repeated_tokens_are_those_of_the_beginning_that_stayed():
     assert [turn.repeated for turn in kept[1:]] == [turn.tokens for turn in kept[:-1]]
     assert kept[0].repeated == 0
     condensed = replayed(looking_back(), type="amortized", max_size=20)
-    firsts = {made.event_id for made in condensed.condensations}
+    firsts = set(condensed.condensations)
     assert firsts
     for before, turn in zip(condensed.turns, condensed.turns[1:], strict=False):
         assert (turn.repeated == before.tokens) == (turn.event_id not in firsts)

@@ -84,7 +84,7 @@ def test_condensations_are_replayed_as_they_were_recorded_beside_what_was_taken_
     events += [CondensationAction(id=18, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})]
     events += [Message(id=19, source="agent", content="step 4")]
     done = replay(events, None)
-    assert [made.event_id for made in done.condensations] == [8, 17]
+    assert done.condensations == (8, 17)
     assert (done.declined, done.summarized, done.lost, done.condenser_failures) == (1, (2, 3, 4, 5), (), 1)
     assert [event.content for event in done.final if event.id < 0] == ["two"]
 
@@ -103,8 +103,6 @@ def test_forgetting_without_a_summary_is_loss_and_with_one_it_is_not():
     assert not forgetting.summarized
     assert digesting.summarized
     assert not digesting.lost
-    assert all(made.events_after < made.events_before for made in (*forgetting.condensations, *digesting.condensations))
-    assert {made.has_summary for made in digesting.condensations} == {True}
 
 
 def test_the_recorded_condensations_are_left_out_and_ids_stay_the_historys_own():
@@ -121,7 +119,7 @@ def test_the_recorded_condensations_are_left_out_and_ids_stay_the_historys_own()
 def test_a_request_is_answered_by_the_strategy_that_is_replayed():
     events = [*work(10), CondensationRequest(id=22), Message(id=23, source="agent", content="go on")]
     done = replay(events, condenser_from_config({"type": "conversation_window"}))
-    assert [made.event_id for made in done.condensations] == [23]
+    assert done.condensations == (23,)
     ignored = replay(events, condenser_from_config({"type": "observation_masking"}))
     assert ignored.final.unhandled_condensation_request
 
