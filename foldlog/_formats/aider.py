@@ -20,14 +20,15 @@ begins behind a blank line, or to what aider told in several lines, up to the on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from foldlog._formats.files.found import NotAHistory
-from foldlog._formats.format import Contained, EachAlone, FileReader, Format, Options
+from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
 from foldlog._formats.packing import json_of
+from foldlog._formats.pairs import Pair, RepliesEncoder, in_turn
 from foldlog._formats.record import Located, joined_text, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Action, Message, Origin, SystemMessage
@@ -263,6 +264,16 @@ def _usage_in(text: str, model: str | None) -> dict[str, Any]:
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
+class _Encoder(RepliesEncoder):
+    """Events of one history to blocks: each call before its result, which does not name it."""
+
+    def called(self, pairs: Sequence[Pair]) -> list[Any]:
+        return self.written(in_turn(pairs))
+
+    def written(self, events: Sequence[Any]) -> list[Any]:
+        return [record for event in events for record in _written(event)]
+
+
 def _written(event: Any) -> list[dict[str, Any]]:
     """Return the block of an event that was not imported. aider has no calls: it told of the command that it ran."""
     match event:
@@ -281,7 +292,7 @@ FORMAT = Format(
     matches=_accepts,
     accepts=_accepts,
     decoder=lambda records, options: _Decoder(options),
-    encoder=lambda: EachAlone(_written),
+    encoder=_Encoder,
     files=_Files(),
     note="aider does not record the files that it sent, nor its own summaries of a long chat",
     rewritten=True,

@@ -22,7 +22,7 @@ its time and the number of the message of that time, as they stand there. All el
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,11 @@ from foldlog._formats.files.readers import Array
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.messages import READER
 from foldlog._formats.openai_chat import OpenAIChatEncoder, beside
+from foldlog._formats.pairs import said_before, thinking_before
 from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_url, image_at, parts_in
-from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, Origin, SystemMessage
+from foldlog.eventstore import Action, CondensationSummary, Message, Observation, Origin, SystemMessage
 
 NAME = "anthropic-messages"
 
@@ -204,14 +205,14 @@ def _text(record: dict[str, Any]) -> str:
 class _Encoder(OpenAIChatEncoder):
     """Writes messages of events that have none: of the same events as a chat."""
 
-    def _written(self, events: list[Event]) -> list[Any]:
+    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
+        return [{"role": "user", "content": list(map(result_of, results))}] if results else ()
+
+    def written(self, events: Sequence[Any]) -> Sequence[Any]:
         match events[0]:
             case Action():
-                calls = [event for event in events if isinstance(event, Action)]
-                said = [[*call.thinking, *blocks_of(call.thought), use_of(call)] for call in calls]
-                return [{"role": "assistant", "content": [block for blocks in said for block in blocks]}]
-            case Observation() as result:
-                return [{"role": "user", "content": [result_of(result)]}]
+                blocks = [*thinking_before(events), *blocks_of(said_before(events)), *map(use_of, events)]
+                return [{"role": "assistant", "content": blocks}]
             case Message(source="agent", thinking=thinking, content=content):
                 return [{"role": "assistant", "content": [*thinking, *blocks_of(content)]}]
             case Message() | SystemMessage() | CondensationSummary() as said:  # there is no role of a system

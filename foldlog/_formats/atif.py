@@ -22,11 +22,11 @@ from typing import Any
 from foldlog._formats.blocks import texts_of, thinking_of
 from foldlog._formats.files.readers import in_document
 from foldlog._formats.format import Contained, FileReader, Format, Options
-from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
+from foldlog._formats.pairs import Pair, PairsEncoder, Said, arguments_of, said_before, thinking_before
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, time_text
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import session_of
-from foldlog.eventstore import Action, Event, Message, Observation, Source, SystemMessage
+from foldlog._formats.told import call_id_of, session_of
+from foldlog.eventstore import Event, Message, Source, SystemMessage
 
 NAME = "atif"
 
@@ -153,15 +153,19 @@ class _Encoder(PairsEncoder):
         source = "agent" if event.source == "agent" else "user"
         return self._step(event, source, joined_text(event.content)) | _reasoning(event.thinking)
 
-    def called(self, call: Action, result: Observation | None) -> dict[str, Any]:
-        call_id = call.call_id or f"call_{call.id}"
-        told = {"tool_call_id": call_id, "function_name": call.tool, "arguments": arguments_of(call)}
-        step = self._step(call, "agent", joined_text(call.thought)) | _reasoning(call.thinking)
-        step["tool_calls"] = [told]
-        if result is not None:
-            answer = {"source_call_id": call_id, "content": joined_text(result.content)}
-            step["observation"] = {"results": [answer]}
-        return step
+    def called(self, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+        calls = [call for call, _ in pairs]
+        step = self._step(calls[0], "agent", joined_text(said_before(calls))) | _reasoning(thinking_before(calls))
+        step["tool_calls"] = [
+            {"tool_call_id": call_id_of(call), "function_name": call.tool, "arguments": arguments_of(call)}
+            for call in calls
+        ]
+        results = [
+            {"source_call_id": call_id_of(call), "content": joined_text(result.content)}
+            for call, result in pairs
+            if result is not None
+        ]
+        return [step | ({"observation": {"results": results}} if results else {})]
 
     def _step(self, event: Event, source: str, message: str) -> dict[str, Any]:
         self._last += 1

@@ -26,8 +26,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.blocks import thinking_of
-from foldlog._formats.format import EachAlone, Format, Options, first_named
+from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import PROMPT_REPLACED
+from foldlog._formats.pairs import RepliesEncoder, said_before
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import (
@@ -193,11 +194,11 @@ def _with_images(text: str, held: Any) -> Content:
     return ({"type": "text", "text": text}, *images) if images else text
 
 
-class CopilotEncoder(EachAlone):
+class CopilotEncoder(RepliesEncoder):
     """Events of one history to lines of a session, each after the line before it."""
 
     def __init__(self) -> None:
-        super().__init__(self._lines)
+        super().__init__()
         self._last: Any = None
 
     def head(self, event: Event) -> list[_Part]:
@@ -209,15 +210,17 @@ class CopilotEncoder(EachAlone):
     def follow(self, events: Sequence[Event], record: Any) -> None:
         self._last = record.get("id") if type(record) is dict else self._last
 
-    def _lines(self, event: Any) -> list[_Part]:
-        return [self._line(str(id_of_source(event) or f"foldlog-{event.id}"), event, *_written(event))]
+    def written(self, events: Sequence[Any]) -> list[_Part]:
+        name = str(id_of_source(events[0]) or f"foldlog-{events[0].id}")
+        return [self._line(name, events[0], *_written(events))]
 
     def _line(self, name: str, event: Event, kind: str, data: _Part) -> _Part:
         above, self._last = self._last, name
         return {"type": kind, "data": data, "id": name, "timestamp": time_of(event), "parentId": above}
 
 
-def _written(event: Any) -> tuple[str, _Part]:
+def _written(events: Sequence[Any]) -> tuple[str, _Part]:
+    event = events[0]
     if isinstance(event, Observation):
         text = joined_text(event.content)
         outcome: _Part = {"error": {"message": text}} if event.is_error else {"result": {"content": text}}
@@ -225,8 +228,8 @@ def _written(event: Any) -> tuple[str, _Part]:
             "toolCallId": call_id_of(event), "success": not event.is_error, **outcome
         }  # fmt: skip
     if isinstance(event, Action):
-        call = {"toolCallId": call_id_of(event), "name": event.tool, "arguments": event.arguments}
-        told = {"content": joined_text(event.thought), "toolRequests": [call]}
+        calls = [{"toolCallId": call_id_of(call), "name": call.tool, "arguments": call.arguments} for call in events]
+        told = {"content": joined_text(said_before(events)), "toolRequests": calls}
         return "assistant.message", {"messageId": f"foldlog-{event.id}", **told}
     said = {"content": joined_text(event.content)}
     match role_of(event):

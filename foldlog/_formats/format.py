@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from foldlog._formats.lookalikes import Lookalike
 from foldlog._formats.record import RecordReader
-from foldlog._formats.told import NOT_WRITTEN
-from foldlog.eventstore import Action, CondensationSummary, Event, EventStoreError, Message, Observation, SystemMessage
+from foldlog.eventstore import Event, EventStoreError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -96,19 +95,6 @@ class RecordEncoder(ABC):
         It is called before ``follow``, and after the last event.
         """
         return ()
-
-
-class EachAlone(RecordEncoder):
-    """Writes each event that a model reads as records of its own, by one function."""
-
-    def __init__(self, written: Callable[[Any], Sequence[Any]]) -> None:
-        self._written = written
-
-    def records(self, event: Event) -> Sequence[Any] | None:
-        if isinstance(event, NOT_WRITTEN):
-            return None
-        is_read = isinstance(event, Message | SystemMessage | CondensationSummary | Action | Observation)
-        return self._written(event) if is_read else ()
 
 
 class Past(Protocol):

@@ -28,7 +28,7 @@ from msgspec.structs import force_setattr
 from foldlog._formats.blocks import said, thinking_of
 from foldlog._formats.files.readers import in_document
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
-from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
+from foldlog._formats.pairs import Pair, PairsEncoder, Said, arguments_of, said_before
 from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.rewritten import WRITTEN_AGAIN
@@ -285,19 +285,24 @@ class GeminiEncoder(PairsEncoder):
     def said(self, event: Said) -> _Part:
         return self._record("gemini" if role_of(event) == "assistant" else "user", event, event.content)
 
-    def called(self, call: Action, result: Observation | None) -> _Part:
-        call_id = call_id_of(call)
-        told: _Part = {"id": call_id, "name": call.tool, "args": arguments_of(call), "timestamp": time_of(call)}
-        if result is not None:
-            outcome = {"error" if result.is_error else "output": joined_text(result.content)}
-            response = {"id": call_id, "name": call.tool, "response": outcome}
-            told["result"] = [{"functionResponse": response}]
-        told["status"] = "cancelled" if result is None else "error" if result.is_error else "success"
-        return {**self._record("gemini", call, call.thought), "toolCalls": [told]}
+    def called(self, pairs: Sequence[Pair]) -> list[_Part]:
+        calls = [call for call, _ in pairs]
+        record = self._record("gemini", calls[0], said_before(calls))
+        return [{**record, "toolCalls": [_call(*pair) for pair in pairs]}]
 
     def _record(self, kind: str, event: Event, content: Content) -> _Part:
         parts = parts_as(content, lambda text: {"text": text}, _image)
         return {"id": f"foldlog-{event.id}", "timestamp": time_of(event), "type": kind, "content": parts}
+
+
+def _call(call: Action, result: Observation | None) -> _Part:
+    call_id = call_id_of(call)
+    told: _Part = {"id": call_id, "name": call.tool, "args": arguments_of(call), "timestamp": time_of(call)}
+    if result is not None:
+        outcome = {"error" if result.is_error else "output": joined_text(result.content)}
+        response = {"id": call_id, "name": call.tool, "response": outcome}
+        told["result"] = [{"functionResponse": response}]
+    return {**told, "status": "cancelled" if result is None else "error" if result.is_error else "success"}
 
 
 def _image(url: str) -> _Part:

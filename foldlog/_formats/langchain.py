@@ -12,10 +12,11 @@ other keys, which are kept: ``foldlog.adapters.langgraph`` writes one for values
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.format import EachAlone, Format
-from foldlog._formats.pairs import arguments_of
+from foldlog._formats.format import Format
+from foldlog._formats.pairs import RepliesEncoder, arguments_of, said_before, thinking_before
 from foldlog._formats.record import dict_or_empty, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, id_of_source, role_of
@@ -111,10 +112,16 @@ def _said(content: Any) -> tuple[Content, tuple[dict[str, Any], ...]]:
     return tuple(parts) if parts else text_or_empty(content), tuple(thinking)
 
 
-def _written(event: Any) -> list[dict[str, Any]]:
-    """Return an event as an application would write it; a summary is a user's message."""
-    content = event.thought if isinstance(event, Action) else event.content
-    thinking = event.thinking if isinstance(event, Message | Action) else ()
+class _Encoder(RepliesEncoder):
+    def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
+        return [_written(events)]
+
+
+def _written(events: Sequence[Any]) -> dict[str, Any]:
+    """Return events as an application would write them; a summary is a user's message."""
+    event, calls = events[0], [call for call in events if isinstance(call, Action)]
+    content = said_before(calls) if calls else event.content
+    thinking = event.thinking if isinstance(event, Message) else thinking_before(calls)
     kind = _TYPES[role_of(event)]
     if isinstance(event, Message) and event.source == "environment":
         kind = "chat"
@@ -128,15 +135,15 @@ def _written(event: Any) -> list[dict[str, Any]]:
     }
     if kind == "ai":
         data |= {"tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
-    if isinstance(event, Action):
-        call = {"name": event.tool, "args": arguments_of(event), "id": call_id_of(event), "type": "tool_call"}
-        data["tool_calls"] = [call]
+    if calls:
+        named = ((call, {"name": call.tool, "args": arguments_of(call)}) for call in calls)
+        data["tool_calls"] = [{**told, "id": call_id_of(call), "type": "tool_call"} for call, told in named]
     elif isinstance(event, Observation):
         status = "error" if event.is_error else "success"
         data |= {"tool_call_id": call_id_of(event), "artifact": None, "status": status}
     elif kind == "chat":
         data["role"] = "environment"
-    return [{"type": kind, "data": data}]
+    return {"type": kind, "data": data}
 
 
 FORMAT = Format(
@@ -144,9 +151,8 @@ FORMAT = Format(
     matches=_matches,
     accepts=_accepts,
     decoder=lambda records, options: _Decoder(options),
-    encoder=lambda: EachAlone(_written),
+    encoder=_Encoder,
     live=True,
     source_id=lambda record: record["data"].get("id") if _accepts(record) else None,
-    parts=("data", "tool_calls"),
     times=False,
 )

@@ -82,7 +82,8 @@ class Encoder:
             self._writer.follow([event], None)
             return given_up
         if not self._missing:
-            return [*given_up, *self._written(event)]
+            written = self._written(event)
+            return [*given_up, *written, *(self._ended() if is_of(event, self._name) else ())]
         self._group.append(event)
         self._missing -= 1
         if self._missing:
@@ -90,9 +91,8 @@ class Encoder:
         events, self._group = self._group, []
         if not events_of(events[0]):
             return [*given_up, *self._remains(events)]
-        self._has_begun = True
-        record = unpack(events)
-        complete = self._made(self._writer.end())
+        record, complete = unpack(events), self._ended()
+        self._has_begun, self._head = True, ()
         self._writer.follow(events, record)
         return [*given_up, *complete, record]
 
@@ -107,6 +107,9 @@ class Encoder:
                 f"event {first.id} begins a record of {count + self._missing} events, and {count} of them are here; "
                 f"export the history up to event {first.id}, or the whole record"
             )
+        return self._ended()
+
+    def _ended(self) -> list[Any]:
         return self._headed(self._made(self._writer.end()))
 
     def _continues(self, event: Event) -> bool:
@@ -115,30 +118,30 @@ class Encoder:
     def part(self) -> list[Any]:
         """Return records for the events of a record of which a later event is redacted or retracted."""
         group, self._group, self._missing = self._group, [], 0
-        return [record for event in group for record in self._written(event)]
+        return [*(record for event in group for record in self._written(event)), *(self._ended() if group else ())]
 
     def _remains(self, events: list[Event]) -> list[Any]:
         """Return what is written of a redacted record of several events: one record, where the format says how."""
-        if not self._parts:
-            return [record for event in events for record in self._written(event)]
-        made: list[Any] = []
+        before, made = self._ended(), list[Any]()
         for event in events:  # the first one written has the id of the record
-            made += self._written(replace(event, origin=None if made else events[0].origin))
-        held = [_parts_in(record, self._parts) for record in made]
-        if len(made) < 2 or None in held:
-            return made
+            origin = event.origin if not self._parts else None if made else events[0].origin
+            made += self._written(replace(event, origin=origin))
+        made += self._ended()
+        held = [_parts_in(record, self._parts) for record in made if self._parts]
+        if len(held) < 2 or None in held:
+            return [*before, *made]
         made[0] = _with_parts(made[0], self._parts, [part for parts in held for part in parts or ()])
         self._writer.follow((), made[0])
-        return made[:1]
+        return [*before, made[0]]
 
     def _written(self, event: Event) -> list[Any]:
         if isinstance(event, Message | Observation) and isinstance(event.content, tuple):
             event = replace(event, content=tuple(map(_with_url, event.content)))
-        self._head = () if self._has_begun else self._writer.head(event)
+        self._head = self._head or (() if self._has_begun else self._writer.head(event))
         records = self._writer.records(event)
         if self._losses is not None:
             self._losses.leave_out(event) if records is None else self._losses.seek(event)
-        return self._headed(self._made(self._writer.end() if records is None else records))
+        return self._headed(self._made(records or ()))
 
     def _made(self, records: Sequence[Any]) -> Sequence[Any]:
         if self._losses is not None:

@@ -23,13 +23,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog._formats.blocks import kind_of
-from foldlog._formats.format import Beside, Format, Options, RecordEncoder
+from foldlog._formats.format import Beside, Format, Options
 from foldlog._formats.lookalikes import lookalike_of_record
 from foldlog._formats.messages import READER, is_message_of_anthropic
+from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.rewritten import is_same
-from foldlog._formats.told import NOT_WRITTEN, call_id_of, role_of
+from foldlog._formats.told import call_id_of, role_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -142,39 +143,21 @@ class OpenAIChatDecoder(FollowingDecoder):
 # -- events to messages -----------------------------------------------------------------------------------------------
 
 
-class OpenAIChatEncoder(RecordEncoder):
-    """Events of one history to messages: parallel calls are one message."""
+class OpenAIChatEncoder(RepliesEncoder):
+    """Events of one history to messages."""
 
     def __init__(self, dialect: OpenAI | None = None) -> None:
+        super().__init__()
         self._dialect = dialect or OpenAI()
-        self._calls: list[Event] = []
 
-    def records(self, event: Event) -> list[Any] | None:
-        if isinstance(event, NOT_WRITTEN):
-            return None
-        if self._continues(event):
-            self._calls.append(event)
-            return []
-        complete = self.end()
-        if isinstance(event, Action):
-            self._calls = [event]
-            return complete
-        return [*complete, *self._written([event])]
+    def records(self, event: Event) -> Sequence[Any] | None:
+        is_reasoning = isinstance(event, Annotation) and event.name == "reasoning"
+        return [*self.complete(), *self.written([event])] if is_reasoning else super().records(event)
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         self._dialect.remember(record)
 
-    def _continues(self, event: Event) -> bool:
-        if not self._calls or not isinstance(event, Action):
-            return False
-        first = self._calls[0]
-        return isinstance(first, Action) and event.response_id == first.response_id is not None
-
-    def end(self) -> list[Any]:
-        calls, self._calls = self._calls, []
-        return self._written(calls) if calls else []
-
-    def _written(self, events: list[Event]) -> list[Any]:
+    def written(self, events: Sequence[Any]) -> Sequence[Any]:
         message = message_of(events if self._dialect.has_all_fields else [replace(event, meta={}) for event in events])
         if message is None:
             return []
@@ -188,8 +171,11 @@ def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
     of is in ``meta``.
     """
     event, role = events[0], role_of(events[0])
+    calls = [call for call in events if isinstance(call, Action)]
     match event:
-        case Action(thought=content, thinking=thinking) | Message(content=content, thinking=thinking):
+        case Action():
+            content, thinking = said_before(calls), thinking_before(calls)
+        case Message(content=content, thinking=thinking):
             pass
         case Observation(content=content) | SystemMessage(content=content) | CondensationSummary(content=content):
             thinking = ()
@@ -205,7 +191,7 @@ def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
     elif thinking:
         message["thinking_blocks"] = list(thinking)
     if isinstance(event, Action):
-        message["tool_calls"] = [_call(call) for call in events if isinstance(call, Action)]
+        message["tool_calls"] = list(map(_call, calls))
     elif isinstance(event, Observation):
         message |= {"name": event.tool} if event.tool else {}
         message["tool_call_id"] = call_id_of(event)

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.format import EachAlone, Format
+from foldlog._formats.format import Format
 from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, is_message_item
+from foldlog._formats.pairs import RepliesEncoder
 from foldlog._formats.record import dict_or_empty, joined_text, member
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, parts_as, role_of
@@ -82,13 +83,13 @@ class ResponsesDecoder(FollowingDecoder):
         read.add(Annotation, name=kind, data=data, source="agent", shown=True, stays_with_next=kind == "reasoning")
 
 
-class _Encoder(EachAlone):
+class _Encoder(RepliesEncoder):
     """Writes items of events as a client would; a summary is a user's message. A server refuses the output of a custom
     tool's call in another form than its call.
     """
 
     def __init__(self) -> None:
-        super().__init__(self._written)
+        super().__init__()
         self._custom: set[str] = set()
         """The ids of calls of custom tools."""
 
@@ -97,7 +98,10 @@ class _Encoder(EachAlone):
             if isinstance(event, Action):
                 (self._custom.add if _is_custom(event) else self._custom.discard)(call_id_of(event))
 
-    def _written(self, event: Any) -> list[Any]:
+    def written(self, events: Sequence[Any]) -> list[Any]:
+        return [item for event in events for item in self._items(event)]
+
+    def _items(self, event: Any) -> list[Any]:
         match event:
             case Action():
                 self.follow([event], None)

@@ -227,13 +227,16 @@ class PiEncoder(OpenAIChatEncoder):
         super().__init__(OpenAI())
         self._shown = Members[Any]()
         self._last: Any = None
+        self._before: list[Any] = []
+        """Entries before a condensation that has none."""
 
     def head(self, event: Event) -> list[Any]:
         return [{"type": "session", "version": 3, "id": session_of(event), "timestamp": time_of(event), "cwd": ""}]
 
-    def records(self, event: Event) -> list[Any] | None:
+    def records(self, event: Event) -> Sequence[Any] | None:
         if not isinstance(event, CondensationAction):
             return super().records(event)
+        self._before += super().complete()  # a condensation tells which entry is the first that it keeps
         members, gone = self._shown.all(), set(event.forgotten_event_ids or ())
         kept = [entry for event_id, entry in members if event_id not in gone]
         is_end = kept == [entry for _, entry in members[len(members) - len(kept) :]] and None not in kept
@@ -241,7 +244,14 @@ class PiEncoder(OpenAIChatEncoder):
             return None
         first = {"firstKeptEntryId": kept[0] if kept else _id(event)}
         tokens = event.metadata.get("tokens_before", 0)
-        return [*self.end(), self._entry([event], "compaction", summary=event.summary, **first, tokensBefore=tokens)]
+        return [
+            *self.complete(),
+            self._entry([event], "compaction", summary=event.summary, **first, tokensBefore=tokens),
+        ]
+
+    def complete(self) -> Sequence[Any]:
+        before, self._before = self._before, []
+        return [*before, *super().complete()]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         if type(record) is dict and record.get("type") != "session" and "id" in record:
@@ -249,11 +259,11 @@ class PiEncoder(OpenAIChatEncoder):
         for event in events:
             self._shown.follow(event, None if isinstance(event, CondensationAction) else self._last)
 
-    def _written(self, events: list[Event]) -> list[Any]:
+    def written(self, events: Sequence[Any]) -> Sequence[Any]:
         message: dict[str, Any]
         match event := events[0]:
             case Action():
-                blocks = [block for call in events if isinstance(call, Action) for block in _called(call)]
+                blocks = [block for call in events for block in _called(call)]
                 message = {"role": "assistant", "content": blocks, **_ANSWER, "stopReason": "toolUse"}
             case Observation():
                 message = {"role": "toolResult", "toolCallId": result_of(event).get("tool_use_id", "")}

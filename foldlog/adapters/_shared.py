@@ -304,7 +304,7 @@ def shown_records(view: Iterable[Event], format: str) -> Iterator[tuple[Sequence
         if group:
             is_whole = not place_of(group[0]) and (parts_of(group[0]) or 1) == len(group)
             parts = (encoder.records(each if is_whole else replace(each, origin=None)) for each in group)
-            yield group, [record for part in parts for record in part]
+            yield group, [*(record for part in parts for record in part), *encoder.end()]
         group = [] if event is None else [event]
 
 

@@ -216,7 +216,7 @@ def _name_of(model: Any) -> str | None:
 def _items(events: Sequence[Event]) -> list[Any]:
     """Return the items of these events. Each is encoded by itself."""
     encoder = Encoder(_FORMAT)
-    return [item for event in events for item in encoder.records(event)]
+    return [*(item for event in events for item in encoder.records(event)), *encoder.end()]
 
 
 def _after(given: Sequence[Any], newest: Any) -> list[Any] | None:

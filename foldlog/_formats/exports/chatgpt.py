@@ -14,10 +14,10 @@ Images and sounds are not in the file: a text stands for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order
+from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order, name_of
 from foldlog._formats.format import Options
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, joined_text, member, text_or_empty, text_or_none, time_at
@@ -179,7 +179,14 @@ def _part(part: Any) -> str:
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-def _written(event: Any, name: str, parent: str | None) -> list[Record]:
+def _written(events: Sequence[Any], parent: str | None) -> list[Record]:
+    records: list[Record] = []
+    for event in events:  # a result has no id of its call, it is the one before it
+        records += _of_event(event, name_of(event), records[-1]["id"] if records else parent)
+    return records
+
+
+def _of_event(event: Any, name: str, parent: str | None) -> list[Record]:
     match event:
         case Action(arguments=arguments, thought=thought):
             before = [_node(f"{name}-said", parent, event, _content(joined_text(thought)))] if thought else []

@@ -13,12 +13,12 @@ Since 2025 a message names the one before it (``parent_message_uuid``), and a co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from foldlog._formats.anthropic_messages import read_blocks
 from foldlog._formats.blocks import blocks_of, kind_of
-from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order
+from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order, name_of
 from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, text_or_none, time_text
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import role_of, session_of
@@ -147,20 +147,12 @@ def _sayable(part: Record) -> Record:
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-def _written(event: Any, name: str, parent: str | None) -> list[Record]:
-    match event:
-        case Action():
-            given = event.arguments if isinstance(event.arguments, dict) else {"input": event.arguments}
-            call = {"type": "tool_use", "id": event.call_id or name, "name": event.tool, "input": given}
-            blocks = [*blocks_of(event.thought), call]
-        case Observation():
-            call_id = event.call_id or f"event-{event.cause}"
-            result = {"type": "tool_result", "tool_use_id": call_id, "name": event.tool, "is_error": event.is_error}
-            blocks = [{**result, "content": blocks_of(event.content)}]
-        case _:
-            blocks = blocks_of(event.content)
+def _written(events: Sequence[Any], parent: str | None) -> list[Record]:
+    event = events[0]
+    results_last = sorted(events, key=lambda each: isinstance(each, Observation))
+    blocks = [block for each in results_last for block in _blocks_of(each)]
     record = {
-        "uuid": name,
+        "uuid": name_of(event),
         "text": "\n".join(block["text"] for block in blocks if type(block.get("text")) is str),
         "content": blocks,
         "sender": "assistant" if role_of(event) in ("assistant", "tool") else "human",
@@ -169,6 +161,19 @@ def _written(event: Any, name: str, parent: str | None) -> list[Record]:
         "files": [],
     }
     return [record if parent is None else {**record, "parent_message_uuid": parent}]
+
+
+def _blocks_of(event: Any) -> list[Record]:
+    match event:
+        case Action():
+            given = event.arguments if isinstance(event.arguments, dict) else {"input": event.arguments}
+            call = {"type": "tool_use", "id": event.call_id or name_of(event), "name": event.tool, "input": given}
+            return [*blocks_of(event.thought), call]
+        case Observation():
+            call_id = event.call_id or f"event-{event.cause}"
+            result = {"type": "tool_result", "tool_use_id": call_id, "name": event.tool, "is_error": event.is_error}
+            return [{**result, "content": blocks_of(event.content)}]
+    return blocks_of(event.content)
 
 
 # -- the format -------------------------------------------------------------------------------------------------------

@@ -21,8 +21,9 @@ from typing import Any
 
 from foldlog._formats.files.readers import JsonLines, Placed, elements
 from foldlog._formats.files.scanner import Scanner
-from foldlog._formats.format import LOOK_AT, Contained, EachAlone, FileReader, Format, Options, first_named
+from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options, first_named
 from foldlog._formats.json_text import UnreadableJson
+from foldlog._formats.pairs import Pair, RepliesEncoder, in_turn
 from foldlog._formats.record import Located, described, member, refused, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import id_of_source
@@ -46,7 +47,7 @@ class Kind:
     ``title newest``  the keys of a conversation for its title and the id of the newest message that is shown
     ``changed_at`` see ``Format.changed_at``
     ``decoder``    the decoder of one history
-    ``written``    messages of an event that was not imported, with the id that the first one has and its parent
+    ``written``    messages after the one with this id, of an event, or of the calls of a reply, each with its result
     """
 
     name: str
@@ -63,7 +64,7 @@ class Kind:
     newest: str
     changed_at: Callable[[Any], datetime | None]
     decoder: Callable[[Kind, Options], TreeDecoder]
-    written: Callable[[Any, str, str | None], Sequence[Record]]
+    written: Callable[[Sequence[Any], str | None], Sequence[Record]]
 
     def name_of(self, conversation: Record) -> str | None:
         """Return the name of a conversation."""
@@ -215,20 +216,28 @@ class TreeDecoder(FollowingDecoder):
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-class _Encoder(EachAlone):
-    """Writes each event that was not imported as messages behind the last one."""
+class _Encoder(RepliesEncoder):
+    """Writes events that were not imported as messages after the last one."""
 
     def __init__(self, kind: Kind) -> None:
-        super().__init__(self._behind)
+        super().__init__()
         self._kind = kind
         self._tip: str | None = None
 
-    def _behind(self, event: Event) -> Sequence[Record]:
-        records = self._kind.written(event, str(id_of_source(event) or f"event-{event.id}"), self._tip)
+    def called(self, pairs: Sequence[Pair]) -> Sequence[Record]:
+        return self.written(in_turn(pairs))
+
+    def written(self, events: Sequence[Any]) -> Sequence[Record]:
+        records = self._kind.written(events, self._tip)
         for record in records:
-            self.follow((event,), record)
+            self.follow(events, record)
         return records
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         if record is not None and not self._kind.is_about(record):
             self._tip = record[self._kind.id]
+
+
+def name_of(event: Event) -> str:
+    """Return the id of the message of an event."""
+    return str(id_of_source(event) or f"event-{event.id}")

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from foldlog._formats.format import EachAlone, Format, Options, RecordDecoder
+from foldlog._formats.format import Format, Options, RecordDecoder
+from foldlog._formats.pairs import RepliesEncoder
 from foldlog._formats.record import text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_in, data_url, id_of_source, image_at
@@ -74,12 +75,21 @@ def in_parts(kind: PartsKind, decoder: Callable[[Options], RecordDecoder] | None
     )
 
 
-class PartsEncoder(EachAlone):
-    """Writes a record for each event, and for what stays of a redacted one also the parts that no event is read of."""
+class PartsEncoder(RepliesEncoder):
+    """Writes a record for each message, for the calls of a reply and for their results; for what stays of a redacted
+    one also the parts that no event is read of.
+    """
 
     def __init__(self, kind: PartsKind) -> None:
-        super().__init__(lambda event: [kind.written(event, [*_said_before(kind, event), *kind.part(event)])])
+        super().__init__()
         self._kind = kind
+
+    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
+        return self.written(results) if results else ()
+
+    def written(self, events: Sequence[Any]) -> list[Any]:
+        parts = [part for event in events for part in (*_said_before(self._kind, event), *self._kind.part(event))]
+        return [self._kind.written(events[0], parts)]
 
     def records(self, event: Event) -> Sequence[Any] | None:
         if isinstance(event, Annotation) and event.redacted is not None and event.origin is not None:

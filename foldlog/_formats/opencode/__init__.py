@@ -30,7 +30,7 @@ from typing import Any
 from foldlog._formats.blocks import kind_of, part_of, said, texts_of, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.opencode.files import SessionFiles, info_of, session_in
-from foldlog._formats.pairs import PairsEncoder, Said, arguments_of
+from foldlog._formats.pairs import Pair, PairsEncoder, Said, arguments_of, said_before
 from foldlog._formats.record import count_in, dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, data_in, file_at, milliseconds_of, parts_as, role_of, session_of
@@ -259,16 +259,9 @@ class _Encoder(PairsEncoder):
     def said(self, event: Said) -> _Part:
         return self._message(event, _texts(event.content))
 
-    def called(self, call: Action, result: Observation | None) -> _Part:
-        state: _Part = {"status": "pending", "input": arguments_of(call), "raw": ""}
-        if result is not None:
-            text = joined_text(result.content)
-            told = {"error": text} if result.is_error else {"output": text, "title": "", "metadata": {}}
-            time = {"start": milliseconds_of(call), "end": milliseconds_of(result)}
-            status = "error" if result.is_error else "completed"
-            state = {"status": status, "input": state["input"], **told, "time": time}
-        part = {"type": "tool", "callID": call_id_of(call), "tool": call.tool, "state": state}
-        return self._message(call, [*(_texts(call.thought) if call.thought else ()), part])
+    def called(self, pairs: Sequence[Pair]) -> list[_Part]:
+        thought = said_before([call for call, _ in pairs])
+        return [self._message(pairs[0][0], [*(_texts(thought) if thought else ()), *(_tool(*pair) for pair in pairs)])]
 
     def _message(self, event: Event, parts: list[_Part]) -> _Part:
         session = self._session = self._session or f"ses_{session_of(event)}"
@@ -280,6 +273,17 @@ class _Encoder(PairsEncoder):
         ids = {"sessionID": session, "messageID": name}
         numbered = [{"id": f"prt_{event.id:012}_{place}", **ids, **part} for place, part in enumerate(parts)]
         return {"info": info, "parts": numbered}
+
+
+def _tool(call: Action, result: Observation | None) -> _Part:
+    state: _Part = {"status": "pending", "input": arguments_of(call), "raw": ""}
+    if result is not None:
+        text = joined_text(result.content)
+        told = {"error": text} if result.is_error else {"output": text, "title": "", "metadata": {}}
+        time = {"start": milliseconds_of(call), "end": milliseconds_of(result)}
+        status = "error" if result.is_error else "completed"
+        state = {"status": status, "input": state["input"], **told, "time": time}
+    return {"type": "tool", "callID": call_id_of(call), "tool": call.tool, "state": state}
 
 
 def _texts(content: Content) -> list[_Part]:

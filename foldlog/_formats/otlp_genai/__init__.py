@@ -28,7 +28,7 @@ from hashlib import blake2b
 from typing import Any
 
 from foldlog._formats.blocks import said
-from foldlog._formats.format import Format, Options, RecordEncoder
+from foldlog._formats.format import Format, Options
 from foldlog._formats.openai_chat import OpenAIChatEncoder
 from foldlog._formats.otlp_genai.spans import (
     AGENT,
@@ -179,30 +179,33 @@ def _told(attributes: dict[str, Any]) -> dict[str, Any]:
 # -- events to spans ---------------------------------------------------------------------------------------------------
 
 
-class _Encoder(RecordEncoder):
+class _Encoder(OpenAIChatEncoder):
     """Events of one history to spans: one for each reply of a model, with all that it was sent, as a chat has it."""
 
     def __init__(self) -> None:
-        self._chat = OpenAIChatEncoder()
+        super().__init__()
         self._sent: list[Any] = []
-        self._is_new = False
-        self._trace, self._event_id, self._time = "", 0, "0"
+        self._newest: Event | None = None
+        """What was said last, if it is not a reply."""
+        self._trace = ""
 
     def records(self, event: Event) -> Sequence[Any] | None:
         self._trace = self._trace or session_of(event).replace("-", "")
-        messages = self._chat.records(event)
-        if messages is None:
-            return None
-        written = self._spans(messages)
-        self._event_id = event.id
-        self._time = "0" if event.timestamp is None else str(int(event.timestamp.timestamp() * 1e9))
-        return written
+        return super().records(event)
+
+    def written(self, events: Sequence[Any]) -> Sequence[Any]:
+        """Return a span for a message of the model; the others are part of the next one."""
+        spans: list[Any] = []
+        for message in map(_message, super().written(events)):
+            self._newest = None if message["role"] == "assistant" else events[-1]
+            spans += [self._span(events[-1], [message])] if self._newest is None else ()
+            self._sent.append(message)
+        return spans
 
     def end(self) -> Sequence[Any]:
-        spans = self._spans(self._chat.end())
-        if self._is_new:
-            spans.append(self._span(None))
-        return spans
+        spans, newest = self.complete(), self._newest
+        self._newest = None
+        return spans if newest is None else [*spans, self._span(newest, ())]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         span = span_of(record) or {}
@@ -210,24 +213,13 @@ class _Encoder(RecordEncoder):
             self._sent = [message for name in ("system", "input", "output") for message in found.get(name, ())]
         self._trace = str(span.get("traceId", self._trace))
 
-    def _spans(self, messages: Sequence[Any]) -> list[Any]:
-        """Return a span for each message of the model; the others are part of the next one."""
-        spans: list[Any] = []
-        for each in messages:
-            message = _message(each)
-            if message["role"] == "assistant":
-                spans.append(self._span(message))
-            self._sent.append(message)
-            self._is_new = message["role"] != "assistant"
-        return spans
-
-    def _span(self, reply: Any) -> dict[str, Any]:
-        self._is_new = False
+    def _span(self, event: Event, reply: Sequence[Any]) -> dict[str, Any]:
+        time = "0" if event.timestamp is None else str(int(event.timestamp.timestamp() * 1e9))
         told = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(self._sent)}
-        told |= {"gen_ai.output.messages": json.dumps([reply])} if reply else {}
+        told |= {"gen_ai.output.messages": json.dumps(reply)} if reply else {}
         span = {
-            **{"traceId": self._trace, "spanId": f"{self._event_id + 1:016x}", "name": "chat", "kind": 3},
-            **{"startTimeUnixNano": self._time, "endTimeUnixNano": self._time},
+            **{"traceId": self._trace, "spanId": f"{event.id + 1:016x}", "name": "chat", "kind": 3},
+            **{"startTimeUnixNano": time, "endTimeUnixNano": time},
             "attributes": [{"key": key, "value": {"stringValue": text}} for key, text in told.items()],
         }
         return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [span]}]}]}
