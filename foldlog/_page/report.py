@@ -47,12 +47,13 @@ def write_report(
     *,
     limit: int | None = None,
     model: CountsTokens | None = None,
+    prices: Prices | None = None,
     progress: Progress = lambda done: None,
 ) -> int:
     """Write the page of a conversation to ``path``, and return its size in bytes.
 
     ``limit`` is drawn as a limit of tokens. Tokens are counted as ``model`` counts them, such as a ``foldlog.LLM``;
-    without one they are estimated.
+    without one they are estimated. Costs that no call tells are by ``prices``, by default litellm's.
 
     The file appears whole or not at all, readable by its owner alone; a link in its place is replaced, not followed.
     Raises ``ConversationNotFound``, ``CorruptEvent``, ``OSError``, and ``TokensUnknown`` where the tokenizer of the
@@ -62,7 +63,8 @@ def write_report(
     fold = new_fold(store, conversation, limit, model)
     with tempfile.TemporaryFile("w+", encoding="ascii") as texts:
         fold.take(_spooled(store.log(conversation, 0, row.version), texts, progress))
-        document = replace(fold.document(near_the_ends(store, row)), models=models_of(store, conversation, Prices()))
+        models = models_of(store, conversation, prices or Prices())
+        document = replace(fold.document(near_the_ends(store, row)), models=models)
         texts.seek(0)
         with whole_file(path) as opened:
             file = io.TextIOWrapper(opened, encoding="utf-8")

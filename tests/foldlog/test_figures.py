@@ -17,6 +17,7 @@ from foldlog._formats.registry import FORMATS
 from foldlog._reports.prices import PRICED_FROM, Prices
 from foldlog._reports.sums import KeptSums
 from foldlog._usage import usage_of, whole
+from tests.foldlog.test_report import Elements, data
 
 CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
@@ -212,6 +213,9 @@ def test_tokens_that_stay_in_the_cache_for_an_hour_have_their_price(foldlog, wri
         (model,) = foldlog("stats", name, "--prices", "prices.json", "--json").document["models"]
         assert (model["cache_write_tokens"], model["cache_write_1h_tokens"]) == (1_000, 900)
         assert model["cost"] == pytest.approx(OF_AN_HOUR)
+        assert foldlog("report", name, "--prices", "prices.json", "-o", f"{name}.html").status == 0
+        (history,) = data(Elements(Path(f"{name}.html").read_text()), "history")
+        assert history["models"] == [{**model, "day": ""}]
 
 
 def test_each_key_of_a_price_is_used_or_makes_the_cost_a_bound(tmp_path):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, named_model
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, check_output, output_option
+from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, PricesFile, check_output, output_option
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._copies import noted
 from foldlog._documents import ReportDocument
 from foldlog._page.report import write_report
+from foldlog._reports.prices import Prices
 
 
 def run(
@@ -23,6 +25,7 @@ def run(
     ] = None,
     force: Force = False,
     agent: AgentModelName = None,
+    prices: PricesFile = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
@@ -39,10 +42,9 @@ def run(
         version = store.conversation(conversation).version
         update(total=version)
         limit = None if model is None else model.max_input_tokens
+        write = partial(write_report, store, conversation, path, limit=limit, model=model, prices=Prices(prices))
         with noted(store, "report", path, conversation):
-            size = write_report(
-                store, conversation, path, limit=limit, model=model, progress=lambda done: update(completed=done)
-            )
+            size = write(progress=lambda done: update(completed=done))
     told = f"{size / 1e6:,.2f} MB" if path.is_file() else "written"  # a device has no size
     document = ReportDocument(conversation=conversation, version=version, file=str(path), bytes=size)
     terminal.answer(document, f"{terminal.printable(str(path), one_line=True)}: {told}")
