@@ -12,7 +12,7 @@ from typing import Any
 
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event, Observation, SystemMessage
-from foldlog.projections import View
+from foldlog.projections import View, contains
 from foldlog.projections.left_behind import left_behind_by_ids
 from foldlog.projections.units import is_unseen
 
@@ -79,7 +79,7 @@ def held(view: View, action: CondensationAction) -> CondensationAction:
     Raises ``NoCondensationAvailable`` where no event of the log may go, or what stays could not be sent.
     """
     shown = {event.id for event in view.events}
-    named = ids_named(action) & shown
+    named = ids_named(action, shown)
     ids = named.difference(event.id for event in view[min(view.cut_points[-1], kept_place(view)) :])
     while parted := left_behind_by_ids(view.events, view.left_behind, shown - ids):
         ids -= parted
@@ -140,10 +140,10 @@ def sent_ids(view: View) -> set[int]:
     return {view[position].id for position in view.fit_positions}
 
 
-def ids_named(action: CondensationAction) -> set[int]:
-    """Return the ids of the events and summaries that a condensation forgets."""
+def ids_named(action: CondensationAction, shown: Iterable[int]) -> set[int]:
+    """Return those of these ids of events and summaries that a condensation forgets."""
     intervals, summaries = action.forgotten
-    return {*summaries, *(event_id for first, last in intervals for event_id in range(first, last + 1))}
+    return {each for each in shown if each in summaries or contains(intervals, each)}
 
 
 def real(events: Iterable[Event]) -> int:
