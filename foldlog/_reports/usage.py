@@ -136,7 +136,7 @@ def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model. If the total grew
-    by more than that, the log lacks calls.
+    by more than that, the log lacks calls. A log that was edited has the same total at the same time again.
     """
     model, seen = UNNAMED, _inner(None)
     for event in events:
@@ -151,7 +151,8 @@ def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
         total = _inner(info, "total_token_usage")
         if isinstance(last, dict) and total != seen:  # the same count is often written twice
             lacks_calls = _tokens(total) - _tokens(seen) > _tokens(last)
-            yield _told_by(event, model, usage_of(last) | ({"dearer": 1} if lacks_calls else {}))
+            call = _told_by(event, model, usage_of(last) | ({"dearer": 1} if lacks_calls else {}))
+            yield call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {_tokens(total)}")
             seen = total
 
 

@@ -464,3 +464,20 @@ def test_a_reply_that_several_logs_repeat_is_counted_once():
         names = [row.id for row in store.iter_conversations()]
         (figures,) = collect_stats(store, names, views=Views(store)).models.values()
         assert figures.calls == 3
+
+
+def test_calls_of_a_codex_log_that_an_edited_one_repeats_count_once(foldlog, write):
+    def line(second, kind, payload):
+        return {"timestamp": f"2026-01-01T00:00:{second:02}Z", "type": kind, "payload": payload}
+
+    whole = [line(0, "session_meta", {"id": "s"}), line(1, "turn_context", {"model": "gpt-5"})]
+    for call in range(1, 7):
+        said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": f"words {call}"}]}
+        info = {"total_token_usage": {"total_tokens": 10 * call}, "last_token_usage": {"input_tokens": 10}}
+        whole += [line(2 * call, "response_item", said)]
+        whole += [line(2 * call + 1, "event_msg", {"type": "token_count", "info": info})]
+    for lines, calls in ((whole, 6), ([*whole[:6], *whole[7:]], 6), ([*whole[:4], *whole[5:], whole[4]], 6)):
+        write("c.jsonl", lines)
+        foldlog("import", "c.jsonl", "--format", "codex")
+        assert json.loads(foldlog("stats", "--json").out)["spent"]["prompt_tokens"] == 10 * calls
+    assert len(json.loads(foldlog("list", "--json").out)["conversations"]) == 3
