@@ -297,7 +297,8 @@ def redacted(
 
 def with_twins(store: Store, named: Mapping[str, Sequence[Event]]) -> dict[str, list[Event]]:
     """Return these events of conversations, and those that an import took back of the same records of a source: no View
-    shows them. Cost: the structural events; the events of a conversation of which an import took events back.
+    shows them; of one that it took back, also those that stand. Cost: the structural events; the events of a
+    conversation of which an import took events back.
     """
     from foldlog._formats.rewritten import counted_in, is_replacing
     from foldlog._matching import twin_keys
@@ -309,13 +310,14 @@ def with_twins(store: Store, named: Mapping[str, Sequence[Event]]) -> dict[str, 
         row, ids = store.conversation(name), {event.id for event in events}
         begins = row.parent_version or 0
         structural = store.query(name, lambda read: [*read.structural_events(0, read.version)])
-        imported = (each for each in events if each.id >= begins and each.origin is not None and can_be_redacted(each))
-        keys = {key for event in imported for key in twin_keys(event)}
-        if keys and any(map(is_replacing, structural)):
+        imported = [each for each in events if each.id >= begins and each.origin is not None and can_be_redacted(each)]
+        if imported and any(map(is_replacing, structural)):
             counts = counted_in(structural, row.version)
+            keys = {key for event in imported for key in twin_keys(event)}
+            gone = {key for event in imported if not counts(event) for key in twin_keys(event)}
             of_imports = (each.event for each in sound(store, name, begins, row.version, []))
-            theirs = (each for each in of_imports if not counts(each) and has_content(each) and each.id not in ids)
-            found[name] += [each for each in theirs if not keys.isdisjoint(twin_keys(each))]
+            theirs = (each for each in of_imports if each.origin and has_content(each) and each.id not in ids)
+            found[name] += [each for each in theirs if not (gone if counts(each) else keys).isdisjoint(twin_keys(each))]
     return found
 
 
