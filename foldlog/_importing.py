@@ -9,20 +9,20 @@ not bring back what was redacted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
-from itertools import chain, count, islice, tee, zip_longest
+from itertools import chain, count, islice, takewhile, tee, zip_longest
 from operator import itemgetter
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
 from foldlog._formats.conversion import encode_standing
 from foldlog._formats.live import recorded
-from foldlog._formats.record import INCOMPLETE, dicts_in
+from foldlog._formats.record import INCOMPLETE, UNREAD, dicts_in
 from foldlog._formats.rewritten import StoredRecord, is_rewriting, is_same, standing_records
 from foldlog._observed import tell
 from foldlog._reports.usage import calls_of_imported
@@ -31,7 +31,9 @@ from foldlog._usage import IMPORTED, usage_of
 from foldlog._words.gist import count as counted
 from foldlog.eventstore import (
     ATTRIBUTES,
+    DELETED,
     ConversationErased,
+    DocumentChanges,
     Documents,
     Event,
     HistoryDiverged,
@@ -49,12 +51,10 @@ from foldlog.eventstore.log.importing import ids_moved, say_the_same, timed_as
 from foldlog.formats import Source, UnknownFormat, open_sources
 from foldlog.projections import Intervals, contains, intervals_kept
 
-_UNREAD = "of its source could not be read, "
 _SHARED_MIN = 3
 """This number of equal first events (or all events, if there are fewer) makes a conversation with a former name the
 beginning of a history: two histories of one task begin with the same prompt.
 """
-
 Watch = Callable[[Iterator[Event]], Iterator[Event]]
 """A function that the events pass through, to show progress."""
 
@@ -125,8 +125,14 @@ class WasRedacted(HistoryDiverged):
         self.event_id = version if differs_at is None else differs_at
 
 
-Elsewhere = Callable[[Path, str], Path | None]
-"""A function that names another file of this import with a conversation: one of them must not take the other back."""
+class _How(NamedTuple):
+    """How a source is imported. ``elsewhere`` names another file of this import with a conversation: one of them must
+    not take the other back. ``marks``: whether to mark a conversation that lacks records.
+    """
+
+    watch: Watch
+    elsewhere: Callable[[Path, str], Path | None]
+    marks: bool
 
 
 def import_source(
@@ -148,17 +154,16 @@ def import_source(
         version, events = source.grown
         store.append(source.name, events, expected_version=version)
         return Imported(source.name, len(events), version + len(events), alone=True)
-    try:
-        imported = _found_and_imported(store, source, conversation, watch, seen)
-    except VersionConflict:  # another import of this history was first: what it added is compared now
-        imported = _found_and_imported(store, source, conversation, watch, seen)
-    return _marked(store, source, imported, marks=marks)
-
-
-def _found_and_imported(
-    store: Store, source: Source, conversation: str | None, watch: Watch, seen: SeenFiles | None
-) -> Imported:
     seen = seen or SeenFiles(store, read_all=True)
+    how = _How(watch, seen.elsewhere, marks)
+    try:
+        imported = _found_and_imported(store, source, conversation, seen, how)
+    except VersionConflict:  # another import of this history was first: what it added is compared now
+        imported = _found_and_imported(store, source, conversation, seen, how)
+    return _marked(store, source, imported, how)
+
+
+def _found_and_imported(store: Store, source: Source, conversation: str | None, seen: SeenFiles, how: _How) -> Imported:
     name = source.name if conversation is None else conversation
     if store.version(name) == 0:
         redacted = (each for each in seen.redacted_like(source) if _holds(store, each, source, by_redacted=True))
@@ -168,13 +173,16 @@ def _found_and_imported(
         elif (other := next(redacted, None)) is not None:
             raise WasRedacted(other, store.version(other), name)
     into = _ingest_or_fork if conversation is None else _ingest
-    return into(store, source, name, watch, seen.elsewhere)
+    return into(store, source, name, how)
 
 
-def _marked(store: Store, source: Source, imported: Imported, *, marks: bool) -> Imported:
+def _marked(store: Store, source: Source, imported: Imported, how: _How) -> Imported:
     """Keep in documents what is known of a source beside its events."""
     documents = Documents(store)
-    changed = _usage(store, documents, source, imported) | _incomplete(documents, source, imported, marks=marks)
+    changed = _usage(store, documents, source, imported)
+    is_known = imported.is_older or (imported.added == imported.version and not source.findings)
+    if imported.version and not is_known:  # an older source says nothing of what is missing
+        changed |= _incomplete(store, imported.conversation, source, how)
     added = len(documents.append(imported.conversation, (), changed)) if changed else 0
     return imported._replace(added=imported.added + added, version=imported.version + added)
 
@@ -202,29 +210,24 @@ def _size(told: dict[str, Any]) -> tuple[float, int]:
     return cost if isinstance(cost, int | float) else 0.0, sum(usage_of(told.get("usage")).values())
 
 
-def _incomplete(documents: Documents, source: Source, imported: Imported, *, marks: bool) -> dict[str, Any]:
-    """Return the attributes that say which records of the source are missing, and no longer once all are there. Without
-    ``marks``, only the latter. A source that is older says nothing of that.
+def _incomplete(store: Store, conversation: str, source: Source, how: _How) -> dict[str, Any]:
+    """Return the documents that say which records of the source are missing, and no longer once all are there; empty
+    where nothing changes.
     """
-    before = [finding.before for finding in source.findings if finding.before is not None]
-    may_change = marks if before else imported.added < imported.version
-    if imported.is_older or not (imported.version and may_change):
+    unread = [finding.before for finding in source.findings if finding.before is not None]
+    is_all = source.findings_count == len(source.findings)
+    places = [place for place, _ in unread] + ([] if is_all else [-1])
+    documents, is_begun = Documents(store), store.version(conversation) > 0
+    known = documents.get(conversation, UNREAD) if is_begun else None
+    attributes = documents.get(conversation, ATTRIBUTES, {}) if is_begun else {}
+    if known == (places if unread else None) or (unread and not how.marks):
         return {}
-    mark = _mark(before)
-    attributes = documents.get(imported.conversation, ATTRIBUTES, {})
-    known = attributes.get(INCOMPLETE)
-    if known == mark or (mark is None and _UNREAD not in str(known)):  # such an attribute of the user stays
-        return {}
-    attributes = {name: value for name, value in {**attributes, INCOMPLETE: mark}.items() if value is not None}
-    return {ATTRIBUTES: attributes}
-
-
-def _mark(before: Sequence[int]) -> str | None:
-    """Return the text for records that are missing before these events; None where none are."""
-    if not before:
-        return None
-    where = f"after event {before[0] - 1}" if before[0] else "before event 0"
-    return f"{counted(len(before), 'record')} {_UNREAD}{'the first ' if len(before) > 1 else ''}{where}"
+    if not unread:
+        return {ATTRIBUTES: {name: attributes[name] for name in attributes if name != INCOMPLETE}, UNREAD: DELETED}
+    _, before = unread[0]
+    number = f"{'' if is_all else 'at least '}{counted(len(unread), 'record')} of its source could not be read"
+    where = f"{'the first ' if len(unread) > 1 else ''}{f'after event {before - 1}' if before else 'before event 0'}"
+    return {ATTRIBUTES: {**attributes, INCOMPLETE: f"{number}, {where}"}, UNREAD: places}
 
 
 def import_path(
@@ -242,7 +245,7 @@ def import_path(
         check_text("conversation", conversation)
     if conversation is not None and len(list(islice(sources, 2))) > 1:
         raise InvalidArgument(f"conversation names one history, and {path} holds several; leave it out, or use prefix")
-    find = findings or partial(_tell, f"import of {path}")
+    find = findings or (lambda finding: tell("foldlog.import.finding", of=f"import of {path}", finding=finding))
     named: list[tuple[int, str]] = []
     diverged: HistoryDiverged | None = None
     for source in sources:
@@ -268,20 +271,10 @@ def import_path(
     return [*dict.fromkeys(name for _, name in sorted(named, key=itemgetter(0)))]
 
 
-def _tell(of: str, finding: str) -> None:
-    tell("foldlog.import.finding", of=of, finding=finding)
-
-
 def _former_names(store: Store, source: Source) -> Iterator[str]:
     """Yield the conversations that may be this history under a former name. A number was added to a name in use."""
     for name in source.former_names:
-        if store.version(name) > 0:
-            yield name
-            numbered = (f"{name}#{number}" for number in count(2))
-            for again in numbered:
-                if store.version(again) == 0:
-                    break
-                yield again
+        yield from takewhile(store.version, chain((name,), (f"{name}#{number}" for number in count(2))))
 
 
 def _holds(store: Store, conversation: str, source: Source, *, by_redacted: bool = False) -> bool:
@@ -296,69 +289,80 @@ def _holds(store: Store, conversation: str, source: Source, *, by_redacted: bool
     return False
 
 
-def _ingest_or_fork(store: Store, source: Source, name: str, watch: Watch, elsewhere: Elsewhere) -> Imported:
+def _ingest_or_fork(store: Store, source: Source, name: str, how: _How) -> Imported:
     """Import a history into a conversation; where it was edited since, or another hand wrote to the conversation, into
     its fork before the event that differs. The next import finds it there, by its name.
     """
     try:
-        return _ingest(store, source, name, watch, elsewhere)
+        return _ingest(store, source, name, how)
     except (ReadOtherwise, HeldTwice):
         raise
     except HistoryDiverged as error:
         at, fork = error.event_id, f"{name}@{error.event_id}"
-        if elsewhere(source.path, name) is not None:
+        if how.elsewhere(source.path, name) is not None:
             raise
         if store.version(fork) == 0:
             if at < _SHARED_MIN or source.is_rewritten or store.conversation(name).redactions:
                 raise  # what is redacted must not come back
+            for other in store.conversations(after=f"{name}@", limit=50):  # it began elsewhere, at a gap
+                if other.parent == name and other.id.startswith(f"{name}@"):
+                    with suppress(HistoryDiverged):
+                        return InAFork(*_ingest(store, source, other.id, how))
             store.fork(name, at, fork)
-        return InAFork(*_ingest_or_fork(store, source, fork, watch, elsewhere))
+        return InAFork(*_ingest_or_fork(store, source, fork, how))
 
 
-def _ingest(store: Store, source: Source, conversation: str, watch: Watch, elsewhere: Elsewhere) -> Imported:
+def _ingest(store: Store, source: Source, conversation: str, how: _How) -> Imported:
     source.as_read()
     if source.is_rewritten and store.version(conversation):
-        grown = _grow(store, source, conversation, watch, elsewhere)
+        grown = _grow(store, source, conversation, how)
         if grown is not None:
             return grown
     try:
-        return _ingested(store, source, conversation, watch)
+        return _ingested(store, source, conversation, how)
     except HistoryDiverged as error:
         diverged = error
     if source.can_be_mended:
         with suppress(InvalidEvent):
-            source.mend(standing_records(store.events(conversation), source.format) or ())
+            source.mend(_standing(store, source, conversation, []) or ())
             try:
-                return _ingested(store, source, conversation, watch)
+                return _ingested(store, source, conversation, how)
             except HistoryDiverged as error:
                 diverged = error
     same, records, more, redacted = _compare(store, conversation, source)
-    mark = str(Documents(store).get(conversation, ATTRIBUTES, {}).get(INCOMPLETE))
-    if (not same or more > 0) and (_UNREAD in mark or _rewritings(store, conversation)):
+    unread = Documents(store).get(conversation, UNREAD)
+    if more > 0 and (unread is not None or _rewritings(store, conversation)):
         with suppress(InvalidEvent):
-            grown = _grow(store, source, conversation, watch, elsewhere, mark)
+            grown = _grow(store, source, conversation, how, unread or ())
             if grown is not None:
                 return grown
-        if _UNREAD in mark and store.conversation(conversation).redactions:
-            raise WasRedacted(conversation, store.version(conversation), conversation, diverged.event_id)
+    version = store.version(conversation)
+    hidden = redacted if same else unread is not None and store.conversation(conversation).redactions
+    if more > 0 and hidden:  # under another name it is refused too
+        raise WasRedacted(conversation, version, conversation, diverged.event_id)
     if not same:
-        healed = _rewritings(store, conversation) and standing_records(store.events(conversation), source.format)
+        healed = _rewritings(store, conversation) and _standing(store, source, conversation, [])
         if healed and records >= _SHARED_MIN:  # what was written again is shared too
             raise HistoryDiverged(conversation, healed[records - 1].version, store.version(conversation)) from diverged
         raise diverged
-    version = store.version(conversation)
-    if more > 0 and redacted:  # under another name it is refused too
-        raise WasRedacted(conversation, version, conversation, diverged.event_id)
     if more > 0:
         raise ReadOtherwise(conversation, version, records)
     return Imported(conversation, 0, version, is_older=more < 0)
 
 
-def _ingested(store: Store, source: Source, conversation: str, watch: Watch) -> Imported:
-    given = count()
-    events = (event for event, _ in zip(source.events(), given, strict=False))
-    added, version = store.ingest(conversation, watch(events))
-    number = next(given)
+def _ingested(store: Store, source: Source, conversation: str, how: _How) -> Imported:
+    is_new, number = store.version(conversation) == 0, 0
+
+    def given() -> Iterator[Event]:
+        nonlocal number
+        for event in source.events():
+            number += 1
+            yield event
+        # A conversation that lacks records is never there without saying so.
+        if number and is_new and (changed := _incomplete(store, conversation, source, how)):
+            yield DocumentChanges(changed={name: {"value": value} for name, value in changed.items()})
+
+    added, version = store.ingest(conversation, how.watch(given()))
     others = not added and number < version  # either later ones of the source, or of another hand
     stored = (each for each in store.events(conversation) if each.origin is not None) if others else ()
     return Imported(conversation, added, version, number == version, any(islice(stored, number, None)))
@@ -370,62 +374,81 @@ def _rewritings(store: Store, conversation: str) -> list[Retraction]:
 
 
 def _grow(
-    store: Store, source: Source, conversation: str, watch: Watch, elsewhere: Elsewhere, mark: str | None = None
+    store: Store, source: Source, conversation: str, how: _How, unread: Sequence[int] | None = None
 ) -> Imported | None:
     """Add what a source has that its program wrote again, and take back what it no longer has; None where others than
-    its imports wrote to the conversation. With the ``mark`` of missing records, a source only adds: see ``_healed_by``.
+    its imports wrote to the conversation. With the places of ``unread`` records, a log only adds: see ``_healed_by``.
     """
-    version = store.version(conversation)
-    standing = standing_records(store.events(conversation, 0, version), source.format)
+    version, put_back = store.version(conversation), list[Event]()
+    standing = _standing(store, source, conversation, put_back)
     if standing is None:  # at most it is known that the source is older
         whole = (event for event in store.events(conversation, 0, version) if event.redacted is None)
-        kept = [StoredRecord(each, 0, 0, 0) for each, _ in recorded(source.format, whole)]
-        growth = source.growth(kept, version)
+        growth = source.growth([StoredRecord(each, 0, 0, 0) for each, _ in recorded(source.format, whole)], version)
         for record in source.records():
             growth.first_id(record, 0)
         return Imported(conversation, 0, version, is_older=True) if growth.is_older else None
     source.mend(standing)
-    if mark is not None and (healed := _healed_by(source, standing, mark)) is not True:
-        return None if healed is None else Imported(conversation, 0, version, is_older=True)
+    rest = [] if unread is None else _healed_by(source, standing, unread)
+    if type(rest) is not list:
+        return None if rest is None else Imported(conversation, 0, version, is_older=True)
+    source.go_on(rest)
     growth = source.growth(standing, version)
-    events = list(watch(source.events_beyond(growth)))
+    new = list(how.watch(source.events_beyond(growth)))
     if growth.is_older or (growth.shrinks and not source.is_whole):
         # What cannot be read may be there: its program may be writing it.
         return Imported(conversation, 0, version, is_older=True)
-    if events:
-        if (other := elsewhere(source.path, conversation)) is not None:
+    added = 0
+    if new:
+        if (other := how.elsewhere(source.path, conversation)) is not None:
             raise HeldTwice(conversation, version, other)
-        store.append(conversation, events, expected_version=version)
-    taken_back = 0 if mark is not None else growth.taken_back
-    return Imported(conversation, len(events), version + len(events), taken_back=taken_back)
+        begins = new[0].version if isinstance(new[0], Retraction) and is_rewriting(new[0]) else version
+        hidden = {(type(each), each.origin.id) for each in put_back if each.origin and each.origin.id is not None}
+        again = any(each.origin and (type(each), each.origin.id) in hidden for each in new)
+        if again or any(each.id >= begins for each in put_back):
+            raise WasRedacted(conversation, version, conversation, begins)
+        changed = _incomplete(store, conversation, source, how)
+        added = len(Documents(store).append(conversation, new, changed, expected_version=version))
+    taken_back = 0 if unread is not None else growth.taken_back
+    return Imported(conversation, added, version + added, alone=not rest, taken_back=taken_back)
 
 
-def _healed_by(source: Source, standing: Sequence[StoredRecord], mark: str) -> bool | None:
-    """Return whether a source has records that could not be read, as ``mark`` says, beside those that stand; None where
-    it is another one. An older one lacks the last of those that stand: where it has all that are missing, it goes on
-    with them; else it is not healed by this source.
+def _standing(store: Store, source: Source, conversation: str, put_back: list[Event]) -> list[StoredRecord] | None:
+    """Return the records that stand, as ``standing_records``, and redacted events as in ``_with_redacted``."""
+    version = store.version(conversation)
+    kept, events = intervals_kept(_rewritings(store, conversation), version), store.events(conversation, 0, version)
+    if store.conversation(conversation).redactions:
+        given = (event for _, made in source.decoded() for event in made)
+        events = _with_redacted(events, given, source.format, kept, put_back, by_size=False)
+    return standing_records((event for event in events if contains(kept, event.id)), source.format)
+
+
+def _healed_by(
+    source: Source, standing: list[StoredRecord], unread: Sequence[int]
+) -> list[StoredRecord] | Literal[False] | None:
+    """Return the last records that a source lacks of those that stand, if beside them it has only the records that
+    could not be read, in their places, and later ones; None where it is another one. An older one of which some of them
+    are missing too heals nothing: False.
     """
-    lacking: list[int] = []
-    same = beyond = 0
+    found: list[int] = []
+    same = 0
     for record in source.records():
         if same < len(standing) and is_same(standing[same].record, record):
-            same, beyond = same + 1, 0
-        else:
-            lacking.append(standing[same - 1].version if same else 0)
-            beyond += 1
+            same += 1
+            continue
+        place = same  # of two equal records in a row, either may be the one that was missing
+        while place and place not in unread and is_same(standing[place - 1].record, record):
+            place -= 1
+        found.append(place)
     if same == len(standing):
-        return True
-    if _mark(lacking) == mark:
-        source.go_on(standing[same:])
-        return True
-    if beyond and mark.endswith(str(_mark(lacking[-1:])).partition(_UNREAD)[2]):  # where the first ones are missing
-        beyond = int(mark.partition(" ")[0].replace(",", "")) < len(lacking)
-    return None if beyond else False
+        return [] if -1 in unread or {*found} <= {*unread, same} else None
+    if Counter(found) - Counter(unread):
+        return None
+    return standing[same:] if found == unread else False
 
 
 class _Compared(NamedTuple):
     """Whether a conversation or a source begins with the other, how many records they have in common, whether the
-    source has more (1), neither (0) or the conversation (-1), and how many events of those in common are redacted.
+    source has more or others (1), neither (0) or the conversation (-1), and how many events in common are redacted.
     """
 
     is_same: bool
@@ -440,7 +463,7 @@ def _compare(store: Store, conversation: str, source: Source, *, by_size: bool =
     """
     nothing = object()
     records = 0
-    put_back: list[int] = []
+    put_back: list[Event] = []
     ours, theirs = tee(source.decoded())
     given = (event for _, events in ours for event in events)
     version, taken_back = store.version(conversation), _rewritings(store, conversation)
@@ -466,12 +489,12 @@ def _with_redacted(
     given: Iterator[Event],
     format: str,
     standing: Intervals,
-    put_back: list[int],
+    put_back: list[Event],
     *,
     by_size: bool,
 ) -> Iterator[Event]:
     """Yield the stored events, and in the place of a redacted one that of the source, if it is ``standing`` and what
-    stays of it is equal. Add its id to ``put_back``.
+    stays of it is equal. Add that to ``put_back``.
     """
     others: list[int] = []  # the source knows nothing of these
     of_source = (event for event in given if event.origin is not None and event.origin.format == format)
@@ -486,6 +509,6 @@ def _with_redacted(
             moved = ids_moved(encoded(timed_as(event, theirs)), others)
             whole = replace(moved.event, id=event.id, timestamp=theirs.timestamp or event.timestamp)
             if say_the_same(event, whole) and (not by_size or size_of(moved.body) == receipt.bytes):
-                put_back.append(event.id)
+                put_back.append(whole)
                 event = whole
         yield event

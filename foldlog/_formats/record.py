@@ -12,7 +12,11 @@ from foldlog._usage import usage_of
 from foldlog.eventstore import Content, EventStoreError, Origin
 
 INCOMPLETE = "incomplete"
-"""The attribute that says which records of the source of an import could not be read."""
+"""The attribute that says in words which records of the source of an import could not be read."""
+UNREAD = "unread records"
+"""The document that says it as a value: for each of these records how many are before it that could be read. -1
+stands for others, where they are too many.
+"""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -22,13 +26,13 @@ class NotAnEvent(EventStoreError, ValueError):
 
 
 class ImportFinding(NamedTuple):
-    """A part of a source that could not be imported: its place, and its problem. ``before`` is the id of the event
-    after a record that could not be read.
+    """A part of a source that could not be imported: its place, and its problem. ``before``: how many records were read
+    before a record that could not be read, and the id of the event after it.
     """
 
     place: str
     problem: str
-    before: int | None = None
+    before: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}"

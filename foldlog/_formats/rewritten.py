@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import msgspec
 
 from foldlog._formats.packing import events_of, is_step_aside, unpack
 from foldlog._formats.record import Located
-from foldlog.eventstore import DocumentChanges, Event, Origin, Retraction
+from foldlog.eventstore import DocumentChanges, Event, Origin, Redaction, Retraction
 from foldlog.projections import contains, intervals_kept
 
 _REASON = "the source was rewritten"
@@ -73,8 +73,9 @@ class Growth:
 
     @property
     def is_older(self) -> bool:
-        """Whether the source was changed before the stored one was, as both tell."""
-        stored = [*filter(None, (self._changed_at(each.record) for each in self._standing))]
+        """Whether the source was changed before the stored one was, as both tell. A time to come says nothing."""
+        times, now = (self._changed_at(each.record) for each in self._standing), datetime.now(UTC)
+        stored = [time for time in times if time is not None and time <= now]
         return bool(stored and self._changes) and max(self._changes) < max(stored)
 
     @property
@@ -92,11 +93,11 @@ class Growth:
 
 
 def mended(
-    records: Sequence[Located], standing: Sequence[StoredRecord], source_id: Callable[[Any], Any]
+    records: Sequence[Located], standing: Sequence[StoredRecord], source_id: Callable[[Any], Any], *, is_log: bool
 ) -> Iterator[Located]:
     """Yield the records of a source, and before those that cannot be read as many stored ones, of those that the source
     no longer has in their place: what was imported before it was damaged does not vanish. One that follows its stored
-    record has the value ``FILLED``.
+    record has the value ``FILLED``. In a log that was edited after them, they may be others: there none is yielded.
     """
 
     def key(record: Any) -> str:
@@ -116,7 +117,9 @@ def mended(
         again = [] if located is None else [each for each in places.get(key(located.value), ()) if each >= place]
         next_place = next((each for each in again if each >= place + len(unread)), again[0] if again else None)
         stop = place + len(unread) if next_place is None else next_place
-        lost = [standing[each].record for each in range(place, min(stop, len(keys))) if gone[keys[each]]]
+        is_edited = stop - place > len(unread) or (next_place is None and located is not None and stop < len(keys))
+        places_lost = range(place, place if is_log and is_edited else min(stop, len(keys)))
+        lost = [standing[each].record for each in places_lost if gone[keys[each]]]
         for each, problem in zip_longest(lost[: len(unread)], unread):
             if each is not None:
                 yield Located(problem.line, problem.offset, each)
@@ -165,21 +168,17 @@ def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], b
 
 
 def standing_records(events: Iterable[Event], format: str) -> list[StoredRecord] | None:
-    """Return the records of a stored history that stand; None where it has events that another hand made, or redacted
-    ones, which a source must not bring back. Raises ``NotUnpacked``. Cost: the events, and unpacking their records.
+    """Return the records of the events of a stored history that no rewriting took back; None where another hand made
+    one of them, or one is redacted. Raises ``NotUnpacked``. Cost: the events, and unpacking their records.
     """
     standing: list[StoredRecord] = []
     group: list[Event] = []
     begun = None
     for event in events:
-        if isinstance(event, DocumentChanges):
+        if isinstance(event, DocumentChanges | Redaction):
             continue
         if event.redacted is not None or event.origin is None or event.origin.format != format:
             return None
-        if is_rewriting(event) and isinstance(event, Retraction):
-            taken = event.version
-            standing = [each for each in standing if each.version <= taken]
-            continue
         begun = event.id if begun is None else begun
         if is_step_aside(event):  # before the record that it belongs to
             continue

@@ -247,7 +247,8 @@ class Source:
             self._unmended = list(self._reader) if self._held is None else self._held
         self._held = list(self._held or self._unmended)
         if any(located.problem is not None for located in self._held):
-            self._held = list(mended(self._held, standing, self._format.source_id))
+            is_log = not self._format.rewritten
+            self._held = list(mended(self._held, standing, self._format.source_id, is_log=is_log))
         for place, (located, stored) in enumerate(zip(self._held, standing, strict=False)):
             if self._format.alike is not None and self._format.alike(located.value, stored.record):
                 self._held[place] = located._replace(value=stored.record)
@@ -286,10 +287,11 @@ class Source:
         decoder = self._format.decoder(readable, options)
         self._find_all(str(self.path), options)
         is_sent: bool | None = None  # None while there is no event
+        number = 0
         for located in records:
             if located.problem is not None:
                 self.is_whole = False
-                before = None if located.value is FILLED else decoder.next_id
+                before = None if located.value is FILLED else (number, decoder.next_id)
                 self._find(self._reader.place(located), located.problem, before)
                 continue
             if growth is not None:
@@ -302,8 +304,9 @@ class Source:
                         force_setattr(event.origin, "time", event.origin.time or "")
             except NotAnEvent as error:
                 self.is_whole = False
-                self._find(self._reader.place(located), str(error), decoder.next_id)
+                self._find(self._reader.place(located), str(error), (number, decoder.next_id))
                 continue
+            number += 1
             if growth is not None:
                 growth.took()
             if options.findings:
@@ -318,7 +321,7 @@ class Source:
             self._find(place, problem)
         options.findings.clear()
 
-    def _find(self, place: str, problem: str, before: int | None = None) -> None:
+    def _find(self, place: str, problem: str, before: tuple[int, int] | None = None) -> None:
         self.findings_count += 1
         if len(self.findings) < _FINDINGS_MAX:
             self.findings.append(ImportFinding(place, problem, before))

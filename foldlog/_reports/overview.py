@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
+from foldlog._formats.record import UNREAD
 from foldlog._formats.rewritten import counted_in, is_replacing
 from foldlog._reports.sent import sent_of
 from foldlog._reports.sizes import view_tokens
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 NATIVE = "foldlog"
 """The format of a conversation that no source was imported into."""
 
-_ABOUT_IT = {ATTRIBUTES, IMPORTED}
+_ABOUT_IT = {ATTRIBUTES, IMPORTED, UNREAD}
 _WITHIN = 30
 """The number of events at both ends of a conversation in which its title and its last time are searched."""
 _TITLE_MAX, _READ_MAX = 300, 20_000
@@ -151,7 +152,8 @@ def _ends(store: Store, row: ConversationRow, counts_event: Callable[[Event], bo
 
 
 def is_about_it(event: Event) -> bool:
-    """Return whether an event is about the history: the receipt of a redaction, a change of attributes, or usage."""
+    """Return whether an event is about the history: the receipt of a redaction, a change of attributes, or what
+    an import knows beside the records."""
     return isinstance(event, Redaction) or (isinstance(event, DocumentChanges) and {*event.changed} <= _ABOUT_IT)
 
 

@@ -17,7 +17,7 @@ from foldlog._formats.files.readers import held_in
 from foldlog._formats.sources import Source
 from foldlog._importing import import_source
 from foldlog._seen_files import SeenFiles
-from foldlog.eventstore import HistoryDiverged, InvalidArgument, Message, Origin, codec, open_store
+from foldlog.eventstore import Documents, HistoryDiverged, InvalidArgument, Message, Origin, codec, open_store
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import FORMATS, RecordEncoder, decode, encode, open_sources
 from tests.how_many import some
@@ -311,7 +311,7 @@ def test_a_mended_log_of_which_events_were_redacted_is_refused_with_what_to_do(f
     assert [(each["conversation"], each["added"]) for each in again] == [("again/x", 5)]
 
 
-def test_a_log_that_goes_on_after_it_was_mended_and_redacted_is_refused_with_what_to_do(foldlog, tmp_path):
+def test_a_log_that_goes_on_after_it_was_mended_and_redacted_adds_what_is_new(foldlog, tmp_path):
     texts = ["one", "two", "three", "marigold", "five"]
     lines(tmp_path / "x.jsonl", chat(*texts))
     whole = (tmp_path / "x.jsonl").read_text()
@@ -319,17 +319,19 @@ def test_a_log_that_goes_on_after_it_was_mended_and_redacted_is_refused_with_wha
         (tmp_path / "x.jsonl").write_text(text)
         assert foldlog("import", "x.jsonl").status == 0
     foldlog("redact", "x", "--matching", "marigold", "--reason", "asked to", "--yes")
-    lines(tmp_path / "x.jsonl", chat(*texts, "six"))
     for options in ((), ("--prefix", "again/")):
-        ran = foldlog("import", "x.jsonl", *options)
-        assert (ran.status, ids(foldlog), "another name" in ran.err) == (1, ["x"], False)
-        assert "nothing was added; erase 'x', import this source under another id with --prefix" in ran.err
-    foldlog("erase", "x", "--reason", "asked to", "--yes")
-    again = foldlog("import", "x.jsonl", "--prefix", "again/", "--json").document["imported"]
-    assert [(each["conversation"], each["added"]) for each in again] == [("again/x", 6)]
+        texts.append("more")
+        lines(tmp_path / "x.jsonl", chat(*texts))
+        for added in (1, 0):
+            (one,) = foldlog("import", "x.jsonl", *options, "--json").document["imported"]
+            assert (one["conversation"], one["added"], one["taken_back"]) == ("x", added, 0)
+    shown = parsed(foldlog("export", "x").out)
+    assert [each["content"] for each in shown] == [text if text != "marigold" else "[redacted]" for text in texts]
+    with open_histories("foldlog.db") as histories:
+        assert "marigold" not in repr(list(histories["x"].events()))
 
 
-@pytest.mark.parametrize("chosen", [("10",), ("--matching", "marigold")])
+@pytest.mark.parametrize("chosen", [("10",), ("4",), ("--matching", "marigold")])
 def test_nothing_that_an_import_took_back_can_be_read_after_a_redaction(foldlog, tmp_path, chosen):
     texts = ["one", "two", "three", "four", "hi", "say marigold"]
     lines(tmp_path / "x.jsonl", chat(*texts))
@@ -590,6 +592,73 @@ def test_a_damaged_record_of_an_edited_log_is_not_mended_with_one_of_the_log_bef
     assert parsed(foldlog("export", fork).out) == parsed("\n".join(edited[:13] + edited[14:]))
     assert imported(edited) == fork
     assert parsed(foldlog("export", fork).out) == parsed("\n".join(edited))
+
+
+@pytest.mark.parametrize("format", ["claude-code", "codex"])
+@pytest.mark.parametrize("is_torn_first", [True, False])
+@pytest.mark.parametrize("torn, border", [(10, 10), (9, 10), (9, 9)])
+def test_a_log_that_is_damaged_where_it_was_edited_has_one_fork(foldlog, tmp_path, format, is_torn_first, torn, border):
+    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
+    whole = [line for line in lines if line.strip() and '"problem"' not in line][:20]
+    edited = [*whole[:border], *whole[12:18]]
+
+    def imported(text, torn=None):
+        written = [line[:9] if place == torn else line for place, line in enumerate(text)]
+        (tmp_path / "c.jsonl").write_text("\n".join(written) + "\n")
+        (one,) = foldlog("import", "c.jsonl", "--format", format, "--json").document["imported"]
+        return one["conversation"]
+
+    imported(whole)
+    fork = imported(edited, torn if is_torn_first else None)
+    for place in (torn, None, None, torn):
+        assert imported(edited, place) == fork
+    assert parsed(foldlog("export", fork).out) == parsed("\n".join(edited))
+    assert imported([*edited, *whole[18:]]) == fork
+
+
+@pytest.mark.parametrize("format", ["claude-code", "codex"])
+def test_a_log_that_was_edited_elsewhere_than_where_its_records_were_damaged_is_another(foldlog, tmp_path, format):
+    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
+    whole = [line for line in lines if line.strip() and '"problem"' not in line][:18]
+    edited = [*whole[:8], whole[16], *whole[8:16]]
+
+    def imported(text, torn=()):
+        written = [line[:9] if place in torn else line for place, line in enumerate(text)]
+        (tmp_path / "c.jsonl").write_text("\n".join(written) + "\n")
+        (one,) = foldlog("import", "c.jsonl", "--format", format, "--json").document["imported"]
+        return one["conversation"]
+
+    name = imported(whole[:16], torn=(4, 12))
+    fork = imported(edited)
+    assert imported(whole) == name != fork
+    assert imported(edited) == fork
+    for conversation, text in ((name, whole), (fork, edited)):
+        assert parsed(foldlog("export", conversation).out) == parsed("\n".join(text))
+
+
+def test_no_conversation_is_there_without_the_mark_of_what_it_lacks(histories, tmp_path, monkeypatch):
+    """A process may end right after the import."""
+    torn = [*chat_lines("a", "b"), "{torn", *chat_lines("c", "d"), "{torn"]
+    (tmp_path / "c.jsonl").write_text("\n".join(torn))
+    monkeypatch.setattr(Documents, "append", lambda *_, **__: pytest.fail("another transaction"))
+    histories.import_(tmp_path / "c.jsonl", findings=str)
+    assert histories["c"].document("unread records") == [2, 4]
+    assert "2 records" in histories["c"].attributes()["incomplete"]
+
+
+@pytest.mark.parametrize("count", [1_000, 1_001])
+def test_a_log_of_which_very_many_records_could_not_be_read_can_be_mended(histories, tmp_path, count):
+    whole = chat_lines("a", *map(str, range(count)), "b")
+
+    def imported(text):
+        (tmp_path / "c.jsonl").write_text("\n".join(text))
+        return [each.id for each in histories.import_(tmp_path / "c.jsonl", findings=str)]
+
+    assert imported([whole[0], *["{torn"] * count, whole[-1]]) == ["c"]
+    assert histories["c"].document("unread records") == [1] * 1_000 + [-1] * (count > 1_000)
+    assert ("at least" in histories["c"].attributes()["incomplete"]) == (count > 1_000)
+    assert imported(whole) == ["c"]
+    assert (histories["c"].document("unread records"), len(list(histories["c"].export()))) == (None, count + 2)
 
 
 @pytest.mark.parametrize("format", ["claude-code", "codex"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 import foldlog
 from foldlog import _seen_files
@@ -179,6 +180,39 @@ def test_a_log_that_has_grown_is_read_on_where_that_gives_what_reading_all_of_it
         for each in (*anew["events"], *grown["events"]):
             each.pop("recorded_at", None)
         assert anew["events"] == grown["events"]
+
+
+@pytest.mark.parametrize("format", ["claude-code", "codex"])
+def test_a_log_of_which_a_damaged_record_was_read_later_is_read_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
+):
+    corpus = Path(__file__).parents[1] / "fuzz" / "corpus" / f"{format}.jsonl"
+    whole = [line for line in corpus.read_text().splitlines() if line.strip() and '"problem"' not in line]
+    tried: list[bool] = []
+    really = _seen_files.read_on
+
+    def noted(*of):
+        events = really(*of)
+        tried.append(events is not None)
+        return events
+
+    monkeypatch.setattr(_seen_files, "read_on", noted)
+    log = tmp_path / "b.jsonl"
+    with foldlog.open("memory:") as seen, foldlog.open("memory:") as unseen:
+
+        def imported(lines: list[str]) -> None:
+            log.write_text("".join(f"{line}\n" for line in lines))
+            seen.import_(log, format=format, conversation="c", findings=str)
+            unseen.import_(log, format=format, conversation="c", findings=str, prefix=str(len(lines)))  # reads all
+
+        begun = len(whole) // 2
+        imported([*whole[:5], whole[5][:9], *whole[6:begun]])
+        for end in range(begun, len(whole) + 1):
+            imported(whole[:end])
+            events, others = (list(each["c"].events()) for each in (seen, unseen))
+            assert [replace(one, timestamp=None) for one in events] == [replace(one, timestamp=None) for one in others]
+        assert sum(tried) > len(whole) // 4
+        assert [json.dumps(each) for each in seen["c"].export()] == [json.dumps(json.loads(line)) for line in whole]
 
 
 def test_a_file_that_is_written_anew_with_its_size_and_time_is_read(foldlog, folder: Path, opened: list[str]):
