@@ -24,7 +24,7 @@ from tests.how_many import some
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "imports"
 EARLIER = [json.loads(line) for path in sorted(GOLDEN.glob("*.jsonl")) for line in path.read_text().splitlines()]
-"""Records, and the events that release 0.1.0 stores of them (``tests/golden/make.py``)."""
+"""Records, and the events that an earlier version stored of them (``tests/golden/make.py``): no longer these bytes."""
 CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 
 
