@@ -7,7 +7,7 @@ with later events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import asdict, replace
@@ -65,6 +65,7 @@ class PageFold:
         *,
         redactions: int = 0,
         key: int = 0,
+        in_own_ids: Callable[[Event], Event] = lambda event: event,
     ) -> None:
         self.conversation = conversation
         self.key = key
@@ -73,6 +74,7 @@ class PageFold:
         """The number of redacted events when this fold began: the fold is right while that number stays."""
         self.borders = tuple(borders)
         self.gists: list[str] = []
+        self._in_own_ids = in_own_ids
         self._limit = limit
         self._fold = LifetimesFold(conversation, counted or event_tokens, targets)
         self._counted = counted
@@ -103,7 +105,7 @@ class PageFold:
             at = None if is_about_it(event) else told_at(event, recorded_at)
             self._times.append(None if at is None else int(in_utc(at).timestamp() * 1_000))
             self._without_zone |= at is not None and at.tzinfo is None
-            self.gists.append(gist(event, GIST))
+            self.gists.append(gist(self._in_own_ids(event), GIST))
             answers = self._calls.take(event) if isinstance(event, Observation) else None
             self._answers.append(_NEVER if answers is None else answers)
             if isinstance(event, Action):

@@ -19,6 +19,7 @@ from foldlog._page import assets
 from foldlog._page.document import PageFold
 from foldlog._page.texts import text_document
 from foldlog._reports.overview import near_the_ends
+from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountedTokens, CountsTokens
 from foldlog._reports.sums import models_of
@@ -84,7 +85,8 @@ def new_fold(store: Store, conversation: str, limit: int | None = None, model: C
 
     targets, borders, redactions, key = store.query(conversation, known)
     counted = None if model is None else CountedTokens(model)
-    return PageFold(conversation, targets, limit, borders, counted, redactions=redactions, key=key)
+    own = in_own_ids(store, conversation)
+    return PageFold(conversation, targets, limit, borders, counted, redactions=redactions, key=key, in_own_ids=own)
 
 
 def _spooled(logged: Iterable[Logged], texts: IO[str], progress: Progress) -> Iterator[Logged]:

@@ -18,12 +18,13 @@ from sqlite_utils import Database
 
 from foldlog._documents import AddedDocument, DamagedDocument
 from foldlog._formats.rewritten import is_replacing
+from foldlog._kinds import label
 from foldlog._reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
+from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.unreadable import followed, logged
 from foldlog._words.texts import as_json, storable, text_of
 from foldlog.eventstore import (
     Action,
-    CondensationAction,
     ConversationErased,
     ConversationNotFound,
     CorruptEvent,
@@ -251,7 +252,7 @@ class AuditTables:
         self.was_rebuilt = self._to_confirm = True
 
     def _add(self, rows: list[Recorded]) -> None:
-        self.condensations += add_events(self._database, rows)
+        self.condensations += add_events(self._store, self._database, rows)
         self.events += len(rows)
         rows.clear()
 
@@ -279,7 +280,7 @@ class AuditTables:
                 if row := self._database.execute(known, [storable(name), event_id]).fetchone():
                     with suppress(ConversationErased):  # that entry comes later
                         again = [Recorded(0, name, *one) for one in self._store.log(name, event_id, event_id + 1)]
-                        add_events(self._database, again)
+                        add_events(self._store, self._database, again)
                     if row[0]:
                         _take_back(self._database, name, event_id, event_id)
                     self._follow(_REMAINS, 0)
@@ -362,12 +363,14 @@ def _missing(store: Store, database: Database, conversation: str) -> Iterator[Re
             yield Recorded(0, conversation, *one)
 
 
-def add_events(database: Database, recorded: Sequence[Recorded]) -> int:
+def add_events(store: Store, database: Database, recorded: Sequence[Recorded]) -> int:
     """Add events. Return how many of them are condensations."""
     # In a conversation with the id of an erased one, the same ids name other events.
-    condensations = [one for one in recorded if isinstance(one.event, CondensationAction)]
+    condensations = [one for one in recorded if label(one.event) == "condensation"]
+    in_ids = {name: in_own_ids(store, name) for name in {one.conversation for one in condensations}}
     _insert(database, "events", [_event_row(*one[1:]) for one in recorded])
-    _insert(database, "condensations", [_condensation_row(*one[1:]) for one in condensations])
+    rows = [_condensation_row(name, at, in_ids[name](event)) for _, name, at, event in condensations]
+    _insert(database, "condensations", rows)
     for one in recorded:
         if isinstance(one.event, Retraction) and is_replacing(one.event):
             _take_back(database, one.conversation, one.event.version, one.event.id)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 from sqlite_utils import Database
 
 from foldlog._documents import AddedDocument
@@ -21,6 +22,7 @@ from foldlog._histories import Histories
 from foldlog._reports import audit_database
 from foldlog._reports.audit_database import update
 from foldlog._reports.audit_file import AuditDatabaseMismatch, NoAuditDatabase
+from foldlog._reports.stats import collect_stats
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -35,6 +37,7 @@ from foldlog.eventstore import (
     Origin,
     Store,
     StoreUnavailable,
+    SystemMessage,
     open_store,
 )
 from foldlog.eventstore.maintenance.backup import back_up
@@ -94,6 +97,34 @@ def test_everything_is_in_it(store: Store, tmp_path: Path):
     (conversation,) = rows(path, "SELECT * FROM conversations")
     assert (conversation["version"], conversation["head"]) == (5, store.conversation("tidewatch").head)
     assert [row["version"] for row in rows(path, "SELECT version FROM revisions")] == [5]
+
+
+def test_tools_and_condensations_are_counted_as_stats_counts_them(tmp_path: Path):
+    path, tools = (
+        tmp_path / "audit.db",
+        re.search(r"```sql\n(SELECT tool,.*?)```", DOCUMENT.read_text(), flags=re.DOTALL),
+    )
+    replaced = {"outcome": "replaced", "reason": "the system prompt was updated"}
+    events = [
+        SystemMessage(content="be brief"),
+        SystemMessage(content="be kind"),
+        CondensationAction(forgotten_event_ids=[0], metadata=replaced),
+        Action(tool="run", call_id="a"),
+        Action(tool="run", call_id="b"),
+        Observation(tool="run", call_id="a", content="asked to wait"),
+        Observation(tool="run", call_id="a", content="no", is_error=True),
+        Action(tool="run", source="user"),
+        CondensationAction(forgotten_event_ids=[1], summary="be", summary_offset=0),
+        CondensationAction(forgotten_event_ids=[], metadata={"outcome": "declined", "reason": "nothing to forget"}),
+    ]
+    with open_store("memory:") as store:
+        store.append("c", events, expected_version=0)
+        assert update(store, path).condensations == 2
+        stats = collect_stats(store, ["c"], views=Views(store))
+    (counted,) = stats.condensations.values()
+    found = rows(path, "SELECT outcome FROM condensations ORDER BY id")
+    assert [each["outcome"] for each in found] == [None] * counted.made + ["declined"] * counted.declined
+    assert rows(path, tools[1]) == [{"tool": name, **asdict(one)} for name, one in stats.tools.items()]
 
 
 def test_a_second_run_adds_only_what_is_new(store: Store, tmp_path: Path):
@@ -195,7 +226,7 @@ def test_the_documented_queries_find_something(store: Store, tmp_path: Path):
 
 
 def test_numbers_of_any_size_and_what_is_none_are_taken_too(store: Store, tmp_path: Path):
-    origin = Origin(format="openhands-v0", id=7)
+    origin = Origin(format="codex", id=7)
     odd: list[Event] = [
         Message(source="user", content="a", cause=10**30),
         CondensationAction(

@@ -22,6 +22,7 @@ from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import BorderDocument, LogDocument, streamed
 from foldlog._formats.rewritten import counted_in
 from foldlog._kinds import KINDS, label
+from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.unreadable import sound
 from foldlog._words.event_json import event_document
 from foldlog._words.gist import count, gist
@@ -106,6 +107,7 @@ class _Reading:
     def __init__(self, store: Store, conversation: str, wanted: Selection) -> None:
         self._store, self._conversation, self._wanted = store, conversation, wanted
         store.events(conversation, stop=0)
+        self.in_own_ids = in_own_ids(store, conversation)
         self.version = store.version(conversation)
         self.findings: list[str] = []
         self.documents = 0
@@ -169,7 +171,7 @@ def _show(events: Iterable[Logged], borders: list[Border], reading: _Reading, st
             parent = terminal.printable(border.parent, one_line=True)
             write((f"{'':>8}fork of {parent} at version {border.version:,}", "bold"))
 
-    for recorded_at, event in events:
+    for recorded_at, event in ((at, reading.in_own_ids(each)) for at, each in events):
         pass_borders(event.id)
         is_back = reading.is_taken_back(event)
         if full:

@@ -9,6 +9,7 @@ from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Conversatio
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import ShownDocument
+from foldlog._reports.own_ids import in_own_ids
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import CondensationAction
 from foldlog.projections import summary_event
@@ -36,10 +37,11 @@ def run(
                 f"summary of condensation c is event -(c+2)"
             )
         ((recorded_at, found),) = store.log(conversation, wanted, wanted + 1)
+        told = in_own_ids(store, conversation)(found)
     if event < 0:
         if not isinstance(found, CondensationAction) or found.summary is None:
             hint = f"'{command('log', conversation, '--kind', 'condensation')}' lists its condensations"
             raise Refused(f"conversation {conversation!r} has no event {event}: event {wanted} has no summary; {hint}")
-        found = summary_at(summary_event(found), found)
+        told = found = summary_at(summary_event(found), found)
     document = ShownDocument(conversation=conversation, event=event_document(found, recorded_at))
-    terminal.answer(document, lambda: show_event(terminal.console(), found, recorded_at))
+    terminal.answer(document, lambda: show_event(terminal.console(), told, recorded_at))

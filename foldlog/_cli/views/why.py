@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -16,6 +17,7 @@ from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, Conversatio
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import RequestDocument, SummaryDocument, WhyDocument
+from foldlog._reports.own_ids import in_own_ids
 from foldlog._words.gist import count, gist
 from foldlog._words.reasons import because, requests_before
 from foldlog._words.texts import text_of
@@ -58,6 +60,7 @@ def run(
         conversation = resolved(store, conversation)
         event_id = int(event) if _ID.fullmatch(event) else _with_words(store, conversation, event)
         answer = why_sent(store, Views(store), conversation, event_id, at)
+        answer = replace(answer, event=in_own_ids(store, conversation)(answer.event))
         by = answer.by
         requests = requests_before(store, conversation, by.id) if isinstance(by, CondensationAction) else ()
     document = _document(conversation, answer, requests)

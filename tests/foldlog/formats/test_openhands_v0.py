@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sqlite3
+from contextlib import closing
+
 import pytest
 
+import foldlog as library
+from foldlog._page.report import new_fold
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -287,3 +294,24 @@ def test_a_history_is_not_exported_in_another_format_than_its_own_or_chat():
     with pytest.raises(UnknownFormat, match="imported from 'openhands-v0'"):
         encode(events, "openhands-v1")
     assert list(encode(events, "openai-chat")) == [{"role": "user", "content": "hi"}]
+
+
+def test_a_condensation_is_told_in_ids_of_the_log(foldlog, tmp_path):
+    """The ids of a V0 file need not begin at 0, and lack those that its program left out."""
+    said = [action("message", number, "user", content=f"number {number}") for number in (4, 6, 9, 11, 12)]
+    by_list = action("condensation", 14, forgotten_event_ids=[6, 9, 12, 3])
+    by_range = {"forgotten_events_start_id": 5, "forgotten_events_end_id": 10}
+    (tmp_path / "v0.json").write_text(json.dumps([*said, by_list, action("condensation", 20, **by_range)]))
+    assert foldlog("import", str(tmp_path / "v0.json"), "--conversation", "c").status == 0
+    for command in (("log", "c", "--start", "5", "--stop", "6"), ("show", "c", "5"), ("why", "c", "5")):
+        assert "1-2, 4" in foldlog(*command).out
+    assert re.search(r"forgotten:?\s+1-2\n", foldlog("log", "c", "--full", "--tail", "1").out)
+    assert foldlog("show", "c", "5", "--json").document["event"]["forgotten_event_ids"] == [6, 9, 12, 3]
+    with library.open("foldlog.db") as histories:
+        fold = new_fold(histories.store, "c")
+        fold.take(histories.store.log("c"))
+        assert [gist.split(",")[0] for gist in fold.gists[5:]] == ["events 1-2", "events 1-2"]
+    assert foldlog("audit", "--to", "audit.db").status == 0
+    with closing(sqlite3.connect("audit.db")) as audit:
+        told = audit.execute("SELECT forgotten, forgotten_count FROM condensations ORDER BY id").fetchall()
+    assert told == [("[[1,2],[4,4]]", 3), ("[[1,2]]", 2)]

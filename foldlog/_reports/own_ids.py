@@ -1,0 +1,41 @@
+"""The ids of events that a condensation names, as the log has them: one of OpenHands V0 names ids of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from foldlog._reports.unreadable import sound
+from foldlog.eventstore import (
+    Annotation,
+    CondensationAction,
+    ConversationErased,
+    ConversationNotFound,
+    Event,
+    Origin,
+    Store,
+)
+from foldlog.projections.v0_dialect import entomb, is_buried, is_from_v0
+
+
+def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
+    """Return a function that returns an event as it is, and a condensation of V0 with the ids of the events before it
+    that it forgets. Cost: for one of V0 the events before it, each once.
+    """
+    before: list[Annotation] = []
+
+    def told(event: Event) -> Event:
+        if not (isinstance(event, CondensationAction) and is_from_v0(event)):
+            return event
+        start = before[-1].id + 1 if before else 0
+        with suppress(ConversationErased, ConversationNotFound):
+            for _, each in sound(store, conversation, start, event.id, []):
+                origin = each.origin and Origin(format=each.origin.format, id=each.origin.id)
+                before.append(Annotation(id=each.id, name="", origin=origin))
+        tomb = entomb((), event)
+        ids = tuple(each.id for each in before if each.id < event.id and is_buried(tomb, each))
+        return replace(event, forgotten_event_ids=ids, forgotten_events_start_id=None, forgotten_events_end_id=None)
+
+    return told
