@@ -31,7 +31,8 @@ from foldlog._formats.packing import json_of
 from foldlog._formats.pairs import Pair, RepliesEncoder, in_turn
 from foldlog._formats.record import Located, joined_text, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import Action, Message, Origin, SystemMessage
+from foldlog._formats.told import time_of
+from foldlog.eventstore import Action, Event, Message, Origin, SystemMessage
 
 NAME = "aider"
 
@@ -266,6 +267,9 @@ def _usage_in(text: str, model: str | None) -> dict[str, Any]:
 
 class _Encoder(RepliesEncoder):
     """Events of one history to blocks: each call before its result, which does not name it."""
+
+    def head(self, event: Event) -> list[Any]:
+        return [{"aider": "start", "text": time_of(event)[:19].replace("T", " ")}]
 
     def called(self, pairs: Sequence[Pair]) -> list[Any]:
         return self.written(in_turn(pairs))

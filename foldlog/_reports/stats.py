@@ -26,15 +26,16 @@ class Stats(Counts):
     models: dict[tuple[str, str], ModelDocument] = field(default_factory=dict)
     view_tokens: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.errors is None:
+            self.tools = {name: replace(tool, errors=None) for name, tool in self.tools.items()}
+
     def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
         """Return the figures for programs; ``conversation`` is the only one, if there is only one."""
         return StatsDocument.of(
             self,
             conversation=conversation,
             events={"total": sum(self.events.values()), **self.events},
-            tools={
-                name: replace(tool, errors=None) if self.errors is None else tool for name, tool in self.tools.items()
-            },
             first_at=None if self.first_at is None else self.first_at.isoformat(),
             last_at=None if self.last_at is None else self.last_at.isoformat(),
             models=tuple(figures for _, figures in sorted(self.models.items())),

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 import foldlog as library
 from foldlog import Action, CondensationAction, Message
@@ -108,7 +109,9 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     copies, format = imported_copies(foldlog, name)
     with library.open("foldlog.db") as histories:
         histories["other"].append(Message(source="user", content="something else"))
+        in_python = histories["c"].stats()
     stats = foldlog("stats", "c", "--json").document
+    assert stats["tools"] == {tool: asdict(one) for tool, one in in_python.tools.items()}
     (listed,) = foldlog("list", "--long", "--match", "c", "--json").document["conversations"]
     run, _ = foldlog("diff", "c", "other", "--json").document["runs"]
     total, of_all = stats["events"]["total"], foldlog("stats", "--json").document["events"]["total"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from foldlog._formats.registry import FORMATS
@@ -151,16 +153,16 @@ def test_a_file_that_was_read_while_aider_wrote_is_set_right(tmp_path):
 
 def test_what_was_not_imported_is_written_as_aider_writes_it(tmp_path):
     events = [
-        Message(id=0, source="user", content="mend\nboth"),
+        Message(id=0, source="user", content="mend\nboth", timestamp=datetime(2026, 3, 1, 10, tzinfo=UTC)),
         Action(id=1, tool="sew", arguments={"what": "kite"}, call_id="c", thought="I mend it."),
         Observation(id=2, tool="sew", call_id="c", cause=1, content="mended"),
         Message(id=3, source="agent", content="Done."),
     ]
     written = document(encode(events, "aider"))
-    assert written == (
+    assert written == START + (
         '\n#### mend  \n#### both  \n\nI mend it.\n\nsew {"what":"kite"}\n\n\n#### mended  \n\nDone.\n\n'
     )
-    assert shown(read(tmp_path, START + written))[1][1] == 'I mend it.\n\nsew {"what":"kite"}'
+    assert shown(read(tmp_path, written))[1][1] == 'I mend it.\n\nsew {"what":"kite"}'
 
 
 def test_text_that_is_not_utf8_is_a_finding_with_its_line(tmp_path):
