@@ -304,8 +304,9 @@ def _ingest_or_fork(store: Store, source: Source, name: str, how: _How) -> Impor
         if store.version(fork) == 0:
             if at < _SHARED_MIN or source.is_rewritten or store.conversation(name).redactions:
                 raise  # what is redacted must not come back
-            for other in store.conversations(after=f"{name}@", limit=50):  # it began elsewhere, at a gap
-                if other.parent == name and other.id.startswith(f"{name}@"):
+            rows = (row for row in store.conversations(after=f"{name}@", limit=50) if row.id.startswith(f"{name}@"))
+            for other in rows:  # that began elsewhere, at a gap
+                if other.parent == name and not other.erased_at and other.version > (other.parent_version or 0):
                     with suppress(HistoryDiverged):
                         return InAFork(*_ingest(store, source, other.id, how))
             store.fork(name, at, fork)

@@ -636,6 +636,20 @@ def test_a_log_that_was_edited_elsewhere_than_where_its_records_were_damaged_is_
         assert parsed(foldlog("export", conversation).out) == parsed("\n".join(text))
 
 
+def test_an_edited_log_leaves_the_forks_of_its_user_alone_and_the_erased_ones(foldlog, tmp_path):
+    texts = [str(number) for number in range(9)]
+    for at in (8, 6):
+        lines(tmp_path / "a.jsonl", chat(*texts))
+        foldlog("import", "a.jsonl", "--json")
+        lines(tmp_path / "a.jsonl", chat(*texts[:at], "edited", "since"))
+        (one,) = foldlog("import", "a.jsonl", "--json").document["imported"]
+        assert (one["conversation"], one["added"]) == (f"a@{at}", 2)
+        foldlog("erase", "a@8", "--reason", "asked to", "--yes")
+        foldlog("fork", "a", "a@3", "--at", 3)
+    rows = foldlog("list", "--json").document["conversations"]
+    assert {row["conversation"]: row["version"] for row in rows} == {"a": 9, "a@3": 3, "a@6": 8, "a@8": 10}
+
+
 def test_no_conversation_is_there_without_the_mark_of_what_it_lacks(histories, tmp_path, monkeypatch):
     """A process may end right after the import."""
     torn = [*chat_lines("a", "b"), "{torn", *chat_lines("c", "d"), "{torn"]
