@@ -1,6 +1,6 @@
 """The short forms: what ``python -m tests.crash`` shows in minutes, in seconds.
 
-Of the points of a scenario every fortieth one is taken, and always the first, the last, and those around commits.
+Of the points of a scenario every hundredth one is taken, and always the first, the last, and those around some commits.
 ``python -m tests.crash everywhere`` takes all of them, and so does ``scripts/test --all``.
 """
 

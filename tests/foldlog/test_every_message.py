@@ -15,6 +15,7 @@ import foldlog
 from foldlog import Action, Annotation, InvalidEvent, from_openai
 from foldlog.formats import decode, encode
 from foldlog.projections.messages import DIALECTS
+from tests.how_many import some
 from tests.projections.chat_rules import PROBLEMS
 
 ASKED = {"role": "user", "content": "How deep is the water?"}
@@ -167,7 +168,7 @@ def append_and_record(history: Any, messages: list[Any]) -> None:
 def test_a_result_without_an_id_is_of_the_newest_reply_in_every_way(way):
     append = {"refused": append_taken, "both": append_and_record, **WAYS}[way]
     with foldlog.open("memory:") as histories:
-        for seed in range(500):
+        for seed in some(range(500), 120):
             messages, taken, pairs = drawn(seed)
             history = histories[f"c{seed}"]
             append(history, messages if way in ("append_records", "refused") else taken)
@@ -431,7 +432,7 @@ def texts_in(value: Any) -> set[str]:
 
 @pytest.mark.parametrize("format", ["openai-chat", "anthropic-messages"])
 def test_append_and_imports_read_a_message_alike_and_lose_nothing(format):
-    for seed in range(1_000):
+    for seed in some(range(1_000), 300):
         message = {"openai-chat": drawn_chat, "anthropic-messages": drawn_of_anthropic}[format](random.Random(seed))
         before, appended = json.dumps(message), from_openai(message)
         imported = [read(event) for event in decode([message], format)]

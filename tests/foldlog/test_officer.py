@@ -206,14 +206,22 @@ def test_a_file_is_named_of_a_fork_that_was_detached_from_what_was_imported(fold
         assert fork.redact(1, reason="asked to").unconfirmed == (f"imported file {path}",)
 
 
-def test_forks_of_forks_are_erased_however_many_there_are():
-    many = sys.getrecursionlimit()
+@pytest.fixture
+def few_frames():
+    """Leave so many frames to calls within calls."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(300)
+    yield 300
+    sys.setrecursionlimit(limit)
+
+
+def test_forks_of_forks_are_erased_however_many_there_are(few_frames):
     with api.open("memory:") as histories:
         history = histories["c"]
-        for number in range(many):
+        for number in range(few_frames):
             history.append({"role": "user", "content": "x"})
             history = history.fork(number + 1, id=f"fork {number}")
-        assert len([*histories.maintenance.retain(timedelta(), reason="asked to")]) == many + 1
+        assert len([*histories.maintenance.retain(timedelta(), reason="asked to")]) == few_frames + 1
 
 
 def test_a_conversation_stays_in_a_dry_run_where_it_stays(foldlog, store):
