@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import texts_of, thinking_of
+from foldlog._formats.blocks import said_in, texts_of, thinking_of
 from foldlog._formats.files.readers import in_document
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.pairs import Pair, PairsEncoder, Said, arguments_of, said_before, thinking_before
@@ -102,11 +102,11 @@ class _Decoder(FollowingDecoder):
         read.tell(model, cost, counts, **names)
         if source == "system" and not self._begun:
             tools = self._agent.get("tool_definitions")
-            content = "\n".join(texts_of(tuple(_parts(record.get("message")))))
+            content = "\n".join(texts_of(tuple(said_in(record.get("message")))))
             read.add(SystemMessage, content=content, tools=tuple(tools) if type(tools) is list else ())
         elif source in _SOURCES:
             self._begun = True
-            read.parts = _parts(record.get("message"))
+            read.parts = said_in(record.get("message"))
             if type(thought := record.get("reasoning_content")) is str and thought:
                 read.thinking = [thinking_of(thought)]
             for call in dicts_in(record.get("tool_calls")):
@@ -116,24 +116,12 @@ class _Decoder(FollowingDecoder):
         for result in dicts_in(observation.get("results") if type(observation) is dict else None):
             told, call_id = result.get("content"), result.get("source_call_id")
             if type(call_id) is str:
-                read.answer(call_id, tuple(_parts(told)) if type(told) is list else text_or_empty(told))
+                read.answer(call_id, tuple(said_in(told)) if type(told) is list else text_or_empty(told))
             else:
-                read.parts = _parts(told)
+                read.parts = said_in(told)
                 read.say("environment", as_text=True)
         data = {key: value for key, value in record.items() if key not in ("source", "step_id", "timestamp")}
         read.close(source or "trajectory", data)
-
-
-def _parts(content: Any) -> list[dict[str, Any]]:
-    """Return the texts of a content. An image is a file beside the trajectory: its path stands for it."""
-    parts: list[dict[str, Any]] = []
-    for part in content if type(content) is list else [content]:
-        match part:
-            case str(text) | {"type": "text", "text": str(text)} if text:
-                parts.append({"type": "text", "text": text})
-            case {"type": "image", "source": {"path": str(path)}}:
-                parts.append({"type": "text", "text": f"[image: {path}]"})
-    return parts
 
 
 # -- events to records ------------------------------------------------------------------------------------------------

@@ -101,6 +101,24 @@ def content_of(blocks: Any) -> Content:
     return blocks if type(blocks) is str else ""
 
 
+def said_in(content: Any) -> list[_Block]:
+    """Return the texts and images of a content, or of one block of it, in the forms that agents keep them in. An empty
+    text says nothing; of an image in a file beside the log, its path is a text.
+    """
+    parts: list[_Block] = []
+    for block in content if type(content) is list else [content]:
+        match block:
+            case str(text) | {"type": "text", "text": str(text)} if text:
+                parts.append({"type": "text", "text": text})
+            case {"type": "image", "data": str(data)}:
+                parts.append(image_at(data_url(block.get("mimeType", block.get("mediaType")), data)))
+            case {"type": "image", "image": str(url)}:
+                parts.append(image_at(url))
+            case {"type": "image", "source": {"path": str(path)}}:
+                parts.append({"type": "text", "text": f"[image: {path}]"})
+    return parts
+
+
 def thinking_of(text: str, signature: Any = None) -> _Block:
     """Return what a model thought as a block, with its signature if that is a text."""
     signed = {"signature": signature} if type(signature) is str else {}

@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import texts_of, thinking_of
+from foldlog._formats.blocks import said_in, texts_of, thinking_of
 from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
 from foldlog._formats.format import Contained, FileReader, Format
@@ -36,7 +36,6 @@ from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import dicts_in, read_time, text_or_empty
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import image_at
 from foldlog.eventstore import Action, Annotation, Origin, SystemMessage, install_command
 
 NAME = "inspect-eval"
@@ -201,14 +200,12 @@ def _text(read: RecordEvents) -> str:
 
 def _read_block(read: RecordEvents, block: Any) -> None:
     match block:
-        case str(text) | {"type": "text", "text": str(text)} if text:
-            read.parts.append({"type": "text", "text": text})
-        case {"type": "image", "image": str(url)}:
-            read.parts.append(image_at(url))
         case {"type": "reasoning", "redacted": True}:
             read.thinking.append({"type": "redacted_thinking", "data": text_or_empty(block.get("reasoning"))})
         case {"type": "reasoning"}:
             read.thinking.append(thinking_of(text_or_empty(block.get("reasoning")), block.get("signature")))
+        case _:
+            read.parts += said_in(block)
 
 
 def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:

@@ -20,14 +20,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from foldlog._formats.blocks import blocks_of, kind_of, thinking_of
+from foldlog._formats.blocks import blocks_of, kind_of, said_in, thinking_of
 from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import Members
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.record import member, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import data_url, id_of_source, image_at, milliseconds_of, session_of, time_of
+from foldlog._formats.told import id_of_source, milliseconds_of, session_of, time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Retraction, Source
 
 NAME = "pi"
@@ -139,7 +139,7 @@ class PiDecoder(FollowingDecoder):
             case "compaction" if type(summary) is str:
                 self._read_compaction(read, message, above)
             case "toolResult":
-                told = content if type(content) is str else tuple(_parts(content))
+                told = content if type(content) is str else tuple(said_in(content))
                 failed = message.get("isError") is True
                 read.answer(message.get("toolCallId"), told, is_error=failed, tool=message.get("toolName"))
             case "assistant":
@@ -147,13 +147,13 @@ class PiDecoder(FollowingDecoder):
                 self._read_response(read, message)
             case "user" | "custom" | "hookMessage" | "custom_message" as role:
                 source = "user" if role == "user" else source
-                read.parts += _parts(content)
+                read.parts += said_in(content)
             case "bashExecution":
-                read.parts += _parts(_ran(message))
+                read.parts += said_in(_ran(message))
             case "branch_summary" | "branchSummary" if summary:
-                read.parts += _parts(_CAME_BACK.format(summary))
+                read.parts += said_in(_CAME_BACK.format(summary))
             case "compactionSummary" if summary:
-                read.parts += _parts(_SUMMED_UP.format(summary))
+                read.parts += said_in(_SUMMED_UP.format(summary))
         read.say(source, as_text=source == "agent" or type(content) is not list)
 
     def _read_response(self, read: RecordEvents, message: dict[str, Any]) -> None:
@@ -166,7 +166,7 @@ class PiDecoder(FollowingDecoder):
             elif kind_of(block) == "toolCall":
                 read.call(block.get("name"), block.get("arguments"), block.get("id"))
             else:
-                read.parts += _parts(block)
+                read.parts += said_in(block)
 
     def _read_compaction(self, read: RecordEvents, record: dict[str, Any], above: _Place | None) -> None:
         """Forget what comes before the first entry that is kept; all of it where that is not on this branch."""
@@ -179,19 +179,6 @@ class PiDecoder(FollowingDecoder):
         first = self._count if place is None else place.number
         tokens = {"tokens_before": tokens} if type(tokens := record.get("tokensBefore")) is int else {}
         read.condense(lambda number: number >= first, _SUMMED_UP.format(record["summary"]), comes_first=True, **tokens)
-
-
-def _parts(content: Any) -> list[dict[str, Any]]:
-    """Return the texts and images of a content, or of one block."""
-    parts: list[dict[str, Any]] = []
-    for block in content if type(content) is list else [content]:
-        match block:
-            case str(text) | {"type": "text", "text": str(text)} if text:
-                parts.append({"type": "text", "text": text})
-            case {"type": "image", "data": str(data)}:
-                kind = block.get("mimeType", block.get("mediaType"))
-                parts.append(image_at(data_url(kind, data)))
-    return parts
 
 
 def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
