@@ -139,7 +139,8 @@ class History:
         """
         from foldlog.condensers.sent import sent
 
-        return sent(self._store, self.id, self.view() if version is None else self.at(version)).sent
+        view = self.view() if version is None else self.at(version)
+        return sent(self._store, self.id, view).sent if view.version else view
 
     def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]:
         """Yield all events with ``start <= id < stop``, forgotten ones too, in order; with ``reverse`` the newest
@@ -265,10 +266,7 @@ class History:
             return reply
         from foldlog._replies import answered, result_of, set_apart
 
-        view = self.view()
-        if isinstance(key, str):
-            recalled = _or_empty(lambda: self._store.query(self.id, lambda reading: reading.recall(key)), None)
-            view = view if recalled is None else self.at(recalled.first_id)  # behind which they were appended
+        view = self._behind(key)
         reply = answered(view, before, reply)
         results = {event.call_id for event in reply if isinstance(event, Observation)}
         calls: dict[str | None, Action] = {}
@@ -295,6 +293,13 @@ class History:
         if not any(isinstance(event, Action) for event in reply):
             return reply
         return set_apart(reply, newest_first, view.version + len(before))
+
+    def _behind(self, key: str | None) -> View:
+        """Return the View behind which an append under this idempotency key goes: now, or when it was appended."""
+        view, recalled = self.view(), None
+        if isinstance(key, str):  # asked after the View is read: another writer may append under this key
+            recalled = _or_empty(lambda: self._store.query(self.id, lambda reading: reading.recall(key)), None)
+        return view if recalled is None else self.at(recalled.first_id)
 
     def _checked(self, recorded: tuple[Recorded, ...]) -> tuple[Recorded, ...]:
         for one in recorded:
@@ -405,8 +410,9 @@ class History:
         worker that takes the lease again at once keeps others out, so pause between turns. The lease is renewed while
         the block runs. Where that stops for ``ttl_s`` seconds, because the process died or stood still, another worker
         takes it over. From then on everything that this ``History`` appends in the block is refused with
-        ``LeaseTaken``. Programs without a lease may still append, such as messages of the user. ``worker`` is the name
-        that others are told, by default the machine and the number of the process; it is stored as plain text.
+        ``LeaseTaken``; a redaction is not. Programs without a lease may still append, such as messages of the user.
+        ``worker`` is the name that others are told, by default the machine and the number of the process; it is stored
+        as plain text.
 
         Raises ``LeaseTaken`` where another worker has the lease, ``InvalidArgument`` inside another block of the same
         ``History``, ``ConversationErased``, ``StoreUnavailable``. No connection and no lock is held. Cost: a commit to
@@ -473,7 +479,7 @@ class History:
         try:
             return append_tool_result(
                 self._store,
-                self.view,
+                lambda: self._behind(idempotency_key),
                 self.id,
                 call_id,
                 content,

@@ -44,6 +44,7 @@ def test_options_after_a_bare_path_are_refused_and_no_file_is_made(tmp_path, mon
 def test_a_history_without_events_is_empty_in_every_method(histories):
     history = histories["c1"]
     assert (len(history), history.version(), len(history.view()), history.view().to_messages()) == (0, 0, 0, [])
+    assert (len(history.sent()), len(history.sent(0))) == (0, 0)
     assert (list(history.events()), history.tail(3), history.open_calls(), history.interrupt()) == ([], (), (), ())
     assert (len(history.at(0)), len(history.prepare()), history.pop(), history.lifetimes().events) == (0, 0, (), ())
     assert history.difference(0, 0).entered == ()

@@ -378,6 +378,24 @@ def test_a_result_is_recorded_once_however_often_it_is_sent_with_a_key(history):
     assert len(history) == 2
 
 
+@pytest.mark.parametrize("since", ["condensed", "retracted", "the id is used again"])
+def test_a_result_is_sent_again_with_its_key_whatever_became_of_its_call(history, since):
+    (made,) = history.append_reply(completion({"tool_calls": CALLS[:1]}))
+    first = history.append_tool_result("k1", "x", idempotency_key="k1")
+    if since == "condensed":
+        history.append(CondensationAction(forgotten_event_ids=(0, 1)))
+    elif since == "retracted":
+        history.retract(0)
+    else:
+        history.append_reply(completion({"tool_calls": CALLS[:1]}))
+    for call in ("k1", made.event):
+        assert history.append_tool_result(call, "x", idempotency_key="k1") == first
+    with pytest.raises(IdempotencyConflict):
+        history.append_tool_result("k9", "x", idempotency_key="k1")
+    with pytest.raises(InvalidEvent, match="no action opened a call 'k9'"):
+        history.append_tool_result("k9", "x", idempotency_key="k9")
+
+
 def test_of_two_calls_with_one_id_the_newest_is_answered(history):
     for response in ("r1", "r2"):
         history.append(Action(tool="run", call_id="call_0", response_id=response))
