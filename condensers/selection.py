@@ -29,6 +29,11 @@ def kept_place(view: View) -> int:
     return next((index for index, event in enumerate(view.events) if event.id >= kept_from), len(view))
 
 
+def last_cut(view: View) -> int:
+    """Return the last cut point before which each event may go: at ``kept_place``, or where its unit begins."""
+    return view.cut_points[bisect_right(view.cut_points, kept_place(view)) - 1]
+
+
 def unseen_in(view: View) -> str:
     """Return how many events must stay, for an error; empty if each may go."""
     unseen = len(view) - kept_place(view)
@@ -44,8 +49,7 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
     if keep_last < 0:
         return None
     start = next_cut(view.cut_points, keep_first)
-    last = view.cut_points[bisect_right(view.cut_points, kept_place(view)) - 1]
-    stop = next_cut(view.cut_points, len(view) - keep_last)
+    last, stop = last_cut(view), next_cut(view.cut_points, len(view) - keep_last)
     stop = last if stop is None else min(stop, last)
     return slice(start, stop) if start is not None and start < stop else None
 

@@ -2,8 +2,8 @@
 
 The events that came since the agent's last turn began are *unseen*: no model was called since. Before its first turn
 all events are. No condenser forgets, hides or masks them. Where a prompt is over a limit of tokens and nothing else can
-be forgotten, the texts of results and messages among them are shortened on the way out: the log has them whole, and a
-report in the log says which ones were shortened.
+be forgotten, the texts of results and messages among them, and in the tool loop that they go on, are shortened on the
+way out: the log has them whole, and a report in the log says which ones were shortened.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from foldlog.condensers.base import AgentModel, Condensation, Condenser, Overrun
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.prompts.rendering import plain_text, truncated
 from foldlog.condensers.reports import Report, is_standing
+from foldlog.condensers.selection import last_cut
 from foldlog.condensers.strategies.showing import MASKED
 from foldlog.condensers.strategies.summarizing import limit_of, overrun_of
-from foldlog.eventstore import CondensationRequest, Content, Event, Message, Observation
+from foldlog.eventstore import CondensationRequest, Event, Message, Observation
 from foldlog.projections import View, begins_reply
 
 _LENGTH_LEAST = 400
@@ -28,8 +29,6 @@ _LENGTH_LEAST = 400
 
 LENGTH = "length"
 """The value of ``MASKED`` in the ``meta`` of an event with shortened texts."""
-
-_WITH_TEXT = (Observation, Message)
 
 
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
@@ -39,8 +38,7 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
     Raises ``NoCondensationAvailable`` where a condensation is required and impossible, and shorter texts would not
     help. Cost: the condenser's work, and a count of tokens; where texts are shortened, some 20 counts of these.
     """
-    kept_from = _first_unseen(view)
-    keeping = shown = replace(view, kept_from=kept_from)
+    keeping = shown = replace(view, kept_from=_first_unseen(view))
     vars(keeping).update(events=view.events)
     over, reports = None, tuple[Report, ...]()
     try:
@@ -55,8 +53,7 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
         over = over or condenser.overrun(view, agent_llm)
         if over is None or view.unhandled_condensation_request or any("failure" in each for each in error.reports):
             raise
-        shown, report = _shortened(shown, kept_from, over, error)
-        return Step(shown, (*error.reports, {"condenser": condenser.type, **report}))
+        return _shortened(condenser, shown, over, error)
 
 
 def _requested(
@@ -78,38 +75,37 @@ def _first_unseen(view: View) -> int:
     View has no turn of the agent it is 0: no model was shown any event. Cost: the events since.
     """
     first: Event | None = None
-    for event in reversed(view.events):
-        if begins_reply(event):
-            if first is not None and begins_reply(first, event):
-                break
-            first = event
+    for event in filter(begins_reply, reversed(view.events)):
+        if first is not None and begins_reply(first, event):
+            break
+        first = event
     return 0 if first is None else first.id
 
 
-def _shortened(view: View, kept_from: int, over: Overrun, error: NoCondensationAvailable) -> tuple[View, Report]:
-    """Return the View with unseen texts as long as the limit allows, and the report on it.
+def _shortened(condenser: Condenser, view: View, over: Overrun, error: NoCondensationAvailable) -> Step:
+    """Return the View with the texts that must stay as long as the limit allows, and the report on it.
 
     Raises ``NoCondensationAvailable`` where the shortest would not fit.
     """
-    unseen = {
-        event.id: event.content for event in view.events if event.id >= kept_from and isinstance(event, _WITH_TEXT)
-    }
+    staying = _staying(view)
 
     def tokens(length: int) -> int:
-        return over.counter.token_sums(shortened(view, unseen, length))[-1]
+        return over.counter.token_sums(view.with_masks({place: _cut(each, length) for place, each in staying}))[-1]
 
-    lengths = range(_LENGTH_LEAST, max((len(plain_text(content)) for content in unseen.values()), default=0))
+    lengths = range(_LENGTH_LEAST, max((len(plain_text(event.content)) for _, event in staying), default=0))
     fitting = bisect_right(lengths, over.limit, key=tokens)
     if not fitting:
         raise NoCondensationAvailable(
             f"the prompt may have {over.limit} tokens, and would have {tokens(_LENGTH_LEAST)} with the texts of the "
-            f"{len(unseen)} events that no model was shown cut to {_LENGTH_LEAST} characters each; nothing else can be "
-            f"forgotten: {error}",
+            f"{len(staying)} events that must stay, since no model was shown them or their tool loop began with "
+            f"thinking, cut to {_LENGTH_LEAST} characters each; a pipeline that begins with clear_tool_uses, its "
+            f"trigger below this limit, makes a loop smaller; nothing else can be forgotten: {error}",
             error.reports,
         ) from error
     length = lengths[fitting - 1]
-    shown = shortened(view, unseen, length)
+    shown = view.with_masks({place: _cut(event, length) for place, event in staying})
     report = {
+        "condenser": condenser.type,
         "rule": {"characters": length, "events": [event.id for event in shown.events if MASKED in event.meta]},
         "outcome": "shortened",
         "reason": "tokens",
@@ -117,27 +113,29 @@ def _shortened(view: View, kept_from: int, over: Overrun, error: NoCondensationA
         "tokens_before": over.sums[-1],
         "tokens_after": tokens(length),
     }
-    return shown, report
+    return Step(shown, (*error.reports, report))
 
 
 def shortened(view: View, ids: Container[int], length: int) -> View:
-    """Return ``view`` with the texts of these events, if they are unseen, cut to this many characters each."""
-    kept_from = _first_unseen(view)
-    masks: dict[int, Event] = {}
-    for place, event in enumerate(view.events):
-        if event.id >= kept_from and event.id in ids and isinstance(event, _WITH_TEXT):
-            content = _cut(event, length)
-            if content != event.content:
-                masks[place] = with_fields(event, content=content, meta={**event.meta, MASKED: LENGTH})
-    return view.with_masks(masks)
+    """Return ``view`` with the texts of these events, if they must stay, cut to this many characters each."""
+    return view.with_masks({place: _cut(event, length) for place, event in _staying(view) if event.id in ids})
 
 
-def _cut(event: Observation | Message, length: int) -> Content:
-    """Return the content of an event with each text cut to this many characters."""
-    where = f"; the log has all of event {event.id}"
-    if isinstance(event.content, str):
-        return truncated(event.content, length, where)
-    return tuple(
-        {**part, "text": truncated(part["text"], length, where)} if isinstance(part.get("text"), str) else part
-        for part in event.content
-    )
+def _staying(view: View) -> list[tuple[int, Observation | Message]]:
+    """Return the places and events with texts that must stay: unseen ones, and the tool loop that these go on."""
+    first = last_cut(replace(view, kept_from=_first_unseen(view)))
+    return [(place, one) for place, one in enumerate(view[first:], first) if isinstance(one, Observation | Message)]
+
+
+def _cut(event: Observation | Message, length: int) -> Event:
+    """Return an event with each of its texts cut to this many characters; the same one if none is longer."""
+    where, content = f"; the log has all of event {event.id}", event.content
+    if isinstance(content, str):
+        content = truncated(content, length, where)
+    else:
+        content = tuple(
+            {**part, "text": truncated(part["text"], length, where)} if isinstance(part.get("text"), str) else part
+            for part in content
+        )
+    same = content == event.content
+    return event if same else with_fields(event, content=content, meta={**event.meta, MASKED: LENGTH})

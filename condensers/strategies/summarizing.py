@@ -186,10 +186,8 @@ class SummarizingCondenser(RollingCondenser):
         tails = self._tails(view, due if over else due - {Reason.TOKENS})
         head = next_cut(view.cut_points, self._head(view))
         start = len(view) if head is None else head
-        choices = [tails]
-        if over is not None:
-            parts = (_BESIDE_A_SUMMARY, _HALF) if self.tail == "fits" else (_HALF,)
-            choices = [[over.tail(start, part), *tails] for part in parts]
+        parts = (_BESIDE_A_SUMMARY, _HALF) if self.tail == "fits" else (_HALF,)
+        choices = [[over.tail(start, part), *tails] for part in parts] if over else [tails]
         forgotten = 0
         for choice in choices:
             span = middle(view, start, min(choice)) or slice(start, start)

@@ -13,6 +13,7 @@ from foldlog.condensers.base import Condensation, Condenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
+from foldlog.condensers.models.estimate import event_tokens
 from foldlog.condensers.reports import reports_of
 from foldlog.condensers.sent import sent
 from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
@@ -21,7 +22,7 @@ from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import is_masked
 from foldlog.condensers.unseen import _first_unseen as first_unseen
 from foldlog.condensers.unseen import step
-from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, CondensationRequest, open_store
+from foldlog.eventstore import ANY_VERSION, Action, Annotation, CondensationAction, CondensationRequest, open_store
 from foldlog.projections import View, Views, well_formed
 from foldlog.projections.units import pending_positions
 from tests.condensers.made import SYSTEM, answer, call, history, message, pair, viewed
@@ -157,12 +158,25 @@ def test_results_that_cannot_be_short_enough_are_declined(agent):
     agent.act(*[2_000] * 12)
     with pytest.raises(
         NoCondensationAvailable,
-        match=r"may have 500 tokens, and would have \d+ with the texts of the 12 events that no model was shown cut",
+        match=r"may have 500 tokens, and would have \d+ with the texts of the 12 events that must stay, since no model",
     ):
         agent.prepare()
     newest = list(agent.store.events("c"))[-1]
     assert isinstance(newest, CondensationAction)
     assert not any(newest.forgotten)
+
+
+def test_results_of_a_tool_loop_that_stays_whole_are_shortened_and_the_log_knows_it(agent):
+    agent = agent({"type": "digest", "max_tokens": LIMIT})
+    thinking = ({"type": "thinking", "thinking": "how?", "signature": "s"},)
+    agent.add(Action(tool="run", call_id="begins", thinking=thinking), answer("so", "begins"))
+    for turn in range(1, 9):
+        agent.act(4_000)
+        view = agent.prepare()
+        assert len(view) == 4 + 2 * turn
+        assert sum(map(event_tokens, view)) < 1.1 * LIMIT
+        assert sent(agent.store, "c", Views(agent.store).current("c")).sent.events == view.events
+    assert sum(map(is_masked, view)) == 8
 
 
 def test_a_decline_says_that_no_model_was_shown_the_events():
