@@ -19,13 +19,15 @@ from foldlog._documents import (
     HistoryDocument,
     LivedDocument,
     MaskDocument,
+    SavingsDocument,
     ToldDocument,
 )
 from foldlog._formats.rewritten import counted_in, is_replacing
 from foldlog._kinds import KINDS, label
 from foldlog._reports.overview import Overview, is_about_it
-from foldlog._reports.savings import saving_of, total_of
+from foldlog._reports.savings import saving_of
 from foldlog._reports.sizes import CountedTokens
+from foldlog._reports.spending import total_of
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because
 from foldlog._words.times import in_utc, told_at
@@ -156,7 +158,7 @@ class PageFold:
         counted = filter(counted_in(self._replacing, self.version), self._condensations.values())
         savings = {event.id: saving_of(event, sizes) for event in counted}
         return HistoryDocument(
-            **asdict(total_of(savings.values())),
+            **asdict(total_of(SavingsDocument(), savings.values())),
             conversation=self.conversation,
             title=overview.title,
             attributes=dict(overview.attributes or {}),
@@ -190,7 +192,7 @@ class PageFold:
             changes=tuple(
                 change
                 if (saving := savings.get(change.id)) is None
-                else replace(change, tokens_saved=saving.tokens, cost=saving.cost)
+                else replace(change, tokens_saved=saving.tokens_saved, cost=saving.cost)
                 for change in self._changes
             ),
             masks=tuple(self._masks),

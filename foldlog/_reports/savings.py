@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from foldlog._documents import SavingsDocument
 from foldlog._kinds import label
@@ -20,19 +22,6 @@ if TYPE_CHECKING:
 
 _WITHOUT_A_MODEL = frozenset(("amortized", "conversation_window", "digest"))
 """The strategies of ours that forget, and ask no model."""
-
-
-class Saving(NamedTuple):
-    """What one condensation saved and cost.
-
-    ``tokens``    the tokens of the View before it, less those after it; None if they are not known
-    ``cost``      the cost that it recorded; None if it recorded none
-    ``declined``  whether nothing was condensed: see ``is_made``
-    """
-
-    tokens: int | None
-    cost: float | None
-    declined: bool = False
 
 
 def is_declined(event: CondensationAction) -> bool:
@@ -68,30 +57,14 @@ def recorded_cost(event: CondensationAction) -> float | None:
     return float(cost) if known else None
 
 
-def saving_of(event: CondensationAction, sizes: Sequence[int] | Mapping[int, int] = ()) -> Saving:
-    """Return what a condensation saved and cost. ``sizes`` are the tokens of the View of each version, or at least of
-    the versions before and after it: see ``Lifetimes.sizes``.
+def saving_of(event: CondensationAction, sizes: Sequence[int] | Mapping[int, int] = ()) -> SavingsDocument:
+    """Return what a condensation saved and cost; a declined one saved nothing. ``sizes`` are the tokens of the View of
+    each version, or at least of the versions before and after it: see ``Lifetimes.sizes``.
     """
     cost = recorded_cost(event)
+    known = SavingsDocument(tokens_saved=0, cost=cost, costs_recorded=int(cost is not None))
     if not is_made(event):
-        return Saving(0, cost, declined=True)
-    if event.id in sizes if isinstance(sizes, Mapping) else event.id + 1 < len(sizes):
-        return Saving(sizes[event.id] - sizes[event.id + 1], cost)
-    return Saving(None, cost)
-
-
-def total_of(savings: Iterable[Saving]) -> SavingsDocument:
-    """Return the sums of what condensations saved and cost."""
-    made, known, costs = 0, list[int](), list[float]()
-    for one in savings:
-        made += not one.declined
-        if one.tokens is not None:
-            known.append(one.tokens)
-        if one.cost is not None:
-            costs.append(one.cost)
-    return SavingsDocument(
-        condensations=made,
-        tokens_saved=sum(known) if known else None,
-        cost=sum(costs) if costs else None,
-        costs_recorded=len(costs),
-    )
+        return known
+    is_counted = event.id in sizes if isinstance(sizes, Mapping) else event.id + 1 < len(sizes)
+    saved = sizes[event.id] - sizes[event.id + 1] if is_counted else None
+    return replace(known, condensations=1, tokens_saved=saved)

@@ -7,17 +7,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from foldlog._documents import ModelDocument, SpentDocument
+from foldlog._documents import Document, ModelDocument, SpentDocument
 from foldlog._reports.prices import PRICED_FROM, Prices
 from foldlog._reports.usage import ModelCall, calls_beside, calls_of_event, calls_of_imported, counts_on
 from foldlog._usage import IMPORTED, whole
 from foldlog._words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction, newest_value
+
+D = TypeVar("D", bound=Document)
 
 NO_DAY = "(no time)"
 
@@ -150,12 +152,17 @@ def sum_up(figures: dict[Any, Any], more: Mapping[Any, Any]) -> None:
             figures[key] = replace(one, **rounded)
 
 
+def total_of(empty: D, documents: Iterable[D]) -> D:
+    """Return the sum of documents of one class, to an ``empty`` one: see ``sum_up``."""
+    total = {"": empty}
+    for one in documents:
+        sum_up(total, {"": one})
+    return total[""]
+
+
 def spent(models: Iterable[SpentDocument]) -> SpentDocument:
     """Return what all of these calls cost."""
-    total = {"": SpentDocument()}
-    for one in models:
-        sum_up(total, {"": SpentDocument.of(one)})
-    return total[""]
+    return total_of(SpentDocument(), map(SpentDocument.of, models))
 
 
 def spent_by(calls: Iterable[Calls], prices: Prices) -> SpentDocument:

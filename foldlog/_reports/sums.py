@@ -25,9 +25,9 @@ from foldlog._reports.kept import KeptBeside, value_of
 from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.overview import Overview, overview_of
 from foldlog._reports.prices import Prices
-from foldlog._reports.savings import forgotten_by, is_made, saving_of, total_of
+from foldlog._reports.savings import forgotten_by, is_made, saving_of
 from foldlog._reports.sizes import CountedTokens, CountsTokens
-from foldlog._reports.spending import Calls, Spending, priced, spent_by, sum_up, summed, told_beside
+from foldlog._reports.spending import Calls, Spending, priced, spent_by, sum_up, summed, told_beside, total_of
 from foldlog._reports.unreadable import sound
 from foldlog._words.reasons import because
 from foldlog.condensers import event_tokens
@@ -96,10 +96,7 @@ class Sums(Struct):
 
     def saved(self) -> SavingsDocument:
         """Return what all condensations saved and cost."""
-        total = {"": SavingsDocument()}
-        for one in self.reasons.values():
-            sum_up(total, {"": one})
-        return total[""]
+        return total_of(SavingsDocument(), self.reasons.values())
 
 
 class Counting(Sums):
@@ -503,7 +500,7 @@ def _count_removed(found: Sums, made: Iterable[CondensationAction]) -> None:
     """Count what these condensations removed from the View, as far as that is known."""
     for each in made:
         if each.id in found.removed:
-            (events, summaries), saved = found.removed[each.id], saving_of(each, found.sizes).tokens
+            (events, summaries), saved = found.removed[each.id], saving_of(each, found.sizes).tokens_saved
             what = CondensationsDocument(events_forgotten=events, summaries_forgotten=summaries, tokens_saved=saved)
             sum_up(found.counts.condensations, {strategy_of(each): what})
 
@@ -518,6 +515,6 @@ def _reasons(structural: Iterable[Event], sizes: Mapping[int, int], start: int =
         elif isinstance(event, CondensationAction):
             because_of = because(event, requests, brief=True) or "no reason given"
             if event.id >= start:
-                sum_up(reasons, {because_of: total_of([saving_of(event, sizes)])})
+                sum_up(reasons, {because_of: saving_of(event, sizes)})
             requests = []
     return reasons

@@ -15,8 +15,8 @@ from foldlog import open as open_histories
 from foldlog._cli.stores import open_existing
 from foldlog._documents import SavingsDocument
 from foldlog._reports.prices import Prices
-from foldlog._reports.savings import Saving, recorded_cost, total_of
-from foldlog._reports.spending import spent_by
+from foldlog._reports.savings import recorded_cost, saving_of
+from foldlog._reports.spending import spent_by, total_of
 from foldlog._reports.sums import KeptSums
 from foldlog._usage import usage_of
 from foldlog._web.conversations import ServedConversations
@@ -111,9 +111,17 @@ def test_a_cost_that_is_told_counts_also_where_no_model_is_named():
 def test_a_cost_that_is_no_number_is_not_known_and_sums_say_how_many_are():
     for cost in (None, "0.1", True, float("nan"), float("inf")):
         assert recorded_cost(CondensationAction(forgotten_event_ids=(1,), metadata={"cost": cost})) is None
-    some = [Saving(600, 0.5), Saving(25, None), Saving(None, 0.25), Saving(0, 0.25, declined=True)]
-    assert total_of(some) == SavingsDocument(condensations=3, tokens_saved=625, cost=1.0, costs_recorded=3)
-    assert total_of([Saving(None, None)]) == SavingsDocument(condensations=1)
+
+
+def test_the_sum_of_condensations_has_what_is_known_of_each_and_a_declined_one_costs_only():
+    def saving(number: int, cost: float | None = None, **metadata: str) -> SavingsDocument:
+        made = CondensationAction(id=number, forgotten_event_ids=(1,), metadata={"cost": cost, **metadata})
+        return saving_of(made, {2: 900, 3: 300, 4: 275, 7: 5})
+
+    some = [saving(2, 0.5), saving(3), saving(5, 0.25), saving(7, 0.25, outcome="declined")]
+    total = SavingsDocument(condensations=3, tokens_saved=625, cost=1.0, costs_recorded=3)
+    assert total_of(SavingsDocument(), some) == total
+    assert total_of(SavingsDocument(), [saving(5)]) == SavingsDocument(condensations=1)
 
 
 @pytest.mark.parametrize("format", ["openhands-v1", "copilot-cli"])
