@@ -1006,6 +1006,7 @@ class ToolDocument(Document, frozen=True, kw_only=True):
 
 class SpentDocument(Document, frozen=True, kw_only=True):
     """What calls of models used and cost. Tokens that no call tells are None, and the cost if none is known.
+    ``tokens_recorded`` of the calls tell their tokens, and their source lacks no call before them.
     ``condenser_calls`` of the calls are those of condensers, the others the agent's. The whole ``cost`` of
     ``costs_recorded`` calls is known; ``costs_estimated`` told their tokens only, and a table has the prices.
     """
@@ -1014,6 +1015,7 @@ class SpentDocument(Document, frozen=True, kw_only=True):
     condenser_calls: int = 0
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    tokens_recorded: int = 0
     cost: float | None = None
     costs_recorded: int = 0
     costs_estimated: int = 0

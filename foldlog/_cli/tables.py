@@ -33,6 +33,7 @@ _MARKS = {
     "+": "+ some calls tell neither cost nor tokens, or have prices that are not applied",
 }
 COST = Column("cost", "right", marks=_MARKS)
+TOKENS: Mapping[str, str] = {"+": "+ some calls do not tell their tokens"}
 
 
 def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:

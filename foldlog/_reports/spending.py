@@ -25,7 +25,7 @@ NO_DAY = "(no time)"
 
 _DIGITS = 12
 """Digits of a cost after the point: those beyond come of adding binary fractions."""
-_PRICED = {"prompt_tokens", "completion_tokens"}
+_PRICED = ("prompt_tokens", "completion_tokens")
 
 
 class Calls(NamedTuple):
@@ -113,7 +113,7 @@ def summed(each: Iterable[Calls]) -> list[Calls]:
     sums: dict[tuple[Any, ...], Calls] = {}
     for one in each:
         day, model, usage, cost, calls, *which = one
-        alike = day, model, cost is None, usage.keys() >= _PRICED, *which
+        alike = day, model, cost is None, *(name in usage for name in _PRICED), *which
         if (so_far := sums.get(alike)) is None:
             sums[alike] = one
             continue
@@ -127,12 +127,14 @@ def priced(each: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], Model
     """Return calls by day and model; where no cost is told, at these prices."""
     models: dict[tuple[str, str], ModelDocument] = {}
     for day, model, usage, cost, calls, above, by_condenser in each:
-        tokens = {name: count for name, count in usage.items() if name != "dearer"}
+        tokens = {name: count for name, count in usage.items() if name not in ("dearer", "lacking")}
+        told = max(0, calls - usage.get("lacking", 0)) if "prompt_tokens" in usage else 0
         known, estimated = calls * (cost is not None), 0
         if cost is None and (price := prices.cost(model, usage, above)) is not None:
             cost, estimated = round(price, _DIGITS), calls
             known = 0 if prices.may_be_more(model, usage, above) else max(0, calls - usage.get("dearer", 0))
-        counts = {"costs_recorded": known, "costs_estimated": estimated, "condenser_calls": calls * by_condenser}
+        counts = {"costs_recorded": known, "costs_estimated": estimated, "tokens_recorded": told}
+        counts["condenser_calls"] = calls * by_condenser
         sum_up(models, {(day, model): ModelDocument(day=day, model=model, calls=calls, cost=cost, **counts, **tokens)})
     return models
 

@@ -151,7 +151,7 @@ def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
         total = _inner(info, "total_token_usage")
         if isinstance(last, dict) and total != seen:  # the same count is often written twice
             lacks_calls = _tokens(total) - _tokens(seen) > _tokens(last)
-            call = _told_by(event, model, usage_of(last) | ({"dearer": 1} if lacks_calls else {}))
+            call = _told_by(event, model, usage_of(last) | ({"dearer": 1, "lacking": 1} if lacks_calls else {}))
             yield call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {_tokens(total)}")
             seen = total
 

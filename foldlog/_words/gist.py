@@ -151,6 +151,11 @@ def spent_words(spent: SpentDocument) -> str:
     return cost_words(spent.cost, estimated=spent.costs_estimated > 0, at_least=some)
 
 
+def tokens_words(tokens: int | None, spent: SpentDocument) -> str:
+    """Return a number of tokens of calls of models, with + where some calls do not tell theirs."""
+    return "unknown" if tokens is None else f"{tokens:,}{'+' if spent.tokens_recorded < spent.calls else ''}"
+
+
 def calls_words(spent: SpentDocument) -> str:
     """Return a number of calls of models: ``96 + 2`` are 96 of the agent's and 2 of condensers."""
     by = spent.condenser_calls

@@ -248,6 +248,7 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
         "calls": 2,
         "condenser_calls": 0,
         **tokens,
+        "tokens_recorded": 1,
         "cost": 0.75,
         "costs_recorded": 2,
         "costs_estimated": 0,

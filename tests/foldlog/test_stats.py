@@ -59,7 +59,8 @@ def test_events_are_counted_by_kind_tool_model_and_day():
     assert dict(stats.days) == {"2026-03-01": 4, "2026-03-02": 1}
     assert stats.models == {
         ("2026-03-01", "m1"): ModelDocument(
-            day="2026-03-01", model="m1", calls=2, prompt_tokens=107, completion_tokens=20, cost=0.75, costs_recorded=2
+            **{"day": "2026-03-01", "model": "m1", "calls": 2, "cost": 0.75, "costs_recorded": 2},
+            **{"prompt_tokens": 107, "completion_tokens": 20, "tokens_recorded": 2},
         ),
         ("2026-03-02", "m2"): ModelDocument(day="2026-03-02", model="m2", calls=1),
     }
@@ -264,6 +265,34 @@ def test_a_codex_log_that_lacks_calls_has_a_cost_that_may_be_higher():
     usage = [call.usage for call in calls_of_imported(decode(records, "codex", findings=print), "codex")]
     assert [each.get("dearer", 0) for each in usage] == [1, 0, 0, 0, 1]
     assert sum(each["prompt_tokens"] for each in usage) == 5 * 35
+
+
+def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write):
+    """As costs are: a log of Codex lacks calls, and a call of ours tells its cost alone."""
+    count = {"total_token_usage": {"total_tokens": 99}, "last_token_usage": {"input_tokens": 35, "output_tokens": 5}}
+    payloads = {"session_meta": {"id": "s"}, "turn_context": {"model": "m"}}
+    payloads["event_msg"] = {"type": "token_count", "info": count}
+    time = {"timestamp": "2026-03-01T10:00:00Z"}
+    write("codex.jsonl", [{**time, "type": kind, "payload": payload} for kind, payload in payloads.items()])
+    assert foldlog("import", "codex.jsonl", "--conversation", "lacks").status == 0
+    usage = {"prompt_tokens": 10, "completion_tokens": 2}
+    with open_histories("foldlog.db") as histories:
+        for meta in ({"usage": usage}, {"cost": 0.5}):
+            histories["partly"].append(Message(source="agent", content="hm", meta={"model": "m", **meta}))
+        histories["whole"].append(Message(source="agent", content="hm", meta={"model": "m", "usage": usage}))
+    lines = foldlog("list", "--long").out.splitlines()
+    assert {line.split()[0]: re.findall(r"  (\d+\+?)  +(?:unknown|\$)", line)[-1] for line in lines[1:4]} == {
+        "lacks": "40+", "partly": "12+", "whole": "12"
+    }  # fmt: skip
+    assert "+ some calls do not tell their tokens" in lines[-1]
+    shown = [re.search(r" m +\d+ +(\S+)", foldlog("stats", name).out)[1] for name in ("partly", "whole")]
+    assert shown == ["10+", "10"]
+    side_by_side = re.search(r"prompt tokens +(\S+) +(\S+)", foldlog("diff", "partly", "whole").out)
+    assert side_by_side.groups() == ("10+", "10")
+    spent = {one["conversation"]: one["spent"] for one in foldlog("list", "-l", "--json").document["conversations"]}
+    assert {name: (one["calls"], one["tokens_recorded"]) for name, one in spent.items()} == {
+        "lacks": (1, 0), "partly": (2, 1), "whole": (1, 1)
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import listed, open_existing
-from foldlog._cli.tables import COST, Column, print_rows
+from foldlog._cli.tables import COST, TOKENS, Column, print_rows
 from foldlog._histories import is_own
 from foldlog._lease import ends_of_leases, to_resume
-from foldlog._words.gist import compact, count, spent_words
+from foldlog._words.gist import compact, count, spent_words, tokens_words
 from foldlog.eventstore import ConversationRow, Store, StoreUnusable
 from foldlog.projections import Views
 
@@ -314,10 +314,10 @@ def _as_tree(listed: Sequence[ConversationDocument]) -> list[_Line]:
 _NAME = (Column("conversation", least=12), Column("events", "right", may_go=True))
 _ACTIVITY = Column("last activity (UTC)", marks={_NAIVE: f"{_NAIVE} its source names no zone"}, may_go=True)
 _SHORT = (*_NAME, Column("first recorded (UTC)", may_go=True), _ACTIVITY)
-_ERRORS, _SENT, _TOKENS, _CONDENSED, _SPENT = (
-    Column(heading, "right", may_go=True)
-    for heading in ("errors", "sent+sum.", "≈ tokens", "condensed", "tokens spent")
+_ERRORS, _SENT, _TOKENS, _CONDENSED = (
+    Column(heading, "right", may_go=True) for heading in ("errors", "sent+sum.", "≈ tokens", "condensed")
 )
+_SPENT = Column("tokens spent", "right", marks=TOKENS, may_go=True)
 _LONG = (*_NAME, _ACTIVITY, _ERRORS, _SENT, _TOKENS, _CONDENSED, _SPENT, COST)
 
 
@@ -344,12 +344,14 @@ def _long_cells(line: _Line) -> list[str]:
         sent = ""
     else:
         sent = f"{one.sent_events:,}" + (f" + {one.sent_summaries:,}" if one.sent_summaries else "")
-    spent, cost = (one.spent.tokens, spent_words(one.spent)) if one.spent else (None, "")
-    counted = (one.errors, one.tokens, one.condensations, spent) if one.spent else (None, one.tokens, None, None)
+    tokens, cost = "", spent_words(one.spent) if one.spent else ""
+    if one.spent and one.spent.tokens is not None:
+        tokens = tokens_words(one.spent.tokens, one.spent)
+    counted = (one.errors, one.tokens, one.condensations) if one.spent else (None, one.tokens, None)
     errors, *figures = ("" if each is None else f"{each:,}" for each in counted)
     errors = "unknown" if one.spent and one.errors is None else errors
     activity, below = _last_cells(line)
-    return [*_name_cells(line), activity, errors, sent, *figures, cost, below]
+    return [*_name_cells(line), activity, errors, sent, *figures, tokens, cost, below]
 
 
 def _name_cells(line: _Line) -> list[str]:

@@ -29,7 +29,7 @@ from foldlog._documents import (
     SummaryDocument,
 )
 from foldlog._words.event_json import event_document
-from foldlog._words.gist import count, spent_words
+from foldlog._words.gist import count, spent_words, tokens_words
 from foldlog._words.reasons import because, requests_before
 from foldlog.eventstore import CondensationRequest, Event, Store
 from foldlog.projections import Difference, Views
@@ -217,8 +217,8 @@ def _show_runs(found: RunsDocument) -> None:
         called = (f"{run.tools.get(tool, 0):,}" for run in found.runs)
         rows.append((f"calls of {terminal.printable(tool, one_line=True)}", *called))
     for name in ("prompt_tokens", "completion_tokens"):
-        tokens = (None if run.spent is None else getattr(run.spent, name) for run in found.runs)
-        rows.append((name.replace("_", " "), *("unknown" if each is None else f"{each:,}" for each in tokens)))
+        told = (run.spent and tokens_words(getattr(run.spent, name), run.spent) for run in found.runs)
+        rows.append((name.replace("_", " "), *(each or "unknown" for each in told)))
     costs = [run.spent or SpentDocument() for run in found.runs]
     if any(each.condenser_calls for each in costs):
         rows.insert(2, ("replies of condensers' models", *(f"{each.condenser_calls:,}" for each in costs)))

@@ -13,11 +13,11 @@ from foldlog._cli import terminal
 from foldlog._cli.events import moment_words
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile, SomeConversations
 from foldlog._cli.stores import chosen, events_total, open_existing
-from foldlog._cli.tables import COST, Column, print_rows
+from foldlog._cli.tables import COST, TOKENS, Column, print_rows
 from foldlog._reports.prices import Prices
 from foldlog._reports.spending import spent
 from foldlog._reports.stats import Stats, collect_stats
-from foldlog._words.gist import calls_words, cost_words, count, spent_words
+from foldlog._words.gist import calls_words, cost_words, count, spent_words, tokens_words
 from foldlog.eventstore import StoreUnusable
 from foldlog.projections import Views
 
@@ -117,7 +117,7 @@ def _show_models(stats: Stats) -> None:
             day,
             terminal.printable(model, one_line=True),
             calls_words(one),
-            *(_counted(getattr(one, f"{name}_tokens")) for name in _TOKENS),
+            *(tokens_words(getattr(one, f"{name}_tokens"), one) for name in _TOKENS),
             spent_words(one),
         )
         for (day, model), one in sorted(stats.models.items())
@@ -126,7 +126,7 @@ def _show_models(stats: Stats) -> None:
         Column("day"),
         Column("model", least=12),
         Column("calls", "right", marks={"+": "calls + those of condensers"}, may_go=True),
-        *(Column(name, "right", may_go=True) for name in _TOKENS),
+        *(Column(name, "right", marks=TOKENS, may_go=True) for name in _TOKENS),
         COST,
     )
     print_rows(columns, rows)
@@ -155,10 +155,6 @@ def _show_condensations(stats: Stats) -> None:
     counted = (Column(heading, "right", may_go=True) for heading in ("made", "declined", "events", "summaries"))
     saved = Column("tokens saved", "right", marks={"≈": _SAVED}, may_go=True)
     print_rows((Column("strategy", least=12), *counted, saved, COST), rows)
-
-
-def _counted(number: int | None) -> str:
-    return "unknown" if number is None else f"{number:,}"
 
 
 def _show_view(stats: Stats) -> None:

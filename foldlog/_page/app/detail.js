@@ -323,7 +323,7 @@ export class Detail {
 
   runs({ runs, same_first: same, redacted_first: redacted, first_difference: differing, knew }) {
     const number = (one) => (typeof one === "number" ? grouped(one) : "unknown");
-    const told = (name) => runs.map(({ spent }) => number(spent?.[name]));
+    const told = (name) => runs.map(({ spent }) => number(spent?.[name]) + (spent?.[name] && spent.tokens_recorded < spent.calls ? "+" : ""));
     const lines = (some) => some.map((line) => `${idOf(line.event)} ${line.kind} ${line.gist}`).join("\n");
     const rows = ["requests", "replies", "calls", "errors"].map((name) => [name, ...runs.map((run) => number(run[name]))]);
     rows.push(["prompt tokens", ...told("prompt_tokens")], ["completion tokens", ...told("completion_tokens")], ["cost", ...runs.map((run) => costWords(run.spent))]);
