@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -191,6 +192,17 @@ def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_know
     assert [change.cost for page in pages for change in page.changes] == [0.0, None]
 
 
+def fleet(served):
+    """The figures over all conversations, when all are counted."""
+    while served.list().counted < served.list().total:
+        pass
+    return served.fleet("")
+
+
+def serving(store, **how):
+    return closing(ServedConversations(store, **how))
+
+
 def named(lines, name):
     (line,) = (line for line in lines if line.startswith(f"{name} "))
     return line
@@ -261,23 +273,12 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
         models = pages.history("partly").models
         assert [(one.day, one.model, one.calls, one.cost) for one in models] == [("", "m", 1, 20.0), ("", "x", 1, None)]
         assert pages.history("silent").models == ()
-    with open_existing("foldlog.db", only_read=True) as store:
-        served = ServedConversations(store, prices=Prices(Path("p.json")))
-        try:
-            while served.list().counted < 6:
-                pass
-            costs = {one.conversation: one.spent.cost for one in served.list().conversations}
-            assert costs == {
-                "told": 0.75,
-                "priced": 20.0,
-                "partly": 20.0,
-                "unknown": None,
-                "half": None,
-                "silent": None,
-            }
-            assert served.fleet("").spent.cost == 40.75
-        finally:
-            served.close()
+    prices = Prices(Path("p.json"))
+    with open_existing("foldlog.db", only_read=True) as store, serving(store, prices=prices) as served:
+        assert fleet(served).spent.cost == 40.75
+        costs = {one.conversation: one.spent.cost for one in served.list().conversations}
+        known = {"told": 0.75, "priced": 20.0, "partly": 20.0}
+        assert costs == {**known, **dict.fromkeys(("unknown", "half", "silent"))}
 
 
 def test_a_tiny_cost_is_not_shown_as_none(foldlog):
@@ -314,14 +315,8 @@ def test_a_sum_counts_the_past_that_forks_share_once(foldlog):
     for names, cost in (((), 3.75), (("parent", "second"), 3.75), (("fork", "second"), 2.75)):
         for _ in range(2):
             assert foldlog("stats", *names, "--json").document["spent"]["cost"] == cost
-    with open_existing("foldlog.db", only_read=True) as store:
-        served = ServedConversations(store)
-        try:
-            while served.list().counted < 3:
-                pass
-            assert served.fleet("").spent.cost == 3.75
-        finally:
-            served.close()
+    with open_existing("foldlog.db", only_read=True) as store, serving(store) as served:
+        assert fleet(served).spent.cost == 3.75
 
 
 def test_a_sum_counts_the_events_of_the_past_that_forks_share_once(foldlog):
@@ -358,17 +353,11 @@ def test_a_sum_counts_the_events_of_the_past_that_forks_share_once(foldlog):
             assert (told["events"]["total"], sum(told["days"].values()), told["errors"]) == (events, events, errors)
             assert told["tools"] == {"run": {"calls": errors, "errors": errors}}
             assert told["condensations"] == {"digest": to_builtins(digest)}
-    with open_existing("foldlog.db", only_read=True) as store:
-        served = ServedConversations(store)
-        try:
-            while served.list().counted < 3:
-                pass
-            fleet = served.fleet("")
-            assert (fleet.events, fleet.condensations, fleet.tokens_saved) == (13, 2, digest.tokens_saved)
-            saved = {one.reason: one.tokens_saved for one in fleet.reasons}
-            assert saved == {reason: one.tokens_saved for reason, one in of_fork.reasons.items()}
-        finally:
-            served.close()
+    with open_existing("foldlog.db", only_read=True) as store, serving(store) as served:
+        told = fleet(served)
+        assert (told.events, told.condensations, told.tokens_saved) == (13, 2, digest.tokens_saved)
+        saved = {one.reason: one.tokens_saved for one in told.reasons}
+        assert saved == {reason: one.tokens_saved for reason, one in of_fork.reasons.items()}
 
 
 def test_stats_and_the_home_of_the_page_count_a_reply_of_several_conversations_once(foldlog, tmp_path):
@@ -386,21 +375,13 @@ def test_stats_and_the_home_of_the_page_count_a_reply_of_several_conversations_o
     session("first", ["r1", "r2"])
     session("resumed", ["r1", "r2", "r3"])
 
-    def counted_by(served):
-        while served.list().counted < served.list().total:
-            pass
-        return served.fleet("").spent.calls
-
     listed = foldlog("list", "--prices", "p.json", "--json").document["conversations"]
     assert [one["spent"]["calls"] for one in listed] == [2, 3]
     assert foldlog("stats", "--json").document["spent"]["calls"] == 3
     with open_existing("foldlog.db") as store:
-        for counted in ("anew", "kept"):
-            served = ServedConversations(store)
-            try:
-                assert counted_by(served) == 3, counted
-                if counted == "kept":
-                    erase(store, "first", reason="asked to")
-                    assert counted_by(served) == 3
-            finally:
-                served.close()
+        with serving(store) as served:
+            assert fleet(served).spent.calls == 3
+        with serving(store) as served:  # as they were kept
+            assert fleet(served).spent.calls == 3
+            erase(store, "first", reason="asked to")
+            assert fleet(served).spent.calls == 3

@@ -10,6 +10,7 @@ from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage
 from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
 from foldlog.projections import View
+from tests.foldlog.formats.reading import reader_of
 from tests.foldlog.records import used
 
 FORMAT = "anthropic-messages"
@@ -32,10 +33,7 @@ def results(*call_ids):
     return [{"type": "tool_result", "tool_use_id": it, "content": f"{it}: 9 km"} for it in call_ids]
 
 
-def read(*records):
-    events = list(decode(records, FORMAT))
-    assert list(encode(events, FORMAT)) == list(records)
-    return events
+read = reader_of(FORMAT)
 
 
 def texts(events):

@@ -10,6 +10,7 @@ from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage
 from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
 from foldlog.projections import View
+from tests.foldlog.formats.reading import reader_of
 from tests.foldlog.records import used
 
 HEAD = {
@@ -53,11 +54,7 @@ STEPS = [
 ]
 TAIL = {"notes": "n", "final_metrics": {"total_steps": 4}}
 
-
-def read(*records):
-    events = list(decode(records, "atif"))
-    assert list(encode(events, "atif")) == list(records)
-    return events
+read = reader_of("atif")
 
 
 @pytest.fixture

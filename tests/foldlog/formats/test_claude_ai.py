@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from itertools import count
 
 import pytest
@@ -11,8 +11,9 @@ from foldlog._formats.registry import FORMATS
 from foldlog._importing import import_source
 from foldlog.eventstore import Action, Annotation, Message, Observation, Store
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
-from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
+from foldlog.formats import NotAHistory, encode
 from foldlog.projections import View
+from tests.foldlog.formats.reading import opened, read_export
 
 NAME = "claude-ai"
 ROOT = "00000000-0000-4000-8000-000000000000"
@@ -70,20 +71,7 @@ MEASURED = [
 ]
 
 
-def opened(folder, *conversations):
-    path = folder / "conversations.json"
-    path.write_text(json.dumps(list(conversations)))
-    return list(open_sources([path]))
-
-
-def read(folder, conversation):
-    (source,) = opened(folder, conversation)
-    events, records = list(source.events()), list(source.records())
-    assert source.findings == []
-    assert FORMATS[NAME].document(records) == [conversation]
-    assert list(encode(decode(records, NAME), NAME)) == records
-    assert detect(records) == NAME
-    return events
+read = partial(read_export, NAME)
 
 
 def texts(events):

@@ -21,6 +21,7 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import decode, encode, open_sources
 from foldlog.projections import View
+from tests.foldlog.formats.reading import reader_of
 
 FORMAT = "claude-code"
 
@@ -65,10 +66,7 @@ def summary(name, parent, said="So far.", **more):
     return asked(name, parent, said, isVisibleInTranscriptOnly=True, isCompactSummary=True, **more)
 
 
-def read(*records):
-    events = list(decode(records, FORMAT))
-    assert list(encode(events, FORMAT)) == list(records)
-    return events
+read = reader_of(FORMAT)
 
 
 def shown(events):

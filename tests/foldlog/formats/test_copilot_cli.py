@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from foldlog.eventstore import Annotation, CondensationAction, SystemMessage
-from foldlog.formats import NotAHistory, decode, encode, open_sources
+from foldlog.formats import NotAHistory, open_sources
 from foldlog.projections import View
+from tests.foldlog.formats.reading import reader_of
 
 COPILOT = "copilot-cli"
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "copilot-cli.jsonl"
@@ -37,10 +38,7 @@ def done(number, name, text="a.py", **data):
     return record(number, "tool.execution_complete", toolCallId=name, success=True, result={"content": text}, **data)
 
 
-def read(*records):
-    events = list(decode(records, COPILOT))
-    assert list(encode(events, COPILOT)) == list(records)
-    return events
+read = reader_of(COPILOT)
 
 
 def shown(events):

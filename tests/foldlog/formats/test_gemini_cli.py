@@ -8,8 +8,9 @@ from pathlib import Path
 from foldlog._importing import import_source
 from foldlog._reports.ahead import made_ahead
 from foldlog.eventstore import Action, Annotation, CondensationAction, Observation, Retraction, open_store
-from foldlog.formats import decode, encode, open_sources
+from foldlog.formats import encode, open_sources
 from foldlog.projections import View
+from tests.foldlog.formats.reading import reader_of
 
 GEMINI = "gemini-cli"
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "gemini-cli.jsonl"
@@ -17,11 +18,7 @@ RECORDS = [json.loads(line) for line in CORPUS.read_text().splitlines()]
 HEADER = {"sessionId": "s-1", "projectHash": "h", "startTime": "2026-03-01T10:00:00.000Z", "kind": "main"}
 SNAPSHOT = "<state_snapshot><goal>mend</goal></state_snapshot>"
 
-
-def read(*records):
-    events = list(decode(records, GEMINI))
-    assert list(encode(events, GEMINI)) == list(records)
-    return events
+read = reader_of(GEMINI)
 
 
 def said(name, text, type="user", **more):

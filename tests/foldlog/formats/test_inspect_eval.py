@@ -11,6 +11,7 @@ from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, SystemMessage
 from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
 from foldlog.projections import View
+from tests.foldlog.formats.reading import reader_of
 from tests.foldlog.records import used
 
 FORMAT = "inspect-eval"
@@ -43,10 +44,7 @@ def zipped(path, samples, method=zipfile.ZIP_DEFLATED, header="header.json"):
     return path
 
 
-def read(*records):
-    events = list(decode(records, FORMAT))
-    assert list(encode(events, FORMAT)) == list(records)
-    return events
+read = reader_of(FORMAT)
 
 
 def test_messages_calls_and_results():

@@ -11,7 +11,8 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.formats import decode, encode
+from foldlog.formats import encode
+from tests.foldlog.formats.reading import reader_of
 
 CHAT = "openai-chat"
 
@@ -28,10 +29,7 @@ def answer(call_id, content="done", **more):
     return {"role": "tool", "tool_call_id": call_id, "content": content, **more}
 
 
-def read(*messages):
-    events = list(decode(messages, CHAT))
-    assert list(encode(events, CHAT)) == list(messages)
-    return events
+read = reader_of(CHAT)
 
 
 def test_who_speaks():

@@ -22,19 +22,16 @@ from foldlog.eventstore import (
     Retraction,
     open_store,
 )
-from foldlog.formats import NotAHistory, decode, encode, open_sources
+from foldlog.formats import NotAHistory, encode, open_sources
 from foldlog.projections import View
+from tests.foldlog.formats.reading import reader_of
 
 OPENCODE = "opencode"
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "opencode.jsonl"
 RECORDS = [json.loads(line) for line in CORPUS.read_text().splitlines()]
 *MESSAGES, SESSION = RECORDS
 
-
-def read(*records):
-    events = list(decode(records, OPENCODE))
-    assert list(encode(events, OPENCODE)) == list(records)
-    return events
+read = reader_of(OPENCODE)
 
 
 def answer(number, *parts, **info):

@@ -22,6 +22,7 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.formats import UnknownFormat, decode, encode
+from tests.foldlog.formats.reading import reader_of
 
 V0 = "openhands-v0"
 
@@ -35,10 +36,7 @@ def observation(name, number=0, cause=None, content="", **extras):
     return record if cause is None else {**record, "cause": cause}
 
 
-def read(*records, **how):
-    events = list(decode(records, V0, **how))
-    assert list(encode(events, V0)) == list(records)
-    return events
+read = reader_of(V0)
 
 
 def one(record, **how):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foldlog.eventstore.events import Action, Message, Observation
-from foldlog.formats import decode, encode
 from foldlog.projections import View
+from tests.foldlog.formats.reading import reader_of
 
 V0 = "openhands-v0"
 
@@ -40,10 +40,7 @@ def said(number, text):
     return {"id": number, "source": "user", "action": "message", "args": {"content": text}}
 
 
-def read(*records):
-    events = list(decode(records, V0))
-    assert list(encode(events, V0)) == list(records)
-    return events
+read = reader_of(V0)
 
 
 def messages(*records):

@@ -19,6 +19,7 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import decode, encode, open_sources
 from foldlog.projections import View
+from tests.foldlog.formats.reading import reader_of
 
 V1 = "openhands-v1"
 
@@ -66,10 +67,7 @@ def condensation(name, *forgotten, **more):
     return {**record, "llm_response_id": "r9", **more}
 
 
-def read(*records):
-    events = list(decode(records, V1))
-    assert list(encode(events, V1)) == list(records)
-    return events
+read = reader_of(V1)
 
 
 def shown(events):

@@ -10,6 +10,7 @@ from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, Retraction
 from foldlog.formats import decode, detect, encode, open_sources
 from foldlog.projections import View
+from tests.foldlog.formats.reading import reader_of
 from tests.foldlog.records import used
 
 TIME = "2026-03-01T10:00:00.000Z"
@@ -43,10 +44,7 @@ def compaction(name, parent, first, **fields):
     return entry("compaction", name, parent, summary=f"sum {name}", firstKeptEntryId=first, tokensBefore=7, **fields)
 
 
-def read(*records):
-    events = list(decode(records, "pi"))
-    assert list(encode(events, "pi")) == list(records)
-    return events
+read = reader_of("pi")
 
 
 def shown(events):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import decode, encode
 from foldlog.projections import View
+from tests.foldlog.formats.reading import reader_of
 
 SWE = "swe-agent"
 
@@ -33,11 +34,7 @@ def answered(*call_ids, content="a.py"):
 
 SYSTEM = message("system", "You are", "system_prompt")
 
-
-def read(*messages):
-    events = list(decode(messages, SWE))
-    assert list(encode(events, SWE)) == list(messages)
-    return events
+read = reader_of(SWE)
 
 
 def test_without_tool_calls_the_environment_answers_as_a_user():
