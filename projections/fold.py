@@ -217,8 +217,6 @@ def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewSt
 
 def _not_buried(tomb: Intervals, events: Sequence[Event]) -> Sequence[Event]:
     """Return the events without those that the V0 dialect forgot before they came."""
-    if not tomb:
-        return events
     dead = set(find_buried(tomb, events))
     return [event for place, event in enumerate(events) if place not in dead]
 
@@ -291,7 +289,7 @@ class _Folding:
         self._show(events[start:])
 
     def _show(self, events: Sequence[Event]) -> None:
-        events = _not_buried(self._tomb, events)
+        events = _not_buried(self._tomb, events) if self._tomb else events
         if self._changed is None:
             self._added += events
         else:

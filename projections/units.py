@@ -26,9 +26,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from itertools import compress
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from foldlog.eventstore import Action, Annotation, CondensationSummary, Event, Observation, UnknownEvent
 
@@ -42,8 +43,7 @@ def is_unseen(event: Event) -> bool:
     return type(event) in _MAY_BE_UNSEEN and (event.origin is not None or type(event) is UnknownEvent)
 
 
-@dataclass(slots=True)
-class ParallelCalls:
+class ParallelCalls(Struct, gc=False):
     """The actions of one response and their observations: ``members`` are positions, ascending, an action first."""
 
     members: list[int]
@@ -94,16 +94,16 @@ class UnitsSoFar:
         self._waiting = WaitingCalls()
         self._place: dict[int, int] = {}
         """The index of the parallel calls that a position is a member of."""
-        self._in_loop = False
-        self.has_bonds = False
+        self._in_loop = self.has_bonds = False
+        self._returned = 0
 
     def read(self, events: Sequence[Event]) -> None:
         """Read the next events. Cost: these."""
         parallel_calls, places = self._parallel_calls, self._place
-        returned, loop = len(parallel_calls), None
-        if self._in_loop:
-            loop = self._loops[-1] = self._loops[-1].copy()
+        loop = self._loops[-1] if self._in_loop else None
         for position, event in enumerate(events, self.count):
+            if event.stays_with_next:
+                self.has_bonds = True
             if event.id in self.left_behind:
                 continue
             if type(event) in _MAY_BE_UNSEEN and is_unseen(event):
@@ -114,7 +114,7 @@ class UnitsSoFar:
                 if self._waiting.add(event, position):
                     parallel_calls.append(ParallelCalls([position], 1))
                 else:
-                    self._change(len(parallel_calls) - 1, returned, position, 1)
+                    self._change(len(parallel_calls) - 1, position, 1)
                 places[position] = len(parallel_calls) - 1
                 self._unanswered += 1
                 if event.thinking:
@@ -128,7 +128,7 @@ class UnitsSoFar:
                 self._answers[call] = position
                 self._unanswered -= 1
                 places[position] = places[call]
-                self._change(places[call], returned, position, -1)
+                self._change(places[call], position, -1)
             else:
                 loop = None
                 if type(event) is CondensationSummary and parallel_calls and not parallel_calls[-1].unanswered:
@@ -136,13 +136,12 @@ class UnitsSoFar:
             if loop is not None:
                 loop.append(position)
         self._in_loop = loop is not None
-        self.has_bonds = self.has_bonds or any(event.stays_with_next for event in events)
         self.count += len(events)
 
-    def _change(self, place: int, returned: int, position: int, unanswered: int) -> None:
-        """Add a member to parallel calls, which are replaced if they are of those that were returned before."""
+    def _change(self, place: int, position: int, unanswered: int) -> None:
+        """Add a member to parallel calls, which are replaced if ``units`` returned them before."""
         calls = self._parallel_calls[place]
-        if place < returned:
+        if place < self._returned:
             calls = self._parallel_calls[place] = ParallelCalls(calls.members.copy(), calls.unanswered)
         calls.members.append(position)
         calls.unanswered += unanswered
@@ -159,14 +158,16 @@ class UnitsSoFar:
 
     def units(self, events: Sequence[Event]) -> Units:
         """Return the units of all events that were read, which are ``events``."""
-        bonds = list(_bonds(events, self.left_behind)) if self.has_bonds else []
+        loops, self._returned = self._loops.copy(), len(self._parallel_calls)
+        if self._in_loop:
+            self._loops[-1] = self._loops[-1].copy()
         return Units(
             self._parallel_calls.copy(),
             self._answers.copy(),
-            self._loops.copy(),
+            loops,
             self._orphans.copy(),
             self._seen.copy(),
-            bonds,
+            list(_bonds(events, self.left_behind)) if self.has_bonds else [],
             self._unseen.copy(),
             self._unanswered,
         )

@@ -99,18 +99,18 @@ class LifetimesFold:
         """Go on to ``version`` with events that are only added to the end."""
         before = len(self._state.items)
         self._state = resume(self._state, plain, version).state
-        for place, event in enumerate(self._state.items[before:], before):
+        items, register = self._state.items[:], self._state.register
+        for place, event in enumerate(items[before:], before):
             self._enter(event, event.id + 1)
             self._units.read((event,))
             changed = self._changed(event, place)
-            register = self._state.register
             if register is not None and self._units.last_loop:
                 changed = None  # its summary has another place each time, and may end a loop
             if changed is None:
-                items = self._state.items[: place + 1]
-                self._send_fit(event.id + 1, items if register is None else insert_register(items, register))
+                shown = items[: place + 1]
+                self._send_fit(event.id + 1, shown if register is None else insert_register(shown, register))
             for member in changed or ():
-                self._open[self._state.items[member].id].send(event.id + 1, sent=type(event) is not Action)
+                self._open[items[member].id].send(event.id + 1, sent=type(event) is not Action)
 
     def _changed(self, event: Event, place: int) -> Sequence[int] | None:
         """Return the places of the items that a model begins to be sent with the newest item, or ceases to be sent if
@@ -199,7 +199,8 @@ class LifetimesFold:
 
     def _send_fit(self, version: int, events: Sequence[Event]) -> None:
         """Update which of ``events``, a whole View, a model is sent."""
-        fit = {events[place].id for place in fit_positions(units(events, self._state.left_behind))}
+        found = self._units.units(events) if self._state.register is None else units(events, self._state.left_behind)
+        fit = {events[place].id for place in fit_positions(found)}
         for event in events:
             self._open[event.id].send(version, sent=event.id in fit and not is_unseen(event))
 
