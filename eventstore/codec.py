@@ -118,7 +118,8 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.utcoffset() is None:
         raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware time")
-    force_setattr(read_back, "id", event.id)
+    if given is not event:
+        force_setattr(read_back, "id", event.id)
     return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back))
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from foldlog.eventstore.errors import DocumentsChanged, InvalidEvent, VersionConflict
 from foldlog.eventstore.events import (
@@ -44,7 +44,7 @@ _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChan
 """The kinds that have rules of their own. Events of all others change only the version of a state."""
 
 
-class State(NamedTuple):
+class State(Struct, frozen=True):
     """The state that ``decide`` needs.
 
     ``version`` is the number of events. ``summaries`` are those synthetic ids that the command names and whose
@@ -58,7 +58,7 @@ class State(NamedTuple):
     documents: Mapping[str, int] | None = None
 
 
-class Append(NamedTuple):
+class Append(Struct, frozen=True):
     """The command: append these events in order, all or none."""
 
     events: Sequence[Event]
@@ -67,12 +67,12 @@ class Append(NamedTuple):
 
 def evolve(state: State, event: Event) -> State:
     """Return the state after a recorded event. Total: accept every event that the log holds."""
-    conversation, version, summaries, documents = state
+    version, summaries, documents = state.version, state.summaries, state.documents
     if isinstance(event, CondensationAction) and event.summary is not None:
         summaries |= {summary_id(version)}
     elif isinstance(event, DocumentChanges) and documents is not None:
         documents = event.newest()
-    return State(conversation, version + 1, summaries, documents)
+    return State(state.conversation, version + 1, summaries, documents)
 
 
 def summaries_named(events: Iterable[Event]) -> frozenset[int]:
@@ -103,19 +103,20 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
     check_version(state, command.expected_version)
     if not command.events:
         raise InvalidEvent(f"nothing to append to conversation {state.conversation!r}: give at least one event")
-    first = state.version
+    first, decided = state.version, []
     for version, event in enumerate(command.events, first):
         names_a_later = event.cause is not None and not 0 <= event.cause < version
         if names_a_later or event.id != NOT_RECORDED or type(event) in _RULED:
-            state = state._replace(version=version)
+            state = structs.replace(state, version=version)
             _check(state, event, version - first)
             state = evolve(state, event)
-    return numbered(command.events, first)
+        decided.append(structs.replace(event, id=version))
+    return tuple(decided)
 
 
 def numbered(events: Iterable[Event], first: int) -> tuple[Event, ...]:
     """Return the events with ids from ``first`` on."""
-    return tuple([replace(event, id=version) for version, event in enumerate(events, first)])
+    return tuple([structs.replace(event, id=version) for version, event in enumerate(events, first)])
 
 
 def _check(state: State, event: Event, place: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import count, repeat
+from operator import attrgetter
 from typing import Literal
 
 from msgspec import Struct
@@ -36,7 +38,8 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, Fork, Outcome, Place, RecalledKey
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
-_new = tuple.__new__  # what Recorded(...) and others call, without the call around it
+_event = attrgetter("event")
+_new = tuple.__new__  # what Recorded(...) calls, without the call around it
 
 
 class Appending(Struct, eq=False):
@@ -91,7 +94,7 @@ class Appending(Struct, eq=False):
         if self.project is not None:
             self.project(writing, decided)
         for event in decided:
-            if isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed:
+            if type(event) is DocumentChanges and ATTRIBUTES in event.changed:
                 list_again(writing, event.changed[ATTRIBUTES].get("value"))
         writing.end()
         return partial(_recorded, place, self.conversation, moment, decided)
@@ -104,7 +107,7 @@ class Appending(Struct, eq=False):
 
     def _decided(self, version: int, batch: list[Encoded], reading: ReadTransaction | None) -> Sequence[Event]:
         """Return the events with their ids. Raises an error where one of them breaks a rule."""
-        events = [encoded.event for encoded in batch]
+        events = list(map(_event, batch))
         existing, documents = _NO_SUMMARIES, None
         kinds = set(map(type, events))
         if CondensationAction in kinds and reading is not None:
@@ -112,8 +115,7 @@ class Appending(Struct, eq=False):
         if DocumentChanges in kinds:
             last = None if reading is None else reading.documents_before(version)
             documents = {} if last is None else last.newest()
-        state = _new(State, (self.conversation, version, existing, documents))
-        return decide(state, _new(Append, (events, self.expected_version)))
+        return decide(State(self.conversation, version, existing, documents), Append(events, self.expected_version))
 
     def _earlier(self, reading: ReadTransaction, idempotency_key: str, key: str) -> tuple[Recorded, ...] | None:
         """Return the events that were recorded under the idempotency key before, which is stored as ``key``; None if it
@@ -126,7 +128,7 @@ class Appending(Struct, eq=False):
         first_id, count, _, position = earlier
         rows = reading.rows(first_id, first_id + count, count)
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
-        given = numbered([encoded.event for encoded in self.batch], first_id)
+        given = numbered(map(_event, self.batch), first_id)
         stored = [stored_event_of(conversation, row) for row in rows]
         if stored != list(given) and not _are_what_was_given(stored, given):
             raise IdempotencyConflict(conversation, idempotency_key, first_id)
@@ -166,7 +168,7 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
 
 def _recorded(place: Place, conversation: str, moment: datetime, events: Sequence[Event]) -> tuple[Recorded, ...]:
     """Return committed events with their positions."""
-    return tuple([_new(Recorded, (n, conversation, moment, event)) for n, event in enumerate(events, place())])
+    return tuple(map(_new, repeat(Recorded), zip(count(place()), repeat(conversation), repeat(moment), events)))
 
 
 class DocumentsUnchanged(Struct):

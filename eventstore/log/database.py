@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 from weakref import ref
+
+from msgspec import Struct, structs
 
 from foldlog.eventstore.arguments import to_microseconds
 from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable
@@ -26,7 +28,7 @@ T = TypeVar("T")
 _KNOWN_MAX: Final = 10_000
 
 
-class Known(NamedTuple):
+class Known(Struct, frozen=True):
     """A conversation as this process found or left it: as stored, with its salt decrypted, and its codec.
 
     ``era`` is that of the write transaction which found or left it so (``Reader.era``), None for a read transaction.
@@ -61,6 +63,7 @@ class KnownConversations:
     def __init__(self) -> None:
         self._by_id: dict[str, Known] = {}
         self.get = self._by_id.get
+        self.all_plain: int | None = None  # an era in which no conversation of the store is encrypted
         self._observers: tuple[ref[Observer], ...] = ()
 
     def note(self, known: Known) -> None:
@@ -155,7 +158,7 @@ class Database:
         known = self.known.get(conversation)
         if known is not None and known.stored == found:
             if era is not None or known.foreign:
-                self.known.note(known._replace(era=era, foreign=False))
+                self.known.note(structs.replace(known, era=era, foreign=False))
             return known.plain
         return self._opened(found, era, foreign=known is not None)
 

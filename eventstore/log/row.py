@@ -30,7 +30,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
-from operator import attrgetter, itemgetter
+from itertools import repeat
+from operator import add, attrgetter, itemgetter
 from os import urandom
 from typing import Any, Final
 
@@ -147,7 +148,7 @@ def checksums(seed: int, rows: Iterable[tuple[Any, ...]]) -> list[int]:
 
 def with_checksums(seed: int, rows: Sequence[tuple[Any, ...]]) -> list[Row]:
     """Return the rows with these columns, of which the checksum is replaced by the right one."""
-    return [_new(Row, (*row[:-1], check)) for row, check in zip(rows, checksums(seed, rows), strict=True)]
+    return list(map(_new, repeat(Row), map(add, map(_columns, rows), zip(checksums(seed, rows), strict=True))))
 
 
 def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
@@ -168,7 +169,7 @@ def record_checksum(
     return crc32(body, crc32(utf8(fields), seed))
 
 
-_encoding, _checksum = itemgetter(6), itemgetter(11)
+_encoding, _checksum, _columns = itemgetter(6), itemgetter(11), itemgetter(slice(11))
 _id = attrgetter("id")
 _each_salt = struct.Struct(f"{SALT_BYTES}s").iter_unpack
 _YEARS = range(YEAR_10000)
@@ -187,7 +188,7 @@ def chained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> t
 
     Each event has a new salt of its own. Cost: one hash of each body.
     """
-    _, name, _, salt, event_id, updated_at, head, before, turns, *_ = conversation
+    _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
     if head is None:
         head = seed(name, salt)
     if event_id == conversation.parent_version:
@@ -298,9 +299,10 @@ def begun(conversation: Conversation | None) -> Conversation | None:
     event. So one without events has lost them all, and this raises ``CorruptEvent``: unreadable must not look like
     empty.
     """
-    if not_erased(conversation) is not None and conversation is not None and conversation.version == 0:
-        raise CorruptEvent(conversation.id, 0, "it is missing, as all of the conversation is")
-    return conversation
+    if conversation is None or (conversation.version and conversation.erasure is None):
+        return conversation
+    not_erased(conversation)
+    raise CorruptEvent(conversation.id, 0, "it is missing, as all of the conversation is")
 
 
 @lru_cache(64)  # the events of one batch have one time

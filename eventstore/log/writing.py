@@ -41,7 +41,6 @@ class WriteTransaction(ReadTransaction):
     """
 
     _reader: Transaction
-    _wrote = False
     _changed = False
 
     def put_records(self, projection: str, records: Iterable[Record], *, replace_all: bool = False) -> None:
@@ -62,28 +61,25 @@ class WriteTransaction(ReadTransaction):
 
     def insert(self, rows: Sequence[Row]) -> Place:
         """Insert the next rows of the conversation, which are plain. It may be staged."""
-        return self._insert(rows, self.found.grown(rows[-1]))
+        codec = self._codec_to_write()  # first: it may get its key just now
+        return self._insert(codec, rows, self.found.grown(rows[-1]))
 
     def append(self, batch: Sequence[Encoded], now: int) -> tuple[Place, int]:
         """Insert these events as the next ones. Return their positions, and when they were recorded."""
-        found = self.found
-        if found.sealed_key is not None:
-            found = found._replace(salt=self.salt)
-        rows, left = chained(found, batch, now)
-        return self._insert(rows, left), rows[0].recorded_at
-
-    def _insert(self, rows: Sequence[Row], left: Conversation) -> Place:
-        found, known = self.found, self.database.known
-        codec = self._codec_to_write()
-        stored = codec.encoded(rows, self.database.settings.compression)
-        if found.visible:
-            known.tell(found, left, rows)
+        codec, found = self._codec_to_write(), self.found
         if codec.data_key is not None:
-            found = self.found  # it may have got the key just now
-            left = found.grown(rows[-1])
-        self.found, self._changed = left, self._changed or found.visible
-        follow = known if found.visible else None
-        return self._reader.insert(found.key, stored, staged=not found.visible, follow=follow)
+            found = found._replace(salt=codec.data_key.salt)
+        rows, left = chained(found, batch, now)
+        return self._insert(codec, rows, left), rows[0].recorded_at
+
+    def _insert(self, codec: RowCodec, rows: Sequence[Row], left: Conversation) -> Place:
+        found, self.found, known = self.found, left, self.database.known
+        stored = codec.encoded(rows, self.database.settings.compression)
+        if not found.visible:
+            return self._reader.insert(found.key, stored, staged=True)
+        known.tell(found, left, rows)
+        self._changed = True
+        return self._reader.insert(found.key, stored, follow=known)
 
     def publish(self, size: int) -> None:
         """Make the staged conversation visible."""
@@ -97,8 +93,7 @@ class WriteTransaction(ReadTransaction):
         codec = self._codec_to_write()
         self._reader.change(self.found.key, changes.RememberedKey(name, codec.proved(name, recalled)))
         if codec.data_key is not None:
-            mark = codec.mark
-            self._known_codec = codec._replace(mark=mark._replace(keys=mark.keys + 1))
+            self._known_codec = codec._replace(mark=codec.mark._replace(keys=codec.mark.keys + 1))
             self._changed = True
 
     def redact(self, rows: Sequence[Row]) -> None:
@@ -152,14 +147,9 @@ class WriteTransaction(ReadTransaction):
         """Return the codec; a plain conversation gets a key. ``has_nothing``: nothing plain is stored under its key. A
         fork without events of its own may have idempotency keys, and rows of its past.
         """
-        codec = self._codec()
-        if self._wrote:
-            return codec
-        self._wrote = True
-        keys = self.database.settings.keys
+        codec, keys, found = self._codec(), self.database.settings.keys, self.found
         if keys is None or codec.data_key is not None:
             return codec
-        found = self.found
         renewed, data_key, mark = encrypted(found, keys)
         if has_nothing:
             mark = mark._replace(pending_until=0)
@@ -207,12 +197,15 @@ def check_plain(reader: Reader, database: Database, conversation: str) -> None:
     """Raise ``KeyUnavailable`` if a new conversation would be plain text in a store that has encrypted ones, unless the
     store was opened so that it may be.
     """
-    settings = database.settings
-    if settings.keys is None and not settings.plain_allowed and reader.value("key_ids"):
+    settings, known, era = database.settings, database.known, reader.era(database.known)
+    if settings.keys is not None or settings.plain_allowed or (era is not None and era == known.all_plain):
+        return
+    if reader.value("key_ids"):
         raise KeyUnavailable(
             f"conversation {conversation!r} would be stored as plain text, and others of this store are encrypted; "
             f"{SET_A_KEY}, or open the store with ?plain=allowed in its URL"
         )
+    known.all_plain = era
 
 
 class InlineProjection(Protocol):

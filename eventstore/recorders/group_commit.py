@@ -147,7 +147,8 @@ class CommitQueue:
         thread is inside a write already, and the error of ``Writing.waited`` if other writers took longer than the
         patience; nothing of it is written then.
         """
-        (job,) = self._jobs(((work, any_thread),))
+        writer = outside(self._database, self._name)
+        job = Job(work, writer, time.monotonic() + self._patience_s, any_thread and writer[0] != self._main_thread)
         self._commit((job,))
         if job.error is not None:
             job.raise_error()
@@ -157,7 +158,8 @@ class CommitQueue:
         """Run several jobs of this thread in their order, each with its ``any_thread``; return the outcome of each: the
         result, or the error, that ``run`` would have given. Jobs that may share a transaction share one.
         """
-        jobs = self._jobs(works)
+        writer, until = outside(self._database, self._name), time.monotonic() + self._patience_s
+        jobs = [Job(work, writer, until, any_thread and writer[0] != self._main_thread) for work, any_thread in works]
         if jobs:
             self._commit(jobs)
         return [Outcome(job.result) if job.error is None else Outcome(error=job.error) for job in jobs]
@@ -175,7 +177,7 @@ class CommitQueue:
 
     def begin_alone(self, patience_s: float) -> Job[None]:
         """Lead without a group until ``end_alone``."""
-        job: Job[None] = self._jobs(((None, False),), patience_s)[0]
+        job: Job[None] = Job(None, outside(self._database, self._name), time.monotonic() + patience_s)
         try:
             INSIDE.add(job.writer)
             self._come((job,))
@@ -192,13 +194,6 @@ class CommitQueue:
         INSIDE.discard(job.writer)
 
     # -- coming and leaving -------------------------------------------------------------------------------------------
-
-    def _jobs(
-        self, works: Sequence[tuple[Callable[[Any], T] | None, bool]], patience_s: float | None = None
-    ) -> list[Job[T]]:
-        writer = outside(self._database, self._name)
-        deadline = time.monotonic() + (self._patience_s if patience_s is None else patience_s)
-        return [Job(work, writer, deadline, shares and writer[0] != self._main_thread) for work, shares in works]
 
     def _commit(self, jobs: Sequence[Job[Any]]) -> None:
         """Return when the jobs of this thread are done. An exception that this raises came from outside."""

@@ -146,3 +146,13 @@ def test_a_damaged_name_of_a_key_is_one_too(tmp_path: Path):
         assert connection.execute("UPDATE conversations SET key_id = ''").rowcount == 1
     with open_store(path) as store, pytest.raises(KeyUnavailable, match="'new' would be stored as plain text"):
         store.append("new", said("x"), expected_version=0)
+
+
+def test_a_process_without_a_key_notices_that_another_one_has_begun_to_encrypt(tmp_path: Path):
+    path = tmp_path / "store.db"
+    with open_store(path) as plain, open_store(path, keys=KeyRing([OLD])) as other:
+        plain.append("plain", said("x"), expected_version=0)
+        plain.append("plain too", said("x"), expected_version=0)
+        other.append("c1", said("x"), expected_version=0)
+        with pytest.raises(KeyUnavailable, match="'new' would be stored as plain text"):
+            plain.append("new", said("x"), expected_version=0)

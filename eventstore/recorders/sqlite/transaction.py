@@ -130,9 +130,12 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
         if len(rows) == 1:
-            row = rows[0]
-            self._execute(_insert_together(1), (position, key, *row))
-            if type(row.body) is Body:
+            event_id, kind, schema, shown, structural, at, encoding, body, proof, before, turns, check = rows[0]
+            self._execute(_insert_together(1), (
+                position, key, event_id, kind, schema, +shown, +structural, at, encoding, bytearray(body),
+                bytearray(proof), before, turns, check,
+            ))  # fmt: skip
+            if type(body) is Body:
                 self._attach(key, rows)
             return
         values = _values(key, rows, position)
@@ -163,7 +166,9 @@ def _values(key: int, rows: Sequence[Row], position: int) -> Iterator[object]:
 @cache
 def _insert_together(rows: int) -> str:
     """Return the statement that inserts this number of rows. There are few such statements, and each stays prepared."""
-    return SQL["insert_events"].format(rows=", ".join([f"({', '.join('?' * _COLUMNS)})"] * rows))
+    values = [f"?{number}" for number in range(1, rows * _COLUMNS + 1)]
+    each = [SQL["an_event"].format(*values[first:]) for first in range(0, len(values), _COLUMNS)]
+    return SQL["insert_events"].format(rows=", ".join(each))
 
 
 def _staged_position(key: int, event_id: int) -> int:
