@@ -4,9 +4,8 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from foldlog.eventstore import Action, ConversationNotFound, Event, InvalidArgument, Observation, Store, is_structural
+from foldlog.projections import Views
 
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
@@ -17,7 +16,7 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
     directly follows, so that no call is left open. ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
     Raises ``InvalidArgument`` where no event has this id, and ``ConversationNotFound``. Cost: the events from there to
-    the end.
+    the end, and of a call or a result the View there.
     """
     if not isinstance(source_id, str | int):
         raise TypeError(f"at_source is an id of the imported source, a text or a whole number, not {source_id!r}")
@@ -41,36 +40,25 @@ def _is_named(event: Event, source_id: str | int) -> bool:
 
 
 def _after_its_group(store: Store, conversation: str, event: Event) -> int:
-    """Return the version after the events of the same response, and of their results, that directly follow."""
-    caller = event if isinstance(event, Action) else None
-    if caller is None and (not isinstance(event, Observation) or (event.cause is None and event.call_id is None)):
-        return event.id + 1
-    first = event.id
-    for earlier in store.events(conversation, 0, event.id, reverse=True):
-        if isinstance(earlier, Action) and caller is None and isinstance(event, Observation):
-            if _answers(event, (earlier.call_id, earlier.id)):
-                caller, first = earlier, earlier.id
-        elif isinstance(earlier, Action) and caller is not None and _are_parallel(earlier, caller):
-            first = earlier.id
-        elif caller is not None and earlier.shown and not isinstance(earlier, Observation):
-            break  # only bookkeeping and results stand between parallel calls
-    version, calls = event.id + 1, set[str | int | None]()
-    for each in store.events(conversation, first if caller else version):
-        if isinstance(each, Action) and caller and (each.id == caller.id or _are_parallel(each, caller)):
-            calls |= {each.call_id, each.id}
-        elif not (isinstance(each, Observation) and _answers(each, calls)):
-            if each.id > event.id and (each.shown or is_structural(each)):
+    """Return the version after the events of the same response, and of their results, that directly follow. Only
+    bookkeeping may stand between them.
+    """
+    version = event.id + 1
+    view = Views(store).at(conversation, version) if isinstance(event, Action | Observation) else ()
+    calls = [each for each in view if isinstance(each, Action)]
+    for each in store.events(conversation, version) if calls else ():
+        if isinstance(each, Action) and each.response_id == calls[-1].response_id is not None:
+            calls.append(each)
+        elif not (isinstance(each, Observation) and any(_answers(each, call) for call in calls)):
+            if each.shown or is_structural(each):
                 break
-            continue  # bookkeeping may stand between them
-        version = max(version, each.id + 1)
+            continue
+        version = each.id + 1
     return version
 
 
-def _are_parallel(one: Action, other: Action) -> bool:
-    return one.response_id is not None and one.response_id == other.response_id
-
-
-def _answers(observation: Observation, calls: Collection[str | int | None]) -> bool:
-    """Return whether an observation names one of the calls, by its event or by its id."""
-    named = observation.call_id if observation.cause is None else observation.cause
-    return named is not None and named in calls
+def _answers(observation: Observation, call: Action) -> bool:
+    """Return whether an observation names a call, by its event or by its id."""
+    if observation.cause is not None:
+        return observation.cause == call.id
+    return observation.call_id is not None and observation.call_id == call.call_id

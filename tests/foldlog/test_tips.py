@@ -97,6 +97,14 @@ def test_a_fork_at_a_call_or_a_result_has_the_whole_response_and_all_its_results
     assert shown(history.fork(at_source="a")) == ["a"]
     assert shown(history.fork(at_source="g")) == list("abcdefg")
     assert [call.call_id for call in history.fork(at_source="g").open_calls()] == ["c3"]
+    turned = [
+        replied("b", "a", use("c1")),
+        result("d", "b", "c1"),
+        replied("c", "d", use("c2")),
+        result("e", "c", "c2"),
+    ]
+    history = imported(histories, "c2", [asked("a", None), *turned, *later])
+    assert [shown(history.fork(at_source=name)) for name in "bdce"] == [list("abdce")] * 4
 
 
 def test_ids_that_are_numbers_are_found_as_texts_too_and_the_last_of_equal_ids_counts(histories):
