@@ -37,17 +37,6 @@ if TYPE_CHECKING:
     from foldlog._search import Hit, SearchIndex
     from foldlog.condensers import AgentModel, CondenseHandler, Condenser
 
-OWN = "+"
-"""What the last part of an id begins with if a runtime keeps the conversation for itself, such as a state that several
-sessions share: ``adk/APP/+state``. An id that a runtime was given is quoted, so it has no such part.
-"""
-
-
-def is_own(conversation: str) -> bool:
-    """Return whether a runtime keeps a conversation for itself, so that lists of conversations leave it out."""
-    return conversation.rpartition("/")[2].startswith(OWN) and "/" in conversation
-
-
 ChosenCondenser: TypeAlias = "Condenser | Mapping[str, Any] | str | os.PathLike[str]"
 
 
@@ -298,18 +287,18 @@ class Histories:
         detach_forks: bool = False,
         expected: ConversationRow | None = None,
     ) -> ConversationRow:
-        """Erase a conversation for good, from the search index too. Return its tombstone.
+        """Erase a conversation with its companions for good, from the search index too. Return its tombstone.
 
         No reader sees it from the first moment on, and its id is not used again. ``unconfirmed`` names what may hold it
-        still. In a SQLite file its bytes stay until
-        ``maintenance.vacuum`` (``bytes_pending``). On PostgreSQL, to erase many, give ``complete=False`` for all but
-        the last: the last call vacuums the tables. Calling it again finishes an interrupted erasure. ``detach_forks``
-        first gives each of its forks a copy of the shared events; ``with_forks`` erases its forks too. With
-        ``expected``, its row, it is erased only if it has no newer event.
+        still. In a SQLite file its bytes stay until ``maintenance.vacuum`` (``bytes_pending``). On PostgreSQL, to erase
+        many, give ``complete=False`` for all but the last: the last call vacuums the tables. Calling it again finishes
+        an interrupted erasure. ``detach_forks`` first gives each of its forks a copy of the shared events;
+        ``with_forks`` erases its forks too. With ``expected``, its row, it is erased only if it has no newer event.
 
-        Raises ``ConversationNotFound``; ``ConversationHasForks`` where it has forks that are neither detached nor
-        erased; ``VersionConflict`` where its last event is not that of ``expected``; and ``StoreUnavailable`` where, on
-        PostgreSQL, a transaction that began before does not end. Cost: its events, and the sums that lists keep.
+        Raises ``ConversationNotFound``; ``InvalidArgument`` where both are given; ``ConversationHasForks`` where it has
+        forks that are neither detached nor erased; ``VersionConflict`` where its last event is not that of
+        ``expected``; and ``StoreUnavailable`` where, on PostgreSQL, a transaction that began before does not end. Cost:
+        its events, and the sums that lists keep.
         """
         from foldlog._maintenance import erased, gone
 
@@ -322,9 +311,10 @@ class Histories:
             expected=None if expected is None else {conversation: expected},
             complete=complete,
         )
-        *forks, tombstone = gone(work)
-        names = dict.fromkeys(name for row in (tombstone, *forks) for name in row.unconfirmed)
-        return tombstone._replace(unconfirmed=(*names,))
+        rows = {row.id: row for row in gone(work)}
+        names = dict.fromkeys(name for row in rows.values() for name in row.unconfirmed)
+        pending = self.store.database.bytes_pending
+        return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)
 
     def close(self) -> None:
         """Close the store. Views that a caller holds and that were not read yet are read first. The threads of its

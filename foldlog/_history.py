@@ -613,18 +613,18 @@ class History:
 
         Its id, kind, place, times, size and head stay: published heads still verify. Readers and the model see
         ``[redacted]``. The receipt is the next event of the history. It names the condensations whose summaries may
-        quote the event; ``with_summaries`` redacts these too. ``by`` says who does it, by default the user of the
-        operating system. In a SQLite file the bytes stay until ``maintenance.vacuum`` (``bytes_pending``). On
-        PostgreSQL the call vacuums the tables, unless ``complete`` is False. Calling it again finishes an interrupted
-        redaction. Of an event that set attributes, all attributes go, of one that set a document its newest value: set
-        them again.
+        quote the event; ``with_summaries`` redacts these too. It also names copies of the content in companions of the
+        conversation, which are redacted with it. ``by`` says who does it, by default the user of the operating system.
+        In a SQLite file the bytes stay until ``maintenance.vacuum`` (``bytes_pending``). On PostgreSQL the call vacuums
+        the tables, unless ``complete`` is False. Calling it again finishes an interrupted redaction. Of an event that
+        set attributes, all attributes go, of one that set a document its newest value: set them again.
 
-        Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the
-        history has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL,
-        a transaction that began before does not end. Cost: the condensations and the idempotency keys of the history,
-        and the sums that lists keep; of an imported event, all events, those of its forks too: records that repeat its
-        content go with it. One that cannot be read is named in ``unconfirmed``. Events that others append during the
-        call count as later ones.
+        Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the history has no such event of
+        its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on PostgreSQL, a transaction that began
+        before does not end. Cost: the condensations and the idempotency keys of the history, its companions, and the
+        sums that lists keep; of an imported event, all events, those of its forks too: records that repeat its content
+        go with it. One that cannot be read is named in ``unconfirmed``. Events that others append during the call count
+        as later ones.
         """
         from foldlog._maintenance import redacted
         from foldlog._reports.sums import KeptSums

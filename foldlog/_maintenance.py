@@ -9,8 +9,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import accumulate
 from typing import Any, Protocol, TypeVar
 
+from foldlog._companions import and_companions, companion_of, companions, forked_from
 from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, stores_in, told
 from foldlog._formats.packing import events_of, place_of
 from foldlog._reports.sums import KeptSums
@@ -91,7 +93,7 @@ class Maintenance:
         has_keys = self._store.database.settings.keys is not None
         if has_keys:
             remove_index(self._store)
-        for each in rekey.rekey(self._store, *conversations, decrypt=decrypt):
+        for each in rekey.rekey(self._store, *and_companions(self._store, conversations), decrypt=decrypt):
             is_last = has_keys and not decrypt and each.bytes_pending is not None
             yield each._replace(plain=in_plain_text(self._store)) if is_last else each
 
@@ -124,8 +126,8 @@ class Maintenance:
         findings: Callable[[str], object] = lambda problem: None,
     ) -> Iterator[ConversationRow]:
         """Yield the tombstone of each conversation whose last event is older than ``age``, with ``attributes`` only of
-        those that have them, as it is erased; nothing is erased until you iterate. With ``dry_run`` yield the row of
-        each, and erase nothing.
+        those that have them, as it is erased with its companions; nothing is erased until you iterate. With ``dry_run``
+        yield the row of each, and erase nothing.
 
         A conversation stays, and ``findings`` is told why, that has a younger fork (``detach_forks`` gives the fork a
         copy of the shared events) or a new event: it is erased later. In a SQLite file the bytes stay until ``vacuum``.
@@ -142,14 +144,16 @@ class Maintenance:
         return gone(work, findings)
 
     def copy_from(self, source: Store | _Histories, *conversations: str, jobs: int = 4) -> Iterator[Moved]:
-        """Yield every history of another store, or those named, as it is copied into this one; nothing happens until
-        you iterate. See ``maintenance.copy.copy_store``.
+        """Yield every history of another store, or those named and their companions, as it is copied into this one;
+        nothing is copied until you iterate. See ``maintenance.copy.copy_store``.
         """
-        return copy.copy_store(_store_of(source), self._store, *conversations, jobs=jobs)
+        store = _store_of(source)
+        return copy.copy_store(store, self._store, *and_companions(store, conversations), jobs=jobs)
 
     def differences_from(self, source: Store | _Histories, *conversations: str) -> Iterator[UnequalConversation]:
-        """Yield the histories of another store, or those named, that do not have the same head here."""
-        return copy.compare_stores(_store_of(source), self._store, *conversations)
+        """Yield the histories of another store, or those named and their companions, that have another head here."""
+        store = _store_of(source)
+        return copy.compare_stores(store, self._store, *and_companions(store, conversations))
 
 
 def gone(
@@ -171,13 +175,18 @@ def gone(
 def conversations_with(
     store: Store, attributes: Mapping[str, Any] | None = None, before: datetime | None = None
 ) -> list[ConversationRow]:
-    """Return the conversations that have these attributes, and no event that was recorded since ``before``."""
+    """Return the conversations that have these attributes, and no event that was recorded since ``before``, with their
+    companions. What several conversations share is left out as long as one of these is.
+    """
     named = ids_with(store, attributes) if attributes else None
-    return [
-        row
-        for row in store.iter_conversations()
-        if row.erased_at is None and (named is None or row.id in named) and (before is None or row.updated_at < before)
-    ]
+    rows = [row for row in store.iter_conversations() if row.erased_at is None]
+    found = {
+        row.id for row in rows if (named is None or row.id in named) and (before is None or row.updated_at < before)
+    }
+    stay = {row.id for row in rows if row.id not in found and not companion_of(row.id)}
+    in_use = {start for name in stay for start in accumulate(name.split("/"), "{}/{}".format)} - {""}
+    wholes = {row.id: companion_of(row.id) for row in rows}
+    return [row for row in rows if wholes[row.id] in found or (row.id in found and wholes[row.id] not in in_use)]
 
 
 def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
@@ -213,10 +222,13 @@ def erased(
     complete: bool = True,
     dry_run: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
-    """Erase conversations, forks before the conversations whose events they share. Yield the tombstone of each, and
-    ``with_forks`` those of their forks; for one that stays, its row and why. One that has a newer event than
-    its row in ``expected`` stays. With ``dry_run``, erase nothing, and yield rows in the place of tombstones.
+    """Erase conversations, forks before the conversations whose events they share, companions after theirs. Yield the
+    tombstone of each, and ``with_forks`` those of their forks; for one that stays, its row and why. One that has a
+    newer event than its row in ``expected`` stays. With ``dry_run``, erase nothing, and yield rows in the place of
+    tombstones.
     """
+    if with_forks and detach_forks:
+        raise InvalidArgument("with_forks and detach_forks: forks are either erased or kept; give one of the two")
     known, gone = {row.id: row for row in rows}, set[str]()
 
     def depth(row: ConversationRow) -> int:
@@ -225,13 +237,15 @@ def erased(
             row, deep = known[row.parent], deep + 1
         return deep
 
-    ordered = sorted(known.values(), key=lambda row: (depth(row), row.created_at), reverse=True)
-    sources = source_files(store, and_forks(store, ordered) if with_forks else ordered)
+    alone = (row for row in known.values() if companion_of(row.id) not in known)
+    left = sorted(alone, key=lambda row: (depth(row), row.created_at))
+    sources = source_files(store, and_forks(store, left) if with_forks else left)
     with KeptSums(store).put_back():
-        for row in ordered:
-            is_last = complete and row is ordered[-1]  # a server vacuums its tables once for all
+        while left:
+            row = left.pop()
             forks = and_forks(store, [row], gone)[:0:-1]
             stay = tuple(fork.id for fork in forks if fork.parent == row.id)
+            origins = [name for name in forked_from(store, row.id) if name not in known]
             tombstone = row
             try:
                 if not dry_run:
@@ -247,19 +261,23 @@ def erased(
                 elif stay and not (with_forks or detach_forks):
                     raise ConversationHasForks(row.id, stay)
             except (ConversationHasForks, VersionConflict) as error:
-                if is_last and gone:
+                if complete and gone and not left:
                     purge(store.database.recorder, _GONE)
                 yield row, error
                 continue
             tombstones = [each if dry_run else store.conversation(each.id) for each in forks if with_forks]
-            left = [each for each in tombstones if dry_run or each.erased_at is not None]  # others were detached
+            its = [each for each in tombstones if dry_run or each.erased_at is not None]  # others were detached
             if detach_forks and not dry_run and row.id in sources:  # they have a copy of what was imported
                 theirs = source_files(store, forks)
                 for fork in forks:
                     keep_source(store, fork.id, sorted({*theirs.get(fork.id, ()), *sources[row.id]}))
-            for each in (*left, tombstone):
-                gone.add(each.id)
-                is_end = is_last and each is tombstone
+            gone |= {each.id for each in (*its, tombstone)}
+            beside = companions(store, *(each.id for each in (*its, tombstone)))
+            left += [each for each in beside if row.erased_at is not None or each.erased_at is None]
+            kept = tuple(f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None)
+            tombstone = tombstone._replace(unconfirmed=(*kept, *tombstone.unconfirmed))
+            for each in (*its, tombstone):
+                is_end = complete and each is tombstone and not left  # a server vacuums its tables once for all
                 yield each if dry_run else gone_everywhere(store, {each.id}, each, sources, complete=is_end), None
 
 
@@ -275,13 +293,15 @@ def redacted(
     unread: list[str] = []
     named = with_twins(store, {conversation: [*events]})
     records = records_that_go(store, shown_by(store, named), unread)
-    twins = [event.id for event in named[conversation] if event.id != own_id]  # first: they are found by its content
-    work = partial(
-        redact.redact, store, conversation, reason=reason, by=by, with_summaries=with_summaries, complete=False
-    )
-    of_twins = [work(twin) for twin in twins]
-    receipt = work(event_id, records=records)
-    for each in of_twins:
+    work = partial(redact.redact, store, reason=reason, by=by, with_summaries=with_summaries, complete=False)
+    others = [(name, each.id) for name, its in named.items() for each in its]
+    twins = [work(*each) for each in others if each != (conversation, own_id)]  # first: its content finds them
+    receipt = work(conversation, event_id, records=records)
+    for each in twins:
+        if each.conversation != conversation:
+            copies = (redact.Quote(each.conversation, its_id, redacted=True) for its_id in each.event_ids)
+            receipt = receipt._replace(quotes=(*receipt.quotes, *copies))
+            continue
         receipt = receipt._replace(
             event_ids=(*receipt.event_ids, *each.event_ids),
             hashes=(*receipt.hashes, *each.hashes),
@@ -297,20 +317,24 @@ def redacted(
 
 def with_twins(store: Store, named: Mapping[str, Sequence[Event]]) -> dict[str, list[Event]]:
     """Return these events of conversations, and those that an import took back of the same records of a source: no View
-    shows them; of one that it took back, also those that stand. Cost: the structural events; the events of a
-    conversation of which an import took events back.
+    shows them; of one that it took back, also those that stand; and those of companions that repeat their content.
+    Cost: the structural events; the events of a conversation of which an import took events back; those of companions.
     """
     from foldlog._formats.rewritten import counted_in, is_replacing
-    from foldlog._matching import twin_keys
+    from foldlog._matching import copies_of, twin_keys
     from foldlog._reports.unreadable import sound
 
-    found: dict[str, list[Event]] = {}
+    found = {name: [*events] for name, events in named.items()}
     for name, events in named.items():
-        found[name] = [*events]
         row, ids = store.conversation(name), {event.id for event in events}
         begins = row.parent_version or 0
+        own = [event for event in events if event.id >= begins and can_be_redacted(event)]
+        for beside in companions(store, name, *forked_from(store, name)) if own else ():
+            if beside.erased_at is None:
+                copies = copies_of(own, (each.event for each in sound(store, beside.id, 0, beside.version, [])))
+                found[beside.id] = [*{each.id: each for each in (*found.get(beside.id, ()), *copies)}.values()]
         structural = store.query(name, lambda read: [*read.structural_events(0, read.version)])
-        imported = [each for each in events if each.id >= begins and each.origin is not None and can_be_redacted(each)]
+        imported = [each for each in own if each.origin is not None]
         if imported and any(map(is_replacing, structural)):
             counts = counted_in(structural, row.version)
             keys = {key for event in imported for key in twin_keys(event)}

@@ -231,6 +231,22 @@ def twin_keys(event: Event) -> set[tuple[Any, ...]]:
     return {(type(event), *each) for each in (texts if has_content(event) else (), named) if each}
 
 
+def copies_of(gone: Sequence[Event], events: Iterable[Event]) -> list[Event]:
+    """Return which of these events hold a text of the messages, calls and results that are ``gone``, a short one as a
+    whole text: what a runtime keeps beside a conversation is not told by its events.
+    """
+    texts = {text for event in gone if not isinstance(event, DocumentChanges) for text in _content(event)}
+    longer = [text for text in texts if len(text) >= _REPEATED_MIN]
+    short = "|".join(re.escape(text) for text in texts if 2 < len(text) < _REPEATED_MIN)
+    whole = re.compile(rf"(?<![\w\s])(?:{short})(?![\w\s])" if short else "(?!)")
+
+    def holds(text: str) -> bool:
+        return any(each in text for each in longer) or whole.search(text) is not None
+
+    said = (event for event in events if texts and can_be_redacted(event) and not isinstance(event, DocumentChanges))
+    return [event for event in said if has_content(event) and _has(holds, [*_content(event)])]
+
+
 def _calls(event: Event) -> set[str | None]:
     """Return the ids of the call and of the response that an event belongs to."""
     if isinstance(event, Action):

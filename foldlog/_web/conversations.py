@@ -12,8 +12,8 @@ from contextlib import suppress
 from heapq import nlargest
 from itertools import islice
 
+from foldlog._companions import companion_of
 from foldlog._documents import FleetDocument, ReasonDocument, ServedPageDocument
-from foldlog._histories import is_own
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountsTokens
 from foldlog._reports.spending import Calls, spent_by, summed
@@ -85,7 +85,7 @@ class ServedConversations:
             if version != self._seen or self._new:
                 again, self._new = self._new, set()
                 blocks = self._sums.blocks(again=again)
-                lines = (line for block in blocks for line in block.lines if not is_own(line.conversation))
+                lines = (line for block in blocks for line in block.lines if not companion_of(line.conversation))
                 self._lines = sorted(lines, key=lambda line: line.last_recorded_at, reverse=True)
                 self._total, self._calls = Sums(), summed(self._sums.calls(blocks))
                 for block in blocks:

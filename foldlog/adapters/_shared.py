@@ -28,7 +28,6 @@ from foldlog import aio
 from foldlog._formats.live import Encoder
 from foldlog._formats.packing import parts_of, place_of
 from foldlog._formats.told import REDACTED
-from foldlog._histories import OWN as OWN
 from foldlog._histories import Histories
 from foldlog._histories import open as open_histories
 from foldlog._history import History
@@ -199,13 +198,10 @@ def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
 
 
 def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
-    """Erase conversations: forks before the conversations that they were forked from. Forks that are not among them get
-    copies of what they share.
-    """
-    forks_first = sorted(rows, key=lambda row: (row.created_at, row.id), reverse=True)
-    for row in forks_first:
-        with suppress(ConversationErased, ConversationNotFound):
-            histories.erase(row.id, reason=reason, detach_forks=True, complete=row is forks_first[-1])
+    """Erase conversations. Forks that are not among them get copies of what they share."""
+    from foldlog._maintenance import erased, gone
+
+    list(gone(erased(histories.store, rows, reason=reason, detach_forks=True)))
 
 
 def kept(

@@ -29,10 +29,10 @@ from google.adk.sessions.state import State
 from google.genai import types
 from msgspec.structs import replace
 
+from foldlog._companions import companion
 from foldlog._histories import Histories
 from foldlog._history import History
 from foldlog.adapters._shared import (
-    OWN,
     HistoriesGiven,
     OpenHistories,
     document,
@@ -67,7 +67,7 @@ _Values = dict[str, Any]
 _Names = tuple[str, str, str]
 
 _FORMAT = "google-adk"
-_STATE = f"/{OWN}state"
+_STATE = companion("", "state")
 _TIMES = ("start_timestamp", "end_timestamp")
 
 

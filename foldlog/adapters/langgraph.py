@@ -28,13 +28,13 @@ from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from foldlog._companions import companion_of
 from foldlog._history import History
 from foldlog.adapters._langgraph.branches import Checkpoint
 from foldlog.adapters._langgraph.channels import ChannelValues, is_json, next_version, pending_writes
 from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
 from foldlog.adapters._langgraph.record_lists import model_input
 from foldlog.adapters._shared import (
-    OWN,
     HistoriesGiven,
     WithHistories,
     erase_all,
@@ -301,18 +301,17 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
     def _names_of(self, conversation: str) -> _Names:
         """Return thread, namespace and first conversation of the namespace that a conversation belongs to."""
-        names = conversation.removeprefix(f"{self._prefix}/").split("/")
-        if names[-1].startswith(("@", OWN)):
+        names = (companion_of(conversation) or conversation).removeprefix(f"{self._prefix}/").split("/")
+        if names[-1].startswith("@"):
             names.pop()
         thread, namespace = (*map(unquoted, names), "")[:2]
         return thread, namespace, self._named(thread, namespace)
 
     def _namespaces(self, thread_id: Any = None) -> Iterator[_Names]:
-        """Yield each namespace of one thread, or of all threads."""
+        """Yield each namespace of one thread, or of all threads. Of an erased conversation forks may be left."""
         name = self._prefix if thread_id is None else self._named(thread_id)
-        for row in with_those_below(self._sync, name):
-            if row.id != self._prefix and (names := self._names_of(row.id))[2] == row.id:
-                yield names
+        rows = with_those_below(self._sync, name)
+        yield from dict.fromkeys(self._names_of(row.id) for row in rows if row.id != self._prefix)
 
     def _last_active(self, first: int) -> Iterator[tuple[str, _Names]]:
         """Yield the namespaces of all threads, the last active first, each with an id that is above those that were

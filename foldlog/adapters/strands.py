@@ -20,10 +20,10 @@ from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
+from foldlog._companions import companion, companion_of
 from foldlog._formats.packing import events_of
 from foldlog._history import History
 from foldlog.adapters._shared import (
-    OWN,
     HistoriesGiven,
     WithHistories,
     append_or_begin,
@@ -62,7 +62,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def conversation(self, session_id: str, *agent_id: str) -> str:
         """Return the id of the conversation of an agent, or of what a session keeps besides its agents."""
-        return "/".join((self._prefix, *map(quoted, (session_id, *agent_id)))) + ("" if agent_id else f"/{OWN}session")
+        name = "/".join((self._prefix, *map(quoted, (session_id, *agent_id))))
+        return name if agent_id else companion(name, "session")
 
     def create_session(self, session: Session, **kwargs: Any) -> Session:
         """Begin a session. Raises ``SessionException`` if it exists."""
@@ -82,7 +83,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         if self.read_session(session_id) is None:
             raise SessionException(f"Session {session_id} does not exist")
         own = self.conversation(session_id)
-        rows = below(self._sync, own.removesuffix(f"{OWN}session"))
+        rows = below(self._sync, f"{companion_of(own)}/")
         for is_own in (False, True):  # what says that there is a session goes last
             erase_all(self._sync, [row for row in rows if (row.id == own) is is_own], "the session was deleted")
 

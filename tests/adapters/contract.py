@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog._histories import is_own
+from foldlog._companions import companion_of
 from foldlog.eventstore import CannotRedact, DocumentChanges, can_be_redacted
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def counted(histories: foldlog.Histories) -> Iterator[list[object]]:
 
 def history_of(store: Any) -> foldlog.History:
     """Return the only history of an adapter's store that is not the runtime's own."""
-    (conversation,) = (row.id for row in store.histories.sync.list().conversations if not is_own(row.id))
+    (conversation,) = (row.id for row in store.histories.sync.list().conversations if not companion_of(row.id))
     return store.histories.sync[conversation]
 
 

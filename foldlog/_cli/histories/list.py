@@ -20,7 +20,7 @@ from foldlog._cli.pager import paged
 from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import listed, open_existing
 from foldlog._cli.tables import COST, TOKENS, Column, print_rows
-from foldlog._histories import is_own
+from foldlog._companions import companion_of
 from foldlog._lease import ends_of_leases, to_resume
 from foldlog._words.gist import compact, count, spent_words, tokens_words
 from foldlog.eventstore import ConversationRow, Store, StoreUnusable
@@ -133,7 +133,7 @@ def run(
         if figures:
             is_filtered = bool(attributes or match or after or to_be_resumed)
             names = () if is_filtered else (name for name, figure in figures.items() if figure is None)
-            unknown = sum(every or not is_own(name) for name in names)
+            unknown = sum(every or not companion_of(name) for name in names)
             rows = _by_figure(store, figures, reverse=reverse, is_short=limit is not None and not is_filtered)
         if not every:
             rows = _without_own(rows, own)
@@ -199,7 +199,7 @@ def run(
 def _without_own(rows: Iterator[ConversationRow], own: list[str]) -> Iterator[ConversationRow]:
     """Yield the rows of conversations that no runtime keeps for itself. The ids of the others go to ``own``."""
     for row in rows:
-        if is_own(row.id):
+        if companion_of(row.id):
             own.append(row.id)
         else:
             yield row

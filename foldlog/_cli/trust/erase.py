@@ -16,6 +16,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, NoVacuum, SomeConversat
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
+from foldlog._companions import with_companions
 from foldlog._copies import is_a_copy, path_in
 from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
 from foldlog._maintenance import and_forks, conversations_with, erased
@@ -75,7 +76,7 @@ def run(
     with open_existing(db) as store:
         rows = selected(store, conversations, where, before)
         if not (yes or dry_run):
-            _ask(store, and_forks(store, rows) if with_forks else rows)
+            _ask(store, with_companions(store, and_forks(store, rows) if with_forks else rows))
         work = erased(
             store,
             rows,
@@ -153,6 +154,9 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
     for name in dict.fromkeys(unconfirmed):
         if name.startswith("conversation "):
             terminal.warn(f"the record of an event may still hold the content, because it cannot be read: {name}")
+            continue
+        if name.startswith("companion "):
+            terminal.warn(f"what its runtime keeps beside it may still hold the content, until that is erased: {name}")
             continue
         if is_a_copy(name):
             file = "a file in this folder" if name.startswith("imported folder ") else "a file"

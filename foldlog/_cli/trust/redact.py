@@ -21,6 +21,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._cli.trust import erase
+from foldlog._companions import with_companions
 from foldlog._copies import may_hold, path_in, read_models
 from foldlog._documents import (
     MatchDocument,
@@ -163,7 +164,7 @@ def run(
         if not dry_run:
             ids = {name: [event.id for event in each] for name, each in named.items()}
             if events and conversation is not None:
-                ids = {conversation: list(dict.fromkeys(events))}
+                ids[conversation] = list(dict.fromkeys(events))
             redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries, complete=False)
             receipts, stay = _redacted(store, stores, ids, redact, shown, text)
         taken = _taken(receipts, with_summaries=with_summaries)
@@ -335,7 +336,7 @@ def _conversations(store: Store, conversation: str | None, where: Sequence[str] 
         return conversations_with(store, pairs(list(where or ())))
     if where:
         raise Refused("ID and --where: give one of the two")
-    return [store.conversation(whole(store, conversation))]
+    return with_companions(store, [store.conversation(whole(store, conversation))])
 
 
 def _named(stores: Callable[[str], Store], name: str, events: Sequence[int]) -> dict[str, list[Event]]:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from heapq import merge
+from itertools import chain, groupby, takewhile
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec import to_builtins
@@ -35,12 +37,13 @@ CHECKPOINT = "checkpoint"
 """The name of the document that marks a version of a branch as a checkpoint."""
 
 HIDDEN = "hidden"
-"""The name of the document of a thread's first conversation that says which checkpoints are left out."""
+"""The name of the document of a branch that says which checkpoints of its thread are left out."""
 
 _FORKS = "/@"
 _KEPT = 64
 
 T = TypeVar("T")
+_id_of = attrgetter("id")
 
 
 class Checkpoint(NamedTuple):
@@ -125,9 +128,12 @@ class ThreadBranches:
         return Checkpoint(branch, version, value)
 
     def walk(self, branches: list[ThreadBranch]) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of these branches, the newest first. Cost: those that are yielded."""
+        """Yield the checkpoints of these branches, the newest first. Cost: those that are yielded.
+
+        A fork that was detached, or copied from another store, has those that it shared too: each is yielded once.
+        """
         lines = [self._line(branch) for branch in branches]
-        return lines[0] if len(lines) == 1 else merge(*lines, key=lambda each: each.id, reverse=True)
+        return (next(same) for _, same in groupby(merge(*lines, key=_id_of, reverse=True), _id_of))
 
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
         """Return a checkpoint by its id. Cost: for a checkpoint that is not the newest of its branch, the later
@@ -139,7 +145,9 @@ class ThreadBranches:
         for name in sorted((branch.tip.branch for branch in branches), reverse=True):
             if put := self.appended_for(name, checkpoint_id):
                 return self.at(name, put[-1].first_id + put[-1].events)
-        return None
+        copies = (self._line(branch) for branch in branches if _FORKS in branch.tip.branch and not branch.begins)
+        later = (takewhile(lambda each: each.id >= checkpoint_id, line) for line in copies)  # a copy has no keys
+        return next((each for each in chain(*later) if each.id == checkpoint_id), None)
 
     def appended_for(self, branch: str, checkpoint_id: str) -> list[RecalledKey]:
         """Return the events that were appended to a conversation for a checkpoint, in order."""

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from foldlog._histories import OWN, Histories
+from foldlog._companions import companion
+from foldlog._histories import Histories
 from foldlog._history import History
 from foldlog.adapters._langgraph.branches import (
     CHECKPOINT,
@@ -46,8 +47,8 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import Decoder, Encoder
 
-_NOTES = f"/{OWN}writes"
-"""What follows the id of a thread in that of the conversation with its notes."""
+_NOTES = "writes"
+"""The name of the companion of a thread that has its notes."""
 
 _PLACE = frozenset(("checkpoint", "number"))
 """What a note says of itself: its checkpoint, and how many notes on this one came before it."""
@@ -102,19 +103,19 @@ class Checkpoints:
         if checkpoint_id is None:
             return next(self.walk(thread, hidden=hidden), None)
         branches = self.branches.of(thread)
-        if not hidden and _is_hidden(thread, branches)(checkpoint_id):
+        if not hidden and _is_hidden(branches)(checkpoint_id):
             return None
         return self.branches.locate(branches, checkpoint_id)
 
     def walk(self, thread: str, *, hidden: bool = False) -> Iterator[Checkpoint]:
         """Yield the checkpoints of a thread, the newest first. Cost: those that are yielded, and its branches."""
-        return self._shown(thread, self.branches.of(thread), hidden)
+        return self._shown(self.branches.of(thread), hidden)
 
-    def _shown(self, thread: str, branches: list[ThreadBranch], hidden: bool) -> Iterator[Checkpoint]:
+    def _shown(self, branches: list[ThreadBranch], hidden: bool) -> Iterator[Checkpoint]:
         walked = self.branches.walk(branches)
         if hidden:
             return walked
-        is_hidden = _is_hidden(thread, branches)
+        is_hidden = _is_hidden(branches)
         return (each for each in walked if not is_hidden(each.id))
 
     def newest(self, thread: str, *, hidden: bool = False) -> tuple[WholeCheckpoint | None, Iterator[Checkpoint]]:
@@ -125,12 +126,12 @@ class Checkpoints:
         def work(moment: Moment) -> tuple[list[ThreadBranch], WholeCheckpoint | None]:
             branches = self.branches.at_moment(thread, moment)
             branch = max((each for each in branches if each.has_own), key=lambda each: each.tip.id, default=None)
-            if branch is None or (not hidden and _is_hidden(thread, branches)(branch.tip.id)):
+            if branch is None or (not hidden and _is_hidden(branches)(branch.tip.id)):
                 return branches, None
             return branches, self._whole(thread, branch.tip, moment, branch.documents)
 
         branches, whole = query_all(self.histories.store.database, work)
-        walked = self._shown(thread, branches, hidden)
+        walked = self._shown(branches, hidden)
         found = next(walked, None)
         if whole is None and found is not None:
             whole = self.whole(thread, found)
@@ -243,7 +244,7 @@ class Checkpoints:
 
     def note(self, thread: str, checkpoint_id: str, name: str, data: Mapping[str, Any]) -> None:
         """Add a note on a checkpoint. Durability: on disk when it returns."""
-        conversation = thread + _NOTES
+        conversation = companion(thread, _NOTES)
         number = len(self.branches.appended_for(conversation, checkpoint_id))
         while True:
             try:
@@ -258,13 +259,16 @@ class Checkpoints:
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
         """Hide these checkpoints, and all checkpoints with smaller ids than ``below``, from now on. The log
-        keeps them.
+        keeps them. Each branch says so: it may be the only one that is left.
         """
-        history = self.histories[thread]
+        for branch in self.branches.of(thread):
+            self._hide(self.histories[branch.tip.branch], {*ids}, below)
+
+    def _hide(self, history: History, ids: set[str], below: str) -> None:
         while True:
             version = history.version()
             before = document(history, HIDDEN, {"ids": [], "below": ""}, version)
-            hidden = {"ids": sorted({*before["ids"], *ids}), "below": max(before["below"], below)}
+            hidden = {"ids": sorted(ids.union(before["ids"])), "below": max(before["below"], below)}
             with suppress(VersionConflict):
                 history.append((), documents={HIDDEN: hidden}, expected_version=version)
                 return
@@ -318,7 +322,7 @@ def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
 
 def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
     """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
-    conversation = thread + _NOTES
+    conversation = companion(thread, _NOTES)
     with suppress(ConversationErased, ConversationNotFound):
         reading = moment.conversation(conversation)
         notes: Iterable[Event] | None = _notes_at_end(reading, checkpoint_id)
@@ -349,10 +353,8 @@ def _number(event: Event, checkpoint_id: str) -> int:
     return int(data["number"]) if data.get("checkpoint") == checkpoint_id else -1
 
 
-def _is_hidden(thread: str, branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:
-    """Return the ids of hidden checkpoints, and the id below which all are hidden."""
-    hidden = next((branch.hidden for branch in branches if branch.tip.branch == thread), None)
-    if hidden is None:
-        return lambda checkpoint_id: False
-    ids, below = frozenset(hidden["ids"]), hidden["below"]
+def _is_hidden(branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:
+    """Return what tells whether a checkpoint is hidden."""
+    hidden = [branch.hidden for branch in branches if branch.hidden is not None]
+    ids, below = {each for one in hidden for each in one["ids"]}, max((one["below"] for one in hidden), default="")
     return lambda checkpoint_id: checkpoint_id in ids or checkpoint_id < below

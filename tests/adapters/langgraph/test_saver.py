@@ -327,6 +327,69 @@ def test_a_thread_that_is_copied_again_has_each_checkpoint_once(saver):
     ]
 
 
+def forked(saver):
+    """Put a thread with two branches, each with a write. Return the configs: of both, the first branch, the fork."""
+    one = put(saver, {"messages": [HumanMessage("secret one")]})
+    two = put(saver, {"messages": [HumanMessage("secret one"), HumanMessage("secret two")]}, one)
+    three = put(saver, {"messages": [HumanMessage("secret one"), HumanMessage("three")]}, one)
+    for config, text in ((one, "secret two"), (two, "reply"), (three, "another reply")):
+        saver.put_writes(config, [("messages", [HumanMessage(text)])], "task")
+    return one, two, three
+
+
+def ids(saver):
+    return [each.checkpoint["id"] for each in saver.list(THREAD)]
+
+
+def id_of(config):
+    return config["configurable"]["checkpoint_id"]
+
+
+def test_a_branch_that_is_left_when_the_first_one_is_erased_is_listed_and_goes_on(saver, histories):
+    one, _, three = forked(saver)
+    histories.erase("langgraph/t", reason="asked to", detach_forks=True)
+    assert "langgraph/t/+writes" not in histories, "it holds what was erased"
+    assert ids(saver) == [id_of(three), id_of(one)] == [each.checkpoint["id"] for each in saver.list(None, limit=9)]
+    assert saver.get_tuple(one).checkpoint["channel_values"] == {"messages": [HumanMessage("secret one")]}
+    four = put(saver, {"messages": [HumanMessage("four")]}, three)
+    saver.put_writes(four, [("a", 1)], "task")
+    assert saver.get_tuple(THREAD).pending_writes == [("task", "a", 1)]
+    five = put(saver, {"messages": [HumanMessage("five")]}, one)
+    assert ids(saver) == [id_of(each) for each in (five, four, three, one)]
+    saver.prune(["t"])
+    assert ids(saver) == [id_of(five)]
+    saver.delete_thread("t")
+    assert list(histories) == []
+
+
+def test_what_is_hidden_stays_hidden_when_the_first_branch_is_erased(saver, histories):
+    one, _, three = forked(saver)
+    saver.prune(["t"])
+    assert ids(saver) == [id_of(three)]
+    histories.erase("langgraph/t", reason="asked to", detach_forks=True)
+    assert ids(saver) == [id_of(three)]
+    assert saver.get_tuple(one) is None
+
+
+def test_a_thread_in_a_copied_store_has_each_checkpoint_once(saver, histories, tmp_path):
+    forked(saver)
+    with foldlog.open(tmp_path / "copy.db") as copied:
+        list(copied.maintenance.copy_from(histories))
+        other = FoldlogSaver(copied)
+        assert list(other.list(THREAD)) == list(saver.list(THREAD))
+        assert list(other.list(THREAD, limit=2)) == list(saver.list(THREAD, limit=2))
+
+
+def test_a_message_that_is_redacted_is_redacted_in_the_writes_too(saver, histories):
+    one, two, _ = forked(saver)
+    receipt = histories["langgraph/t"].redact(2, reason="asked to")
+    assert [quote.conversation for quote in receipt.quotes] == ["langgraph/t/+writes"]
+    assert (saver.get_tuple(one).pending_writes, len(saver.get_tuple(two).pending_writes)) == ([], 1)
+    assert "secret two" not in str([*saver.list(THREAD)])
+    saver.put_writes(one, [("a", 1)], "task")
+    assert saver.get_tuple(one).pending_writes == [("task", "a", 1)]
+
+
 async def test_deleting_erases_and_the_id_can_be_used_again(tmp_path):
     path = tmp_path / "h.db"
     async with FoldlogSaver(f"sqlite:///{path}") as saver:

@@ -16,6 +16,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 import foldlog
 from foldlog.adapters.strands import FoldlogSessionRepository
 from foldlog.eventstore import CondensationAction
+from foldlog.eventstore.maintenance import erase
 from tests.adapters.contract import Runs
 from tests.adapters.strands.scripted import ScriptedModel, call, parts, replies, said
 
@@ -119,9 +120,9 @@ async def test_a_session_that_was_deleted_begins_again(repository, histories):
 async def test_a_session_whose_deletion_was_killed_is_deleted_again(repository, histories, monkeypatch):
     repository.create_agent("s", SessionAgent("a", {}, {}))
     repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))  # it may be the younger one
-    erase = histories.erase
+    before = erase.erase
     with monkeypatch.context() as patched:
-        patched.setattr(histories, "erase", lambda conversation, **how: erase(conversation, **how) and 1 / 0)
+        patched.setattr(erase, "erase", lambda *which, **how: before(*which, **how) and 1 / 0)
         with pytest.raises(ZeroDivisionError):
             repository.delete_session("s")
     repository.delete_session("s")

@@ -1,0 +1,68 @@
+"""The companions of a conversation: the conversations ``ID/+NAME`` that a runtime keeps beside it, such as the writes
+of a thread. They are part of it: what erases, copies, redacts or rekeys a conversation does so with them.
+
+``ID`` may also be what the ids of several conversations begin with. Then they share what is kept there, such as the
+state of a user, and it is a companion of none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from foldlog.eventstore import ConversationRow, EventStoreError, Store, beginning_with
+from foldlog.eventstore.log.finding import find_existing
+from foldlog.eventstore.log.past import copied_links
+from foldlog.eventstore.recorders.base import Reader
+
+_OWN = "/+"
+"""What precedes the name of a companion. An id that a runtime was given is quoted, so it has no such part."""
+
+
+def companion(conversation: str, name: str) -> str:
+    """Return the id of a companion."""
+    return f"{conversation}{_OWN}{name}"
+
+
+def companion_of(conversation: str) -> str:
+    """Return the id of which a conversation is a companion, so that lists leave it out; an empty text for another."""
+    whole, _, name = conversation.rpartition(_OWN)
+    return "" if "/" in name else whole
+
+
+def companions(store: Store, *conversations: str) -> list[ConversationRow]:
+    """Return the companions of these conversations, erased ones too. Cost: these, and a look-up for each."""
+    return [
+        row
+        for whole in dict.fromkeys(conversations)
+        for row in beginning_with(companion(whole, ""), store.conversations)
+        if companion_of(row.id) == whole
+    ]
+
+
+def and_companions(store: Store, conversations: Iterable[str]) -> list[str]:
+    """Return these ids, each once, and those of their companions, erased ones too."""
+    names = dict.fromkeys(conversations)
+    return [*(names | dict.fromkeys(row.id for row in companions(store, *names)))]
+
+
+def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[ConversationRow]:
+    """Return conversations, each once, and their companions, without erased ones."""
+    found = {row.id: row for row in rows}
+    found |= {row.id: row for row in companions(store, *found) if row.erased_at is None}
+    return [*found.values()]
+
+
+def forked_from(store: Store, conversation: str) -> list[str]:
+    """Return the conversations that a fork was begun from, also where it has a copy of their events now. Their
+    companions may hold what is in it.
+    """
+    database = store.database
+
+    def read(reader: Reader) -> list[str]:
+        found = find_existing(database, reader, conversation)
+        return [each.id for each in found.lineage or copied_links(database, found)]
+
+    with suppress(EventStoreError):  # it is erased, or its key is not given
+        return database.recorder.query(read)
+    return []

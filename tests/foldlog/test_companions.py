@@ -1,0 +1,204 @@
+"""The conversations ``ID/+NAME`` that a runtime keeps beside the conversation ID go the way that it goes."""
+
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import foldlog as api
+from foldlog import Annotation, ConversationHasForks, InvalidArgument, KeyRing, Message, VersionConflict
+from foldlog.eventstore.maintenance import erase
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+DAYS = timedelta(days=1)
+SECRET = "my key is sk-4111"
+WHY = {"reason": "asked to"}
+PACKED = b64encode(b"\x92\xa4user\xb1" + SECRET.encode() + b"\xa3end").decode()
+
+
+def note(value):
+    return Annotation(name="writes", data={"task": "1", "writes": [[0, "messages", value]]})
+
+
+def said(text):
+    return Message(source="user", content=text)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """A thread with a fork, two notes beside it, a session below it; what sessions of a user share; another thread."""
+    age = [0]
+    with api.open(tmp_path / "foldlog.db", clock=lambda: NOW - age[0] * DAYS) as histories:
+        age[0] = 100
+        histories.create("t", {"user": "ann"}).append(said(SECRET))
+        histories["t"].fork(2, "t/@1").append(said("of the fork: 4711"))
+        for value in ({"json": SECRET}, {"base64": PACKED}, {"json": "another"}, {"json": "of the fork: 4711"}):
+            histories["t/+writes"].append(note(value))
+        histories["a/+state"].append(note("blue"))
+        histories["a/s"].append(said("a session"))
+        age[0] = 3
+        histories["a/s2"].append(said("a young session"))
+        histories["tt"].append(said("another thread"))
+        histories["tt/+writes"].append(note(SECRET))
+        age[0] = 0
+        yield histories
+
+
+OTHERS = ["a/+state", "a/s", "a/s2", "tt", "tt/+writes"]
+ERASURES = {
+    "with forks": (lambda h: h.erase("t", **WHY, with_forks=True), OTHERS),
+    "detached": (lambda h: h.erase("t", **WHY, detach_forks=True), [*OTHERS, "t/@1"]),
+    "of a fork": (lambda h: h.erase("t/@1", **WHY), [*OTHERS, "t", "t/+writes"]),
+    "by age": (lambda h: [*h.maintenance.retain(90 * DAYS, **WHY)], ["a/+state", "a/s2", "tt", "tt/+writes"]),
+    "all by age": (lambda h: [*h.maintenance.retain(DAYS, **WHY)], []),
+    "by attributes": (lambda h: [*h.maintenance.retain(DAYS, {"user": "ann"}, **WHY)], OTHERS),
+    "of a session": (lambda h: h.erase("a/s", **WHY), ["a/+state", *OTHERS[2:], "t", "t/+writes", "t/@1"]),
+}
+
+
+@pytest.mark.parametrize("how", ERASURES)
+def test_an_erasure_takes_the_companions_and_leaves_what_others_share(opened, how):
+    erased, left = ERASURES[how]
+    erased(opened)
+    assert sorted(opened) == sorted(left)
+
+
+def test_a_conversation_that_stays_keeps_its_companions(opened):
+    row = opened.store.conversation("t")
+    with pytest.raises(ConversationHasForks):
+        opened.erase("t", **WHY)
+    opened["t"].append(said("more"))
+    with pytest.raises(VersionConflict):
+        opened.erase("t", **WHY, with_forks=True, expected=row)
+    assert "t/+writes" in opened
+
+
+def test_a_companion_that_gets_an_event_before_its_turn_stays(opened):
+    told = []
+    work = opened.maintenance.retain(90 * DAYS, **WHY, findings=told.append)
+    assert [next(work).id, next(work).id] == ["t/@1", "t"]
+    opened["t/+writes"].append(note("newer"))
+    assert [row.id for row in work] == ["a/s"]
+    assert "'t/+writes' is at version 5" in told[0]
+
+
+@pytest.mark.parametrize("way", ["named", "by age"])
+def test_an_erasure_that_was_killed_before_the_companions_takes_them_again(opened, monkeypatch, way):
+    before = erase.erase
+    with monkeypatch.context() as patched:
+        patched.setattr(erase, "erase", lambda *which, **how: before(*which, **how) and 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            opened.erase("t", **WHY, with_forks=True)
+    assert ("t" in opened, "t/+writes" in opened) == (False, True)
+    if way == "named":
+        assert opened.erase("t", **WHY).id == "t"
+    else:
+        assert "t/+writes" in {row.id for row in opened.maintenance.retain(90 * DAYS, **WHY)}
+    assert "t/+writes" not in opened
+
+
+def test_forks_are_erased_or_detached(opened):
+    with pytest.raises(InvalidArgument, match="either erased or kept"):
+        opened.erase("t", **WHY, with_forks=True, detach_forks=True)
+    assert "t" in opened
+
+
+def test_the_command_names_the_companions_before_and_after(foldlog, opened):
+    for way in (["t"], ["--where", "user=ann"]):
+        ran = foldlog("erase", *way, "--with-forks", "--reason", "x", "--dry-run", "--json")
+        assert sorted(one["conversation"] for one in ran.document["conversations"]) == ["t", "t/+writes", "t/@1"]
+    ran = foldlog("erase", "t", "--detach", "--older-than", "2026-03-01", "--reason", "x", "--dry-run", "--json")
+    assert [one["conversation"] for one in ran.document["conversations"]] == ["t", "t/+writes"]
+    ran = foldlog("erase", "t", "--with-forks", "--reason", "x", "--yes")
+    assert "t/+writes: erased at " in ran.out
+    assert sorted(opened) == OTHERS
+
+
+def test_what_may_hold_an_erased_fork_beside_the_conversation_it_was_begun_from_is_named(foldlog, opened):
+    assert opened.erase("t/@1", **WHY).unconfirmed == ("companion t/+writes",)
+    opened["t"].fork(2, "t/@2")
+    ran = foldlog("erase", "t/@2", "--reason", "x", "--yes", "--json")
+    assert ran.document["holders"] == ["companion t/+writes"]
+    assert "may still hold the content" in ran.err
+    opened["t"].fork(2, "t/@3")
+    assert foldlog("erase", "t/@3", "t", "--reason", "x", "--yes", "--json").document["holders"] == []
+
+
+# -- copies ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_takes_the_companions_and_their_tombstones(foldlog, opened, tmp_path):
+    with api.open(tmp_path / "other.db") as other:
+        assert {moved.conversation for moved in other.maintenance.copy_from(opened, "t")} == {"t", "t/+writes"}
+        opened["t/+writes"].append(note("more"))
+        assert [one.conversation for one in other.maintenance.differences_from(opened, "t")] == ["t/+writes"]
+        assert foldlog("copy", "foldlog.db", "other.db", "t").status == 0
+        assert len(other["t/+writes"]) == 5
+        opened.erase("t", **WHY, with_forks=True)
+        assert [moved.problem is None for moved in other.maintenance.copy_from(opened, "t")] == [False, False]
+
+
+def test_a_rekey_takes_the_companions(opened, tmp_path):
+    with api.open(tmp_path / "foldlog.db", keys=KeyRing("11" * 32)) as histories:
+        assert {one.conversation for one in histories.maintenance.rekey("tt")} == {"tt", "tt/+writes"}
+    with api.open(tmp_path / "foldlog.db") as histories, pytest.raises(api.KeyUnavailable):
+        next(histories["tt/+writes"].events())
+
+
+# -- redactions --------------------------------------------------------------------------------------------------------
+
+
+def redacted_in(histories, name):
+    return [event.id for event in histories[name].events() if event.redacted]
+
+
+def test_a_redaction_takes_the_copies_in_the_companions(opened):
+    receipt = opened["t"].redact(1, **WHY)
+    assert receipt.event_ids == (1,)
+    assert receipt.quotes == (("t/+writes", 0, True), ("t/+writes", 1, True))
+    assert (redacted_in(opened, "t"), redacted_in(opened, "t/+writes")) == ([1], [0, 1])
+    assert redacted_in(opened, "tt/+writes") == [], "another conversation's"
+    assert opened["t"].redact(1, **WHY).quotes == ()
+
+
+@pytest.mark.parametrize("text, holds", [("Bob", True), ("bob", False), ("key", False), ("no", False)])
+def test_a_short_text_is_a_copy_as_a_whole_text(opened, text, holds):
+    opened["u"].append(said(text))
+    for value in ("Bob", b64encode(b"\x92\xa4user\xa3Bob\xa4more").decode(), f"{SECRET} no Bobby"):
+        opened["u/+writes"].append(note(value))
+    opened["u"].redact(0, **WHY)
+    assert redacted_in(opened, "u/+writes") == ([0, 1] if holds else [])
+
+
+@pytest.mark.parametrize("kept", ["shared", "detached", "copied"])
+def test_a_redaction_of_a_fork_takes_the_copies_beside_what_it_was_begun_from(opened, tmp_path, kept):
+    with api.open(tmp_path / "other.db") as other:
+        histories = opened
+        if kept == "detached":
+            opened.erase("t", **WHY, detach_forks=True)
+            opened.create("t", replace_erased=True)
+            opened.create("t/+writes", replace_erased=True).append(note("of the fork: 4711"))
+        if kept == "copied":
+            histories = other
+            list(other.maintenance.copy_from(opened))
+        own = len(histories["t/@1"]) - 1 if kept != "detached" else 2
+        receipt = histories["t/@1"].redact(own, **WHY)
+        assert {each[0] for each in receipt.quotes} == {"t/+writes"}
+        assert len(redacted_in(histories, "t/+writes")) == 1
+
+
+def test_a_redaction_that_is_refused_leaves_the_copies(opened):
+    with pytest.raises(InvalidArgument, match="belongs to conversation 't'"):
+        opened["t/@1"].redact(1, **WHY)
+    assert redacted_in(opened, "t/+writes") == []
+
+
+@pytest.mark.parametrize("which", [["1"], ["--matching", "sk-4111"]])
+def test_the_command_redacts_and_tells_of_the_copies(foldlog, opened, which):
+    given = ("redact", "t", *which, "--reason", "x")
+    found = {"t": [1], "t/+writes": [0, 1]}
+    for more in (["--dry-run"], ["--yes"]):
+        document = foldlog(*given, *more, "--json").document
+        assert {one["conversation"]: one["event_ids"] for one in document["found"]} == found
+    assert (redacted_in(opened, "t"), redacted_in(opened, "t/+writes")) == ([1], [0, 1])
+    assert {receipt["conversation"] for receipt in document["receipts"]} == {"t", "t/+writes"}
