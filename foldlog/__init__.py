@@ -34,7 +34,7 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
                history); the packages below: foldlog.eventstore, foldlog.projections, foldlog.condensers.
                help(foldlog.History) lists the methods.
 
-    _histories.py _history.py aio.py the face: _aio.py, _maintenance.py, _meant.py, _threads.py
+    _histories.py _history.py aio.py the face: _aio.py, _companions.py, _maintenance.py, _meant.py, _threads.py
     _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON
     _page/ _web/                     pages for a browser, and their server
     formats.py _formats/ adapters/   other agents: _importing.py, _seen_files.py, _recording.py, _replies.py
