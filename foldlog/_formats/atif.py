@@ -23,7 +23,7 @@ from foldlog._formats.blocks import said_in, texts_of, thinking_of
 from foldlog._formats.files.readers import in_document
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.pairs import Pair, PairsEncoder, Said, arguments_of, said_before, thinking_before
-from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, time_text
+from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, time_text, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, session_of
 from foldlog.eventstore import Event, Message, Source, SystemMessage
@@ -96,10 +96,9 @@ class _Decoder(FollowingDecoder):
         source, agent, counts = text_or_empty(record.get("source")), record.get("agent"), record.get("metrics")
         if not source and type(agent) is dict:
             self._agent = agent
-        cost = counts.get("cost_usd") if type(counts) is dict else None
         model = record.get("model_name", self._agent.get("model_name") if counts else None)
         names = {name: name for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
-        read.tell(model, cost, counts, **names)
+        read.tell(model, within(counts, "cost_usd"), counts, **names)
         if source == "system" and not self._begun:
             tools = self._agent.get("tool_definitions")
             content = "\n".join(texts_of(tuple(said_in(record.get("message")))))
@@ -112,8 +111,7 @@ class _Decoder(FollowingDecoder):
             for call in dicts_in(record.get("tool_calls")):
                 read.call(call.get("function_name"), call.get("arguments"), call.get("tool_call_id"))
             read.say(_SOURCES[source], as_text=True)
-        observation = record.get("observation")
-        for result in dicts_in(observation.get("results") if type(observation) is dict else None):
+        for result in dicts_in(within(record, "observation", "results")):
             told, call_id = result.get("content"), result.get("source_call_id")
             if type(call_id) is str:
                 read.answer(call_id, tuple(said_in(told)) if type(told) is list else text_or_empty(told))

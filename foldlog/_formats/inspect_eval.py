@@ -34,7 +34,7 @@ from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import dicts_in, read_time, text_or_empty
+from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Action, Annotation, Origin, SystemMessage, install_command
 
@@ -108,9 +108,8 @@ def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
 
 def _contained(log: Any, sample: Any, problem: str | None, place: str) -> Contained:
     """Return the history of a sample."""
-    about = log.get("eval") if type(log) is dict else None
-    run = about.get("eval_id", about.get("run_id")) if type(about) is dict else None
-    sample = sample if type(sample) is dict else {}
+    about, sample = dict_or_empty(within(log, "eval")), dict_or_empty(sample)
+    run = about.get("eval_id", about.get("run_id"))
     name = f"{sample['id']}_epoch_{sample.get('epoch', 1)}" if "id" in sample else None
 
     records = Placed(0, partial(_records, sample, problem, place))
@@ -120,7 +119,7 @@ def _contained(log: Any, sample: Any, problem: str | None, place: str) -> Contai
 def _records(sample: dict[str, Any], problem: str | None, place: str) -> Iterator[PlacedRecord]:
     messages, attachments = sample.get("messages", []), sample.get("attachments")
     for message in messages if type(messages) is list else [messages]:
-        yield place, _resolved(message, attachments if type(attachments) is dict else {}), None
+        yield place, _resolved(message, dict_or_empty(attachments)), None
     yield place, {key: value for key, value in sample.items() if key not in _NOT_KEPT}, problem
 
 
@@ -210,9 +209,8 @@ def _read_block(read: RecordEvents, block: Any) -> None:
 
 def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
     """Add an annotation for each model that the sample used, with its tokens."""
-    used = sample.get("model_usage")
-    for model, usage in used.items() if type(used) is dict else ():
-        counts = usage if type(usage) is dict else {}
+    for model, usage in dict_or_empty(sample.get("model_usage")).items():
+        counts = dict_or_empty(usage)
         read.tell(
             model,
             counts.get("total_cost"),
@@ -277,5 +275,5 @@ FORMAT = Format(
     encoder=lambda: OpenAIChatEncoder(_Inspect()),
     files=_Logs(),
     rewritten=True,
-    source_id=lambda record: record.get("id") if type(record) is dict else None,
+    source_id=member("id"),
 )

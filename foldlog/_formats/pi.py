@@ -25,7 +25,7 @@ from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import Members
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
-from foldlog._formats.record import member, text_or_empty, text_or_none
+from foldlog._formats.record import member, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import id_of_source, milliseconds_of, session_of, time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Retraction, Source
@@ -103,12 +103,11 @@ class PiDecoder(FollowingDecoder):
         message = record.get("message")
         message = message if kind == "message" and type(message) is dict else record
         read.shown = message.get("stopReason") not in _NOT_SENT and not message.get("excludeFromContext")
-        usage, named = message.get("usage"), message.get("name")
-        cost = usage.get("cost") if type(usage) is dict else None
+        named = message.get("name")
         read.tell(
             message.get("model"),
-            cost.get("total") if type(cost) is dict else None,
-            usage,
+            within(message, "usage", "cost", "total"),
+            message.get("usage"),
             prompt_tokens=("input", "cacheWrite", "cacheRead"),
             cached_tokens="cacheRead",
             cache_write_tokens="cacheWrite",

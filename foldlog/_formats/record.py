@@ -91,6 +91,18 @@ def member(name: str) -> Callable[[Any], Any]:
     return lambda record: record.get(name) if type(record) is dict else None
 
 
+def within(record: Any, *names: str) -> Any:
+    """Return what an object in a record has under these names, one inside the other; None where one is missing."""
+    for name in names:
+        record = record.get(name) if type(record) is dict else None
+    return record
+
+
+def strings_in(value: Any) -> list[str]:
+    """Return the texts in an array of a record; none of another value."""
+    return [each for each in value if type(each) is str] if type(value) is list else []
+
+
 def refused(expected: str, value: Any) -> NotAnEvent:
     """Return the error for a value that is not the ``expected`` record."""
     return NotAnEvent(f"expected {expected}, found {'another object' if type(value) is dict else described(value)}")

@@ -31,7 +31,7 @@ from foldlog._formats.claude_code.branches import accepts, shown_chain
 from foldlog._formats.claude_code.reading import ClaudeCodeDecoder, reads_on
 from foldlog._formats.claude_code.writing import NAME, ClaudeCodeEncoder
 from foldlog._formats.format import Format, first_named
-from foldlog._formats.record import member
+from foldlog._formats.record import member, text_or_none, within
 
 __all__ = ["FORMAT"]
 
@@ -48,11 +48,11 @@ def _matches(record: Any) -> bool:
 
 def _session(record: Any) -> str | None:
     """Return the session that a line names, with the sub-agent if the line belongs to one; empty if that is unknown."""
-    session = record.get("sessionId") if type(record) is dict else None
-    if type(session) is not str or not session or record.get("isSidechain") is not True:
-        return session if type(session) is str and session else None
-    agent = record.get("agentId")
-    return f"{session}/agent-{agent}" if type(agent) is str and agent else ""
+    session = text_or_none(within(record, "sessionId")) or None
+    if session is None or record.get("isSidechain") is not True:
+        return session
+    agent = text_or_none(record.get("agentId"))
+    return f"{session}/agent-{agent}" if agent else ""
 
 
 FORMAT = Format(

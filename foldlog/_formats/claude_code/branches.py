@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.claude_code.lines import Kept, is_boundary, is_summary
+from foldlog._formats.record import dicts_in, within
 
 SAID = ("user", "assistant")
 """Types of lines that form a branch. All other lines are bookkeeping, which may stand between them in the tree."""
@@ -69,9 +70,7 @@ def parent_of(record: dict[str, Any]) -> Any:
 
 
 def _blocks(record: dict[str, Any]) -> list[Any]:
-    message = record.get("message")
-    content = message.get("content") if type(message) is dict else None
-    return content if type(content) is list else []
+    return dicts_in(within(record, "message", "content"))
 
 
 def calls_of(record: dict[str, Any]) -> frozenset[Any]:
@@ -209,5 +208,4 @@ class Switches:
 
 
 def _response(record: dict[str, Any]) -> Any:
-    message = record.get("message")
-    return message.get("id") if type(message) is dict and record.get("type") == "assistant" else None
+    return within(record, "message", "id") if record.get("type") == "assistant" else None

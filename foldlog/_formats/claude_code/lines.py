@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import content_of, said
+from foldlog._formats.record import dict_or_empty, strings_in, text_or_none, within
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import Content
 
@@ -27,20 +28,13 @@ def is_boundary(record: dict[str, Any]) -> bool:
 
 def cleared_by(record: dict[str, Any]) -> list[str]:
     """Return the ids of the calls whose results a microcompaction cleared: their model sees a placeholder instead."""
-    metadata = record.get("microcompactMetadata")
-    if record.get("type") != "system" or record.get("subtype") != "microcompact_boundary" or type(metadata) is not dict:
+    if record.get("type") != "system" or record.get("subtype") != "microcompact_boundary":
         return []
-    ids = metadata.get("compactedToolIds")
-    return [call_id for call_id in ids if type(call_id) is str] if type(ids) is list else []
+    return strings_in(within(record, "microcompactMetadata", "compactedToolIds"))
 
 
 def is_summary(record: dict[str, Any]) -> bool:
     return record.get("type") == "user" and record.get("isCompactSummary") is True
-
-
-def _compact_metadata(boundary: dict[str, Any]) -> dict[str, Any]:
-    metadata = boundary.get("compactMetadata")
-    return metadata if type(metadata) is dict else {}
 
 
 _REASONS = {"auto": "tokens", "manual": "request"}
@@ -52,7 +46,11 @@ def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
     """Return the metadata of a condensation from its boundary: the source's own metadata, and the same in the words of
     our condensers.
     """
-    metadata = {key: value for key, value in _compact_metadata(boundary).items() if not key.startswith("preserved")}
+    metadata = {
+        key: value
+        for key, value in dict_or_empty(boundary.get("compactMetadata")).items()
+        if not key.startswith("preserved")
+    }
     trigger = metadata.get("trigger")
     if type(trigger) is str and trigger in _REASONS:
         metadata["reason"] = _REASONS[trigger]
@@ -71,24 +69,19 @@ class Kept(NamedTuple):
     @classmethod
     def by(cls, boundary: dict[str, Any]) -> Kept:
         """Read the kept messages from the boundary's metadata."""
-        metadata = _compact_metadata(boundary)
+        metadata = dict_or_empty(boundary.get("compactMetadata"))
         messages, segment = metadata.get("preservedMessages"), metadata.get("preservedSegment")
         if type(messages) is dict:
-            ids = messages.get("allUuids", messages.get("uuids"))
-            names = frozenset(name for name in ids if type(name) is str) if type(ids) is list else frozenset()
-            return cls(ids=names, anchor=_text(messages.get("anchorUuid")))
+            names = strings_in(messages.get("allUuids", messages.get("uuids")))
+            return cls(ids=frozenset(names), anchor=text_or_none(messages.get("anchorUuid")))
         if type(segment) is dict:
-            first, last, anchor = (_text(segment.get(key)) for key in ("headUuid", "tailUuid", "anchorUuid"))
+            first, last, anchor = (text_or_none(segment.get(key)) for key in ("headUuid", "tailUuid", "anchorUuid"))
             return cls(first=first, last=last, anchor=anchor)
         return cls()
 
     def continues_from(self, parent: str) -> bool:
         """Return whether a line that follows the line ``parent`` continues the kept messages, and so the compaction."""
         return parent in self.ids or parent == self.last
-
-
-def _text(value: Any) -> str | None:
-    return value if type(value) is str else None
 
 
 def parted(members: Sequence[tuple[int, str | None]], kept: Kept) -> tuple[tuple[int, ...], int]:
@@ -126,7 +119,7 @@ def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] 
     prompt, tools = attachment.get("systemPrompt"), attachment.get("tools")
     if attachment.get("type") != "prompt_snapshot" or type(prompt) is not list:
         return None
-    text = "\n".join(part for part in prompt if type(part) is str)
+    text = "\n".join(strings_in(prompt))
     shaped = tuple(_shaped(tool) for tool in tools) if type(tools) is list and all(map(_is_tool, tools)) else ()
     return (text, shaped) if text.strip() or shaped else None
 

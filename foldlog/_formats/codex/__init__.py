@@ -28,6 +28,7 @@ from foldlog._formats.codex.lines import ENVELOPES, is_session, line_of
 from foldlog._formats.codex.reading import CodexDecoder
 from foldlog._formats.codex.writing import NAME, CodexEncoder
 from foldlog._formats.format import Format, first_named
+from foldlog._formats.record import text_or_none, within
 
 __all__ = ["FORMAT"]
 
@@ -54,8 +55,7 @@ def _accepts(record: Any) -> bool:
 def _session(record: Any) -> str | None:
     line = line_of(record) if type(record) is dict else None
     about = line.payload if line is not None and line.type == "session_meta" else None
-    name = about.get("id") if type(about) is dict else None
-    return name if type(name) is str and name else None
+    return text_or_none(within(about, "id")) or None
 
 
 FORMAT = Format(

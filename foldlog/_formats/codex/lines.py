@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from foldlog._formats.record import dicts_in, strings_in, text_or_none, within
 from foldlog._formats.told import parts_as
 from foldlog.eventstore import Content
 
@@ -53,12 +54,8 @@ def is_session(record: dict[str, Any]) -> bool:
 
 def parent_of(session: Any) -> str | None:
     """Return the session that started this one as a sub-agent."""
-    about: Any = session
-    for key in ("source", "subagent", "thread_spawn", "parent_thread_id"):
-        about = about.get(key) if type(about) is dict else None
-    if about is None and type(session) is dict:
-        about = session.get("parent_thread_id")
-    return about if type(about) is str and about else None
+    spawned = within(session, "source", "subagent", "thread_spawn", "parent_thread_id")
+    return text_or_none(within(session, "parent_thread_id") if spawned is None else spawned) or None
 
 
 def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:
@@ -70,8 +67,7 @@ def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:
 
 def texts_in(parts: Any) -> list[str]:
     """Return the texts among the parts of a message, a summary or a content."""
-    found = (part.get("text") for part in parts if type(part) is dict) if type(parts) is list else ()
-    return [text for text in found if type(text) is str]
+    return strings_in([part.get("text") for part in dicts_in(parts)])
 
 
 def place_of_summary(history: list[Any], message: str) -> int | None:

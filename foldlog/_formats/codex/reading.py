@@ -12,7 +12,7 @@ from foldlog._formats.calls import OpenCalls
 from foldlog._formats.codex.lines import has_failed, line_of, parent_of, place_of_summary, texts_in
 from foldlog._formats.codex.writing import NAME
 from foldlog._formats.messages import READER
-from foldlog._formats.record import NotAnEvent, described, read_time
+from foldlog._formats.record import NotAnEvent, described, read_time, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Observation, Origin, SystemMessage
 
@@ -142,7 +142,7 @@ class CodexDecoder(FollowingDecoder):
     def _compact(self, read: RecordEvents, payload: dict[str, Any]) -> None:
         """Add the condensation, after the events of the items of its history other than the summary."""
         said, history = payload.get("message"), payload.get("replacement_history")
-        summary = said if type(said) is str else ""
+        summary = text_or_empty(said)
         members, kept = self.shown.all(), _BASE if type(history) is list else _INSTRUCTED
         forgotten = tuple(event_id for event_id, known in members if known.role < kept)
         offset = len(members) - len(forgotten)
@@ -162,7 +162,7 @@ class CodexDecoder(FollowingDecoder):
 
 
 def _origin(payload: Any, time: str | None = None) -> Origin:
-    return Origin(format=NAME, id=payload.get("id") if type(payload) is dict else None, time=time)
+    return Origin(format=NAME, id=within(payload, "id"), time=time)
 
 
 def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
@@ -189,5 +189,4 @@ def _turns(payload: dict[str, Any]) -> int:
 
 def _instructions(value: Any) -> str:
     """Return the text of instructions, which may be wrapped in an object."""
-    text = value.get("text") if type(value) is dict else value
-    return text if type(text) is str else ""
+    return text_or_empty(value.get("text") if type(value) is dict else value)

@@ -29,7 +29,7 @@ from foldlog._formats.format import Beside, Format, Options
 from foldlog._formats.openhands_v1.branches import Branches
 from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder
 from foldlog._formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
-from foldlog._formats.record import dict_or_empty, dicts_in, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, member, usage_told
 
 __all__ = ["FORMAT"]
 
@@ -80,5 +80,5 @@ FORMAT = Format(
     encoder=OpenHandsV1Encoder,
     beside=_beside,
     live=True,
-    source_id=lambda record: record.get("id") if type(record) is dict else None,
+    source_id=member("id"),
 )
