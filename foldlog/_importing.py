@@ -302,13 +302,15 @@ def _ingest_or_fork(store: Store, source: Source, name: str, how: _How) -> Impor
         if how.elsewhere(source.path, name) is not None:
             raise
         if store.version(fork) == 0:
-            if at < _SHARED_MIN or source.is_rewritten or store.conversation(name).redactions:
+            if source.is_rewritten or store.conversation(name).redactions:
                 raise  # what is redacted must not come back
             rows = (row for row in store.conversations(after=f"{name}@", limit=50) if row.id.startswith(f"{name}@"))
             for other in rows:  # that began elsewhere, at a gap
                 if other.parent == name and not other.erased_at and other.version > (other.parent_version or 0):
                     with suppress(HistoryDiverged):
                         return InAFork(*_ingest(store, source, other.id, how))
+            if at < _SHARED_MIN:
+                raise
             store.fork(name, at, fork)
         return InAFork(*_ingest_or_fork(store, source, fork, how))
 
@@ -439,7 +441,7 @@ def _healed_by(
         place = same  # of two equal records in a row, either may be the one that was missing
         while place and place not in unread and is_same(standing[place - 1].record, record):
             place -= 1
-        found.append(place)
+        found.append(place if place in unread else same)
     if same == len(standing):
         return [] if -1 in unread or {*found} <= {*unread, same} else None
     if Counter(found) - Counter(unread):

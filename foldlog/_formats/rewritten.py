@@ -107,19 +107,20 @@ def mended(
     keys = [key(each.record) for each in standing]
     gone = Counter(keys) - Counter(key(each.value) for each in records if each.problem is None)
     places: dict[str, list[int]] = {}
-    for number, each in enumerate(keys):
-        places.setdefault(each, []).append(number)
+    for at, each in enumerate(keys):
+        places.setdefault(each, []).append(at)
     place, unread = 0, list[Located]()
-    for located in (*records, None):
+    for number, located in enumerate((*records, None)):
         if located is not None and located.problem is not None:
             unread.append(located)
             continue
         again = [] if located is None else [each for each in places.get(key(located.value), ()) if each >= place]
         next_place = next((each for each in again if each >= place + len(unread)), again[0] if again else None)
         stop = place + len(unread) if next_place is None else next_place
-        is_edited = stop - place > len(unread) or (next_place is None and located is not None and stop < len(keys))
-        places_lost = range(place, place if is_log and is_edited else min(stop, len(keys)))
-        lost = [standing[each].record for each in places_lost if gone[keys[each]]]
+        later = (at for each in records[number:] if each.problem is None for at in places.get(key(each.value), ()))
+        border = next((at for at in later if at >= place), len(keys)) if unread and located is not None else place
+        is_edited = is_log and border - place > len(unread)
+        lost = [standing[at].record for at in range(place, min(stop, len(keys))) if gone[keys[at]] and not is_edited]
         for each, problem in zip_longest(lost[: len(unread)], unread):
             if each is not None:
                 yield Located(problem.line, problem.offset, each)

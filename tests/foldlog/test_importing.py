@@ -636,6 +636,19 @@ def test_a_log_that_was_edited_elsewhere_than_where_its_records_were_damaged_is_
         assert parsed(foldlog("export", conversation).out) == parsed("\n".join(text))
 
 
+@pytest.mark.parametrize("format", ["claude-code", "codex", "openai-chat"])
+def test_a_log_of_which_other_records_are_damaged_each_time_is_one_conversation(histories, tmp_path, format):
+    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
+    whole = [line for line in lines if line.strip() and '"problem"' not in line][:14]
+    whole = chat_lines(*"abcd", *["ok"] * 10) if format == "openai-chat" else whole  # equal ones in a row
+    for torn, length in (((2, 7), 12), ((6,), 12), ((), 12), ((), 13), ((), 14)):
+        text = [line[:9] if place in torn else line for place, line in enumerate(whole[:length])]
+        (tmp_path / "c.jsonl").write_text("\n".join(text) + "\n")
+        (one,) = histories.import_(tmp_path / "c.jsonl", format=format, findings=str)
+    assert [*histories] == [one.id]
+    assert [json.dumps(each) for each in one.export()] == [json.dumps(json.loads(line)) for line in whole]
+
+
 def test_an_edited_log_leaves_the_forks_of_its_user_alone_and_the_erased_ones(foldlog, tmp_path):
     texts = [str(number) for number in range(9)]
     for at in (8, 6):
