@@ -28,7 +28,7 @@ from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
 from foldlog._formats.packing import json_of
-from foldlog._formats.pairs import Pair, RepliesEncoder, in_turn
+from foldlog._formats.pairs import TurnsEncoder
 from foldlog._formats.record import Located, joined_text, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import time_of
@@ -265,14 +265,9 @@ def _usage_in(text: str, model: str | None) -> dict[str, Any]:
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-class _Encoder(RepliesEncoder):
-    """Events of one history to blocks: each call before its result, which does not name it."""
-
+class _Encoder(TurnsEncoder):
     def head(self, event: Event) -> list[Any]:
         return [{"aider": "start", "text": time_of(event)[:19].replace("T", " ")}]
-
-    def called(self, pairs: Sequence[Pair]) -> list[Any]:
-        return self.written(in_turn(pairs))
 
     def written(self, events: Sequence[Any]) -> list[Any]:
         return [record for event in events for record in _written(event)]

@@ -22,10 +22,10 @@ from typing import Any
 from foldlog._formats.blocks import said_in, texts_of, thinking_of
 from foldlog._formats.files.readers import in_document
 from foldlog._formats.format import Contained, FileReader, Format, Options
-from foldlog._formats.pairs import Pair, PairsEncoder, Said, arguments_of, said_before, thinking_before
+from foldlog._formats.pairs import Pair, PairsEncoder, arguments_of, said_before, thinking_before
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, time_text, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, session_of
+from foldlog._formats.told import call_id_of, role_of, session_of
 from foldlog.eventstore import Event, Message, Source, SystemMessage
 
 NAME = "atif"
@@ -132,12 +132,11 @@ class _Encoder(PairsEncoder):
         step = record.get("step_id") if type(record) is dict else None
         self._last = step if type(step) is int else self._last
 
-    def said(self, event: Said) -> dict[str, Any]:
-        if not isinstance(event, Message):
-            source = "system" if isinstance(event, SystemMessage) else "user"
-            return self._step(event, source, joined_text(event.content))
-        source = "agent" if event.source == "agent" else "user"
-        return self._step(event, source, joined_text(event.content)) | _reasoning(event.thinking)
+    def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
+        (event,) = events
+        role = role_of(event)
+        step = self._step(event, "agent" if role == "assistant" else role, joined_text(event.content))
+        return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
 
     def called(self, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
         calls = [call for call, _ in pairs]

@@ -28,7 +28,7 @@ from msgspec.structs import force_setattr
 from foldlog._formats.blocks import said, thinking_of
 from foldlog._formats.files.readers import in_document
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
-from foldlog._formats.pairs import Pair, PairsEncoder, Said, arguments_of, said_before
+from foldlog._formats.pairs import Pair, PairsEncoder, arguments_of, said_before
 from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.rewritten import WRITTEN_AGAIN
@@ -282,8 +282,9 @@ class GeminiEncoder(PairsEncoder):
     def head(self, event: Event) -> Sequence[Any]:
         return [{"sessionId": session_of(event), "projectHash": "", "startTime": time_of(event), "kind": "main"}]
 
-    def said(self, event: Said) -> _Part:
-        return self._record("gemini" if role_of(event) == "assistant" else "user", event, event.content)
+    def written(self, events: Sequence[Any]) -> list[_Part]:
+        (event,) = events
+        return [self._record("gemini" if role_of(event) == "assistant" else "user", event, event.content)]
 
     def called(self, pairs: Sequence[Pair]) -> list[_Part]:
         calls = [call for call, _ in pairs]

@@ -14,8 +14,6 @@ from foldlog._formats.told import NOT_WRITTEN, parts_in
 from foldlog.eventstore import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
 from foldlog.projections.units import WaitingCalls
 
-Said = Message | SystemMessage | CondensationSummary
-"""What stands for itself."""
 Pair = tuple[Action, Observation | None]
 """A call and its result."""
 
@@ -90,24 +88,17 @@ class RepliesEncoder(RecordEncoder):
 class PairsEncoder(RepliesEncoder):
     """For formats in which the calls of a reply and their results are one record."""
 
-    def written(self, events: Sequence[Any]) -> Sequence[Any]:
-        if isinstance(events[0], Observation):
-            return self.called([(_call_of(result), result) for result in events])
-        return [self.said(event) for event in events]
-
-    @abstractmethod
-    def said(self, event: Said) -> Any:
-        """Return the record of a message."""
+    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
+        """Return the record of results whose calls were not written: it names what they tell of these."""
+        calls = (Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp) for each in results)
+        return self.called([*zip(calls, results, strict=True)]) if results else ()
 
 
-def in_turn(pairs: Sequence[Pair]) -> list[Event]:
-    """Return calls, each with its result after it."""
-    return [event for pair in pairs for event in pair if event is not None]
+class TurnsEncoder(RepliesEncoder):
+    """For formats in which a result is that of the call before it: ``written`` has each call with its result."""
 
-
-def _call_of(result: Observation) -> Action:
-    """Return what stands for a call that was not written."""
-    return Action(id=result.id, tool=result.tool, call_id=result.call_id, timestamp=result.timestamp)
+    def called(self, pairs: Sequence[Pair]) -> Sequence[Any]:
+        return self.written([event for pair in pairs for event in pair if event is not None])
 
 
 def said_before(calls: Sequence[Action]) -> Content:

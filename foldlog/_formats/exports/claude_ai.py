@@ -18,6 +18,7 @@ from typing import Any
 
 from foldlog._formats.anthropic_messages import read_blocks
 from foldlog._formats.blocks import blocks_of, kind_of
+from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order, name_of
 from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, text_or_none, time_text
 from foldlog._formats.record_events import RecordEvents
@@ -166,13 +167,9 @@ def _written(events: Sequence[Any], parent: str | None) -> list[Record]:
 def _blocks_of(event: Any) -> list[Record]:
     match event:
         case Action():
-            given = event.arguments if isinstance(event.arguments, dict) else {"input": event.arguments}
-            call = {"type": "tool_use", "id": event.call_id or name_of(event), "name": event.tool, "input": given}
-            return [*blocks_of(event.thought), call]
+            return [*blocks_of(event.thought), use_of(event)]
         case Observation():
-            call_id = event.call_id or f"event-{event.cause}"
-            result = {"type": "tool_result", "tool_use_id": call_id, "name": event.tool, "is_error": event.is_error}
-            return [{**result, "content": blocks_of(event.content)}]
+            return [{**result_of(event), "name": event.tool, "is_error": event.is_error}]
     return blocks_of(event.content)
 
 

@@ -23,7 +23,7 @@ from foldlog._formats.files.readers import JsonLines, Placed, elements
 from foldlog._formats.files.scanner import Scanner
 from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options, first_named
 from foldlog._formats.json_text import UnreadableJson
-from foldlog._formats.pairs import Pair, RepliesEncoder, in_turn
+from foldlog._formats.pairs import TurnsEncoder
 from foldlog._formats.record import Located, described, member, refused, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import id_of_source
@@ -216,16 +216,13 @@ class TreeDecoder(FollowingDecoder):
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-class _Encoder(RepliesEncoder):
+class _Encoder(TurnsEncoder):
     """Writes events that were not imported as messages after the last one."""
 
     def __init__(self, kind: Kind) -> None:
         super().__init__()
         self._kind = kind
         self._tip: str | None = None
-
-    def called(self, pairs: Sequence[Pair]) -> Sequence[Record]:
-        return self.written(in_turn(pairs))
 
     def written(self, events: Sequence[Any]) -> Sequence[Record]:
         records = self._kind.written(events, self._tip)

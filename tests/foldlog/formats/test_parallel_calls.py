@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from foldlog.adapters._shared import shown_records
 from foldlog.eventstore import Action, DocumentChanges, Message, Observation
 from foldlog.formats import FORMATS, decode, encode
 
@@ -147,3 +148,13 @@ def test_each_call_is_read_back_with_its_result_and_its_reply(format):
 
 def test_every_format_is_here():
     assert {*LOGS, "otlp-genai", *(name for names in SHAPES.values() for name in names)} == set(FORMATS)
+
+
+@pytest.mark.parametrize("format", SHAPES[all_results][1:])
+def test_the_calls_of_a_message_that_is_shown_in_part_are_one_record(format):
+    records = list(encode(events_of("?k1 ?k2 =k1 =k2"), format))
+    shown = [each for each in decode(records, format) if isinstance(each, Action | Observation)]
+    assert [list(map(told, written)) for _, written in shown_records(shown, format)] == [
+        [["?k1", "?k2"]],
+        [["=k1", "=k2"]],
+    ]
