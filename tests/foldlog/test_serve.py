@@ -262,6 +262,20 @@ def test_every_list_counts_the_condensations_that_were_made(store):
     assert (rows["some"]["cost"], rows["some"]["costs_recorded"]) == (0.5, 1)
 
 
+def test_the_command_and_the_server_list_the_same_documents(foldlog, tmp_path):
+    url = f"sqlite:///{tmp_path}/one.db"
+    with open_store(url) as store:
+        store.append("some", [Message(source="user", content=str(n)) for n in range(5)], expected_version=0)
+        store.append("some", CondensationAction(forgotten_event_ids=(1,)), expected_version=5)
+        store.fork("some", 5, "other")
+        listed = foldlog("list", "--long", "--json", "--db", url).document["conversations"]
+        with asking(application(store, token=None)) as client:
+            served = client.get("/api/conversations").json()["conversations"]
+    assert sorted(served, key=lambda row: row["conversation"]) == listed
+    assert [(row["conversation"], row["condensations"]) for row in listed] == [("other", 0), ("some", 1)]
+    assert listed[1]["tokens_saved"] > 0
+
+
 def test_a_condensation_right_after_one_that_is_counted_is_counted_too(store):
     store.append("some", [Message(source="user", content=str(n)) for n in range(5)], expected_version=0)
     for forgotten in (1, 2):
