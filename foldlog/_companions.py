@@ -7,13 +7,12 @@ state of a user, and it is a companion of none of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from foldlog.eventstore import ConversationRow, EventStoreError, Store, beginning_with
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.past import copied_links
-from foldlog.eventstore.recorders.base import Reader
 
 _OWN = "/+"
 """What precedes the name of a companion. An id that a runtime was given is quoted, so it has no such part."""
@@ -31,38 +30,27 @@ def companion_of(conversation: str) -> str:
 
 
 def companions(store: Store, *conversations: str) -> list[ConversationRow]:
-    """Return the companions of these conversations, erased ones too. Cost: these, and a look-up for each."""
-    return [
-        row
-        for whole in dict.fromkeys(conversations)
-        for row in beginning_with(companion(whole, ""), store.conversations)
-        if companion_of(row.id) == whole
-    ]
+    """Return the other companions of these conversations, erased ones too. Cost: these, and a look-up for each."""
+    wanted = dict.fromkeys(conversations)
+    begun = ((whole, beginning_with(companion(whole, ""), store.conversations)) for whole in wanted)
+    return [row for whole, rows in begun for row in rows if companion_of(row.id) == whole and row.id not in wanted]
 
 
-def and_companions(store: Store, conversations: Iterable[str]) -> list[str]:
-    """Return these ids, each once, and those of their companions, erased ones too."""
-    names = dict.fromkeys(conversations)
-    return [*(names | dict.fromkeys(row.id for row in companions(store, *names)))]
+def and_companions(store: Store, conversations: Sequence[str]) -> list[str]:
+    """Return these ids, and those of their companions, erased ones too."""
+    return [*conversations, *(row.id for row in companions(store, *conversations))]
 
 
 def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[ConversationRow]:
-    """Return conversations, each once, and their companions, without erased ones."""
-    found = {row.id: row for row in rows}
-    found |= {row.id: row for row in companions(store, *found) if row.erased_at is None}
-    return [*found.values()]
+    """Return conversations, and their companions without erased ones."""
+    rows = [*rows]
+    return [*rows, *(each for each in companions(store, *(row.id for row in rows)) if each.erased_at is None)]
 
 
 def forked_from(store: Store, conversation: str) -> list[str]:
-    """Return the conversations that a fork was begun from, also where it has a copy of their events now. Their
-    companions may hold what is in it.
-    """
+    """Return the conversations that a fork was begun from: their companions may hold what is in it."""
     database = store.database
-
-    def read(reader: Reader) -> list[str]:
-        found = find_existing(database, reader, conversation)
-        return [each.id for each in found.lineage or copied_links(database, found)]
-
     with suppress(EventStoreError):  # it is erased, or its key is not given
-        return database.recorder.query(read)
+        found = database.recorder.query(lambda reader: find_existing(database, reader, conversation))
+        return [each.id for each in found.lineage or copied_links(database, found)]
     return []

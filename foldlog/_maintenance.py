@@ -244,7 +244,6 @@ def erased(
         while left:
             row = left.pop()
             forks = and_forks(store, [row], gone)[:0:-1]
-            stay = tuple(fork.id for fork in forks if fork.parent == row.id)
             origins = [name for name in forked_from(store, row.id) if name not in known]
             tombstone = row
             try:
@@ -258,11 +257,9 @@ def erased(
                         detach_forks=detach_forks,
                         expected=(expected or {}).get(row.id),
                     )
-                elif stay and not (with_forks or detach_forks):
-                    raise ConversationHasForks(row.id, stay)
+                elif forks and not (with_forks or detach_forks):
+                    raise ConversationHasForks(row.id, tuple(fork.id for fork in forks if fork.parent == row.id))
             except (ConversationHasForks, VersionConflict) as error:
-                if complete and gone and not left:
-                    purge(store.database.recorder, _GONE)
                 yield row, error
                 continue
             tombstones = [each if dry_run else store.conversation(each.id) for each in forks if with_forks]
@@ -277,8 +274,9 @@ def erased(
             kept = tuple(f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None)
             tombstone = tombstone._replace(unconfirmed=(*kept, *tombstone.unconfirmed))
             for each in (*its, tombstone):
-                is_end = complete and each is tombstone and not left  # a server vacuums its tables once for all
-                yield each if dry_run else gone_everywhere(store, {each.id}, each, sources, complete=is_end), None
+                yield each if dry_run else gone_everywhere(store, {each.id}, each, sources), None
+    if complete and gone and not dry_run:
+        purge(store.database.recorder, _GONE)  # a server vacuums its tables once for all
 
 
 def redacted(
@@ -312,7 +310,10 @@ def redacted(
     for name, paths in sources.items():
         keep_source(store, name, paths)
     receipt = receipt._replace(unconfirmed=(*unread, *receipt.unconfirmed))
-    return gone_everywhere(store, {conversation, *forks}, receipt, sources, complete=complete)
+    receipt = gone_everywhere(store, {conversation, *forks}, receipt, sources)
+    if complete:
+        purge(store.database.recorder, _GONE)
+    return receipt._replace(bytes_pending=store.database.bytes_pending)
 
 
 def with_twins(store: Store, named: Mapping[str, Sequence[Event]]) -> dict[str, list[Event]]:
@@ -401,21 +402,12 @@ def _of_record(store: Store, conversation: str, first: int) -> Iterable[Event]:
 
 
 def gone_everywhere(
-    store: Store,
-    conversations: Container[str],
-    receipt: Removed,
-    sources: Mapping[str, Sequence[str]],
-    *,
-    complete: bool,
+    store: Store, conversations: Container[str], receipt: Removed, sources: Mapping[str, Sequence[str]]
 ) -> Removed:
-    """Return the receipt of a removal once what was removed is gone from the search index too, and, if it is to be
-    ``complete``, its bytes from the tables of a server.
-    """
+    """Return the receipt of a removal once what was removed is gone from the search index too."""
     files = [path for name, paths in sources.items() if name in conversations for path in paths]
     unconfirmed = holders(store, receipt.unconfirmed, conversations, files)
-    if complete:
-        purge(store.database.recorder, _GONE)
-    return receipt._replace(unconfirmed=unconfirmed, bytes_pending=store.database.bytes_pending)
+    return receipt._replace(unconfirmed=unconfirmed)
 
 
 def holders(

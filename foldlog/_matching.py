@@ -236,13 +236,9 @@ def copies_of(gone: Sequence[Event], events: Iterable[Event]) -> list[Event]:
     whole text: what a runtime keeps beside a conversation is not told by its events.
     """
     texts = {text for event in gone if not isinstance(event, DocumentChanges) for text in _content(event)}
-    longer = [text for text in texts if len(text) >= _REPEATED_MIN]
-    short = "|".join(re.escape(text) for text in texts if 2 < len(text) < _REPEATED_MIN)
-    whole = re.compile(rf"(?<![\w\s])(?:{short})(?![\w\s])" if short else "(?!)")
-
-    def holds(text: str) -> bool:
-        return any(each in text for each in longer) or whole.search(text) is not None
-
+    forms = ((r"(?<![\w\s]){}(?![\w\s])" if len(text) < _REPEATED_MIN else "{}", text) for text in texts if text[2:])
+    parts = (form.format(re.escape(text)) for form, text in forms)
+    holds = re.compile("|".join(parts) or "(?!)").search
     said = (event for event in events if texts and can_be_redacted(event) and not isinstance(event, DocumentChanges))
     return [event for event in said if has_content(event) and _has(holds, [*_content(event)])]
 
