@@ -14,8 +14,8 @@ from foldlog.eventstore import Content, EventStoreError, Origin
 INCOMPLETE = "incomplete"
 """The attribute that says in words which records of the source of an import could not be read."""
 UNREAD = "unread records"
-"""The document that says it as a value: for each of these records how many are before it that could be read. -1
-stands for others, where they are too many.
+"""The document that says it as a value: how many records that could be read are before each of them; -1 for others of
+too many.
 """
 
 _encode = msgspec.json.Encoder().encode

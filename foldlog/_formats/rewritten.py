@@ -119,7 +119,7 @@ def mended(
         stop = place + len(unread) if next_place is None else next_place
         later = (at for each in records[number:] if each.problem is None for at in places.get(key(each.value), ()))
         border = next((at for at in later if at >= place), len(keys)) if unread and located is not None else place
-        is_edited = is_log and border - place > len(unread)
+        is_edited = is_log and sum(gone[keys[at]] > 0 for at in range(place, border)) > len(unread)
         lost = [standing[at].record for at in range(place, min(stop, len(keys))) if gone[keys[at]] and not is_edited]
         for each, problem in zip_longest(lost[: len(unread)], unread):
             if each is not None:
