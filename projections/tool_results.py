@@ -49,7 +49,7 @@ def append_tool_result(
     ``call_id`` may be the call itself, as ``View.open_calls`` has it.
 
     ``current`` gives the View of the conversation; under a repeated key that of the first time. A call that another
-    writer answers meanwhile gets no second observation. A repeated ``idempotency_key`` with the same result appends
+    writer answers first gets no second observation. A repeated ``idempotency_key`` with the same result appends
     nothing and returns the recorded event. Raises ``InvalidEvent`` where no call with this id is open, and what
     ``Store.append`` raises. Durability: on disk when it returns. Cost: that of the View, and the open calls.
     """
