@@ -14,9 +14,7 @@ from foldlog.eventstore import Content, EventStoreError, Origin
 INCOMPLETE = "incomplete"
 """The attribute that says in words which records of the source of an import could not be read."""
 UNREAD = "unread records"
-"""The document that says it as a value: how many records that could be read are before each of them; -1 for others of
-too many.
-"""
+"""The document with the number of readable records before each of them; -1 stands for others of too many."""
 
 _encode = msgspec.json.Encoder().encode
 
