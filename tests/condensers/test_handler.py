@@ -9,7 +9,7 @@ import pytest
 from foldlog.condensers.base import Condensation, Condenser, Step
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
-from foldlog.condensers.reports import CONDENSER_METADATA_KEY, reports_of
+from foldlog.condensers.reports import reports_of
 from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser, ConversationWindowCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
@@ -163,14 +163,6 @@ def test_after_a_condensation_the_next_failure_is_a_first_one(store, views):
     assert second == first + 10
 
 
-def test_other_conversations_are_not_made_to_wait(store, views):
-    begin(store, messages(11))
-    store.append("c2", messages(11), expected_version=0)
-    handler = CondenseHandler(store, views, llm(failed(), "NEW"))
-    assert isinstance(handler.handle("c1"), View)
-    assert isinstance(handler.handle("c2"), Condensation)
-
-
 def test_a_conversation_that_took_the_id_of_an_erased_one_is_not_made_to_wait(store, views):
     handler = CondenseHandler(store, views, llm(failed(), "NEW"))
     old, new = Generation(), Generation(replaces_erased=True)
@@ -295,14 +287,6 @@ def test_a_request_that_cannot_be_met_is_declined_and_told_once(store, views):
     view = handler.handle("c1")
     assert not view.unhandled_condensation_request
     assert ids(view) == [0]
-
-
-def test_what_was_paid_for_in_vain_stands_in_the_declined_condensation(store, views):
-    begin(store, messages(11), REQUEST)
-    with pytest.raises(NoCondensationAvailable, match="boom"):
-        CondenseHandler(store, views, llm(failed())).handle("c1")
-    (declined,) = stored(store, CondensationAction)
-    assert len(declined.metadata[CONDENSER_METADATA_KEY]) == 6
 
 
 def test_a_prompt_that_can_never_fit_is_declined_once_and_told_each_time(store, views):

@@ -115,16 +115,6 @@ def test_before_the_agents_first_turn_no_event_is_forgotten(agent, condenser):
     assert [word for word in words if word not in prompt] == []
 
 
-@pytest.mark.parametrize("size", [100, 6_000, 12_000, 20_000, 200_000])
-def test_an_agent_runs_a_command_with_a_long_result_once(agent, size):
-    agent = agent({"type": "digest", "max_tokens": LIMIT})
-    for _ in range(10):
-        agent.act(900)
-        agent.prepare()
-    words = agent.act(size)
-    assert words[0] in shown(agent.prepare())
-
-
 def test_a_result_larger_than_the_limit_is_shortened_on_the_way_out_and_the_report_says_so_once(agent):
     agent = agent({"type": "digest", "max_tokens": LIMIT})
     agent.act(100_000, 10)

@@ -103,12 +103,6 @@ def test_a_reply_has_a_cost_meta_and_a_time():
         assert len(histories["c"]) == 2
 
 
-def test_a_cost_that_is_told_counts_also_where_no_model_is_named():
-    with foldlog.open("memory:") as histories:
-        histories["c"].append_reply({"role": "assistant", "content": "yo"}, cost=0.5)
-        assert [(one.model, one.cost) for one in histories["c"].stats().models.values()] == [("(not named)", 0.5)]
-
-
 def test_a_cost_that_is_no_number_is_not_known_and_sums_say_how_many_are():
     for cost in (None, "0.1", True, float("nan"), float("inf")):
         assert recorded_cost(CondensationAction(forgotten_event_ids=(1,), metadata={"cost": cost})) is None

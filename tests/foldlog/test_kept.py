@@ -418,19 +418,6 @@ def test_a_list_shows_a_conversation_that_is_erased_while_it_is_made_as_erased(
     assert [(row.id, row.erased_at is None) for row in rows] == [("a", True), ("b", False), ("c", True)]
 
 
-def test_calls_are_without_those_of_a_conversation_that_was_erased_and_repeated_a_reply(url: str):
-    usage = {"input_tokens": 10, "output_tokens": 1}
-    message = {"role": "assistant", "model": "m", "content": "hm", "usage": usage, "id": "r1"}
-    with foldlog.open(url) as histories:
-        for name in ("a log", "b log"):
-            line = {"type": "assistant", "uuid": name, "sessionId": name, "message": message}
-            histories.store.ingest(name, decode([line], "claude-code"))
-        kept = KeptSums(histories.store)
-        blocks = kept.blocks()
-        erase(histories.store, "b log", reason="asked for")
-        assert [calls.calls for calls in kept.calls(blocks)] == [1]
-
-
 class Changed:
     """A store in which histories are changed by chance, and the sums of which are held against a fold of all events."""
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 import foldlog
 from foldlog import (
     Action,
-    Annotation,
     CondensationAction,
     CondensationRequest,
     IdempotencyConflict,
@@ -19,7 +18,6 @@ from foldlog import (
     InvalidEvent,
     Message,
     Observation,
-    SystemMessage,
     View,
     from_openai,
 )
@@ -29,7 +27,6 @@ from foldlog.formats import decode, encode
 from foldlog.projections.messages import DIALECTS
 from tests.at_once import at_once
 from tests.projections.chat_rules import PROBLEMS
-from tests.projections.test_dialects import SEARCHED
 
 TOLD = {"prompt_tokens": 7, "completion_tokens": 3}
 USAGE = {**TOLD, "total_tokens": 10}
@@ -158,19 +155,6 @@ def test_a_call_of_a_custom_tool_goes_back_as_one_to_the_server_that_has_such_to
     assert (action.arguments, action.meta) == ({"input": "*** Begin"}, {"custom_tool": True})
 
 
-def test_a_search_of_anthropics_server_goes_back_to_it_with_its_result():
-    blocks = [
-        *SEARCHED["blocks"],
-        {"type": "text", "text": "It is 4 m."},
-        {**SEARCHED["blocks"][0], "id": "srvtoolu_2"},
-    ]
-    events = from_openai({"role": "assistant", "content": blocks, "stop_reason": "pause_turn"})
-    view = View.from_events(events)
-    assert view.to_messages("anthropic")[1]["content"] == blocks[:3]
-    assert view.to_messages("openai")[0]["content"] == "[server_tool: it cannot be sent to this server]\n\nIt is 4 m."
-    assert [event.data["id"] for event in events if isinstance(event, Annotation)] == ["srvtoolu_2"]
-
-
 def test_reasoning_goes_back_to_the_server_that_gave_it():
     result = {"type": "function_call_output", "call_id": "k1", "output": "a.py"}
     items = View.from_events(from_openai([*RESPONSE["output"][:3], result])).to_messages("responses")
@@ -225,22 +209,6 @@ def test_a_message_of_anthropic():
     document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "depth"}}
     (asked,) = from_openai({"role": "user", "content": [document]})
     assert View.from_events([asked]).to_messages("anthropic")[0]["content"] == [document]
-
-
-def test_messages_of_every_role():
-    system, user, action, observation, answer = from_openai(
-        [
-            {"role": "developer", "content": "You help."},
-            {"role": "user", "content": [{"type": "input_image", "image_url": "https://x/y.png"}]},
-            {"role": "assistant", "content": None, "tool_calls": CALLS[:1]},
-            {"role": "tool", "tool_call_id": "k1", "content": "a.py"},
-            {"role": "assistant", "content": "Done."},
-        ]
-    )
-    assert system == SystemMessage(content="You help.", meta={"message": {"role": "developer"}})
-    assert answer == Message(source="agent", content="Done.")
-    assert user.content == ({"type": "image_url", "image_url": {"url": "https://x/y.png"}},)
-    assert (action.call_id, observation) == ("k1", Observation(call_id="k1", content="a.py", tool="run"))
 
 
 def test_the_tool_that_asks_for_a_condensation_is_a_request_and_no_call():
@@ -312,12 +280,6 @@ def test_replies_with_one_id_stay_apart_and_a_repeated_one_is_recognized(history
             history.append({"role": "user", "content": "stop"})
     roles = [message["role"] for message in history.view().to_messages("openai")]
     assert roles == [*("assistant", "tool") * 3, "user", "assistant", "tool"]
-
-
-def test_chat_messages_with_one_call_id_stay_apart_in_a_list_too(history):
-    results = [{"role": "tool", "tool_call_id": "call_0", "content": "ok"}] * 3
-    history.append([each for n, result in enumerate(results) for each in (of_chat(n), result)])
-    assert [message["role"] for message in history.view().to_messages("openai")] == ["assistant", "tool"] * 3
 
 
 def test_what_is_no_reply_of_a_model_is_refused(history):
@@ -511,15 +473,6 @@ def test_a_result_in_a_chat_message_is_of_a_call_that_was_made(history):
     assert history.append(result)[0].event.id == 3, "of a call that is forgotten"
 
 
-def test_turns_that_are_appended_again_under_their_keys_are_recorded_once(history):
-    turns = [of_chat(1), {"role": "tool", "tool_call_id": "call_0", "content": "ok"}] * 2
-    first, second = (
-        [history.append(message, idempotency_key=f"key {n}") for n, message in enumerate(turns)] for _ in range(2)
-    )
-    assert second == first
-    assert [result.event.cause for (result,) in first[1::2]] == [0, 2]
-
-
 @pytest.mark.parametrize("is_chat", [True, False])
 def test_a_result_names_its_tool_and_its_call(history, is_chat):
     def made(place):
@@ -552,38 +505,7 @@ def test_litellm_tells_no_cost_of_a_stream_without_usage():
         assert said.meta.get("cost") == cost
 
 
-def test_a_chat_message_is_appended_as_its_events(history):
-    asked, answer = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}
-    history.append(asked)
-    history.append([answer, Message(source="user", content="again")])
-    assert history.view().to_messages() == [asked, answer, {"role": "user", "content": "again"}]
-
-
 FILE = {"filename": "a.txt", "file_data": b"depth 4 m"}
-ODD = [1, {"a": b"\x00\xff"}]
-EACH_ROLE = [
-    {"role": "system", "content": "You help.", "name": "rules", "odd": ODD},
-    {"role": "user", "content": "Which files?", "name": "ann", "odd": ODD},
-    {
-        "role": "assistant",
-        "content": "Let me look.",
-        "name": "bob",
-        "odd": ODD,
-        "tool_calls": [{**CALLS[1], "extra_content": {"google": {"thought_signature": "gAAA"}}}],
-    },
-    {"role": "tool", "tool_call_id": "k2", "name": "run", "content": "a.py", "odd": ODD},
-    {"role": "assistant", "content": "One.", "annotations": [{"type": "url_citation", "url": "https://x"}]},
-    {"role": "user", "content": [{"type": "text", "text": "And?", "cache_control": {"type": "ephemeral"}, "odd": 1}]},
-    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x", "detail": "low"}, "odd": 1}]},
-    {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "AP8=", "format": "wav"}}]},
-    {"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]},
-]
-
-
-def test_no_field_of_a_chat_message_is_lost(history):
-    for message in EACH_ROLE:
-        history.append(message)
-    assert list(history.export("openai-chat")) == EACH_ROLE
 
 
 @pytest.mark.parametrize(
@@ -665,12 +587,3 @@ def test_odd_values_in_a_chat_message_are_named(history, message, said):
     with pytest.raises((InvalidArgument, InvalidEvent, TypeError), match=said):
         history.append(message)
     assert len(history) == 0
-
-
-def test_reasoning_is_exported_to_the_format_that_has_it_alone():
-    result = {"type": "function_call_output", "call_id": "k1", "output": "a.py"}
-    view = View.from_events([Message(source="user", content="?"), *from_openai([*RESPONSE["output"][:3], result])])
-    items = list(encode(view.events, "openai-responses"))
-    assert [item.get("type", item.get("role")) for item in items][:2] == ["user", "reasoning"]
-    for other in ("claude-code", "openhands-v1"):
-        assert "gAAA" not in repr(list(encode(view.events, other)))

@@ -21,11 +21,9 @@ from foldlog._reports.stats import collect_stats
 from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import (
     ANY_VERSION,
-    ATTRIBUTES,
     Action,
     Annotation,
     CondensationAction,
-    Documents,
     Message,
     Observation,
     Origin,
@@ -67,14 +65,6 @@ def test_events_are_counted_by_kind_tool_model_and_day():
     assert (stats.first_at, stats.last_at) == (DAY, DAY.replace(day=2))
     assert len(stats.view_tokens) == 6
     assert stats.view_tokens[0] == 0 < stats.view_tokens[-1]
-
-
-def test_what_is_about_a_history_happened_on_no_day():
-    with foldlog.open("memory:") as histories:
-        histories["c"].append(Message(source="user", content="hi", timestamp=DAY))
-        Documents(histories.store).append("c", (), {ATTRIBUTES: {"title": "a harbour"}})
-        stats = histories["c"].stats()
-    assert (dict(stats.events), dict(stats.days)) == ({"user": 1, "documents": 1}, {"2026-03-01": 1})
 
 
 def test_errors_are_unknown_where_no_source_marks_them(foldlog):

@@ -212,15 +212,6 @@ def test_a_use_whose_model_changes_is_counted_once(foldlog, write):
     assert spent()[0] == {"told": (220, 21, 2.1, 2), "untold": (220, 21, 2.1, 2)}
 
 
-def test_an_import_of_a_run_that_did_not_grow_adds_nothing(foldlog, write):
-    write_v1(write, [said(0)], agent=metrics(100, 10, 0.25), condenser=metrics(300, 3, 0.5))
-    foldlog("import", "run")
-    write_v1(write, [said(0), said(1)], agent=metrics(900, 90, 2.0, 3), condenser=metrics(300, 3, 0.5))
-    assert "2 events" in foldlog("import", "run").out
-    assert "0 events" in foldlog("import", "--check", "run").out
-    assert spent()[0] == {"v1": (1_200, 93, 2.5, 4)}
-
-
 def test_a_run_of_v1_grows_with_its_state_also_after_a_redaction(foldlog, write):
     write_v1(write, [said(0), said(1)], key="service_to_metrics", default=metrics(100, 10, 0.25))
     assert foldlog("import", "run").status == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import random
 import sqlite3
 import threading
@@ -310,13 +309,6 @@ def test_of_v0_the_records_of_a_delegate_are_hidden_from_its_beginning_on(histor
     assert [event.shown for event in events] == [True, True, False, True, True]
     assert events[3].cause == 1
     assert list(encode(events, "openhands-v0")) == records
-
-
-def test_what_is_wrong_with_a_record_that_is_kept_is_logged(histories, caplog):
-    foreign = {"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "x", "toolName": "n"}]}
-    with caplog.at_level(logging.WARNING, "foldlog"):
-        histories["c1"].append_records([foreign], format="openai-chat")
-    assert "record 0 is a message of AI SDK" in caplog.text
 
 
 def test_a_growing_file_is_found_again_where_its_records_came_one_by_one(histories, tmp_path):
