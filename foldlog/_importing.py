@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from foldlog._formats.conversion import encode_standing
 from foldlog._formats.live import recorded
+from foldlog._formats.packing import events_of, is_step_aside, place_of
 from foldlog._formats.record import INCOMPLETE, UNREAD, dicts_in
 from foldlog._formats.rewritten import StoredRecord, is_rewriting, is_same, standing_records
 from foldlog._observed import tell
@@ -48,6 +49,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.codec import encode as encoded
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.log.importing import ids_moved, say_the_same, timed_as
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import Source, UnknownFormat, open_sources
 from foldlog.projections import Intervals, contains, intervals_kept
 
@@ -126,12 +128,12 @@ class WasRedacted(HistoryDiverged):
 
 
 class _How(NamedTuple):
-    """How a source is imported. ``elsewhere`` names another file of this import with a conversation: one of them must
-    not take the other back. ``marks``: whether to mark a conversation that lacks records.
+    """How a source is imported. ``seen`` knows another file with a conversation: one of them must not take the other
+    back. ``marks``: whether to mark a conversation that lacks records.
     """
 
     watch: Watch
-    elsewhere: Callable[[Path, str], Path | None]
+    seen: SeenFiles
     marks: bool
 
 
@@ -155,18 +157,20 @@ def import_source(
         store.append(source.name, events, expected_version=version)
         return Imported(source.name, len(events), version + len(events), alone=True)
     seen = seen or SeenFiles(store, read_all=True)
-    how = _How(watch, seen.elsewhere, marks)
+    how = _How(watch, seen, marks)
     try:
-        imported = _found_and_imported(store, source, conversation, seen, how)
+        imported = _found_and_imported(store, source, conversation, how)
     except VersionConflict:  # another import of this history was first: what it added is compared now
-        imported = _found_and_imported(store, source, conversation, seen, how)
+        imported = _found_and_imported(store, source, conversation, how)
+    if imported.version and store.conversation(imported.conversation).redactions:
+        imported = _without_redacted(store, source, imported)
     return _marked(store, source, imported, how)
 
 
-def _found_and_imported(store: Store, source: Source, conversation: str | None, seen: SeenFiles, how: _How) -> Imported:
+def _found_and_imported(store: Store, source: Source, conversation: str | None, how: _How) -> Imported:
     name = source.name if conversation is None else conversation
     if store.version(name) == 0:
-        redacted = (each for each in seen.redacted_like(source) if _holds(store, each, source, by_redacted=True))
+        redacted = (each for each in how.seen.redacted_like(source) if _holds(store, each, source, by_redacted=True))
         if conversation is None:
             former = (each for each in _former_names(store, source) if _holds(store, each, source))
             name = next(chain(former, redacted), name)
@@ -174,6 +178,42 @@ def _found_and_imported(store: Store, source: Source, conversation: str | None, 
             raise WasRedacted(other, store.version(other), name)
     into = _ingest_or_fork if conversation is None else _ingest
     return into(store, source, name, how)
+
+
+def _without_redacted(store: Store, source: Source, imported: Imported) -> Imported:
+    """Take the records that came after the last redaction and may repeat what was redacted, as a redaction does with
+    those that are there. Tell of new events that say it themselves. Memory: the events.
+    """
+    from foldlog._matching import records_with, that_say
+
+    name, version, put_back = imported.conversation, imported.version, list[Event]()
+    given = [event for _, made in source.decoded() for event in made]
+    kept = intervals_kept(_rewritings(store, name), version)
+    whole = [*_with_redacted(store.events(name, 0, version), iter(given), source.format, kept, put_back, by_size=False)]
+    receipts = {each.id: stored.redacted for each in put_back for stored in store.events(name, each.id, each.id + 1)}
+    gone = [each for each in put_back if (receipt := receipts[each.id]) is not None and not receipt.record]
+    if not gone:
+        return imported
+    firsts = {each.id - place_of(each) for each in gone}
+    of_gone = [each for first in sorted(firsts) for each in whole[first : first + events_of(whole[first])]]
+    later = 1 + max((each.id for each in whole if isinstance(each, Redaction)), default=-1)
+    repeating = records_with(gone, of_gone, whole[later:])
+    owner, (gone_id, receipt) = store.conversation(name), (gone[-1].id, receipts[gone[-1].id])
+    while owner.parent is not None and gone_id < (owner.parent_version or 0):
+        owner = store.conversation(owner.parent)
+    if repeating and receipt is not None:
+        records = {name: repeating}
+        redact(store, owner.id, gone_id, reason=receipt.reason, by=receipt.by, records=records, complete=False)
+        source.tell(
+            f"conversation {name!r} does not keep {counted(len(repeating), 'record')} that may repeat what was "
+            f"redacted, of events {', '.join(map(str, repeating))}; 'foldlog vacuum' removes the bytes from the file"
+        )
+    if again := that_say(gone, whole[version - imported.added :]):
+        source.tell(
+            f"new events of conversation {name!r} say what was redacted: {', '.join(map(str, again))}; redact them too"
+        )
+    more = store.version(name) - version
+    return imported._replace(added=imported.added + more, version=version + more)
 
 
 def _marked(store: Store, source: Source, imported: Imported, how: _How) -> Imported:
@@ -239,7 +279,7 @@ def import_path(
     findings: Callable[[str], object] | None,
 ) -> list[str]:
     """Import every history at a path. Return their conversations: see ``foldlog.Histories.import_``."""
-    seen = SeenFiles(store, check_text("format", format), check_text("prefix", prefix), conversation)
+    seen = SeenFiles(store, check_text("format", format), check_text("prefix", prefix), conversation, below=[path])
     sources = open_sources([path], format, prefix=prefix, look=seen.look)
     if conversation is not None:
         check_text("conversation", conversation)
@@ -260,7 +300,7 @@ def import_path(
         if imported.version:
             named.append((seen.place(source.path), imported.conversation))
             alone, is_new = imported.version * imported.alone, imported.added == imported.version
-            seen.imported(source, imported.conversation, alone, is_new=is_new)
+            seen.imported(source, imported.conversation, alone, is_new=is_new, older=imported.is_older)
     seen.close_file()
     seen.flush()
     for finding in sources.findings:
@@ -299,7 +339,7 @@ def _ingest_or_fork(store: Store, source: Source, name: str, how: _How) -> Impor
         raise
     except HistoryDiverged as error:
         at, fork = error.event_id, f"{name}@{error.event_id}"
-        if how.elsewhere(source.path, name) is not None:
+        if how.seen.elsewhere(source.path, name, asked_for=True) is not None:
             raise
         if store.version(fork) == 0:
             if source.is_rewritten or store.conversation(name).redactions:
@@ -397,12 +437,16 @@ def _grow(
     source.go_on(rest)
     growth = source.growth(standing, version)
     new = list(how.watch(source.events_beyond(growth)))
-    if growth.is_older or (growth.shrinks and not source.is_whole):
+    lost = growth.lost
+    is_copy = lost and how.seen.elsewhere(source.path, conversation) is not None
+    has_less = is_copy and not any(each.shown and not is_step_aside(each) for each in new)
+    if growth.is_older or has_less or (growth.shrinks and not source.is_whole):
         # What cannot be read may be there: its program may be writing it.
         return Imported(conversation, 0, version, is_older=True)
     added = 0
     if new:
-        if (other := how.elsewhere(source.path, conversation)) is not None:
+        other = how.seen.elsewhere(source.path, conversation, asked_for=True)
+        if other is not None and any(each.shown for each in lost):
             raise HeldTwice(conversation, version, other)
         begins = new[0].version if isinstance(new[0], Retraction) and is_rewriting(new[0]) else version
         hidden = {(type(each), each.origin.id) for each in put_back if each.origin and each.origin.id is not None}
@@ -412,7 +456,8 @@ def _grow(
         changed = _incomplete(store, conversation, source, how)
         added = len(Documents(store).append(conversation, new, changed, expected_version=version))
     taken_back = 0 if unread is not None else growth.taken_back
-    return Imported(conversation, added, version + added, alone=not rest, taken_back=taken_back)
+    is_part = source.is_part and not new and source.is_whole
+    return Imported(conversation, added, version + added, alone=not rest, is_older=is_part, taken_back=taken_back)
 
 
 def _standing(store: Store, source: Source, conversation: str, put_back: list[Event]) -> list[StoredRecord] | None:

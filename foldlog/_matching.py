@@ -214,6 +214,16 @@ def records_with(gone: Sequence[Event], of_gone: Iterable[Event], events: Iterab
     return [each for each in found if each not in ids]
 
 
+def that_say(gone: Sequence[Event], events: Iterable[Event]) -> list[int]:
+    """Return the ids of those of these imported events that say themselves all that one of the others said, unless
+    that is a word or two.
+    """
+    said = [{text for text in _content(event) if len(text) >= _REPEATED_MIN} for event in gone]
+    said = [texts for texts in said if sum(map(len, texts)) >= 2 * _REPEATED_MIN]
+    held = [(event.id, [*_content(event)]) for event in events if event.origin is not None]
+    return [event_id for event_id, own in held if any(_among(texts, own) == texts for texts in said)]
+
+
 def _content(event: Event) -> Iterator[str]:
     """Yield the texts that a redaction of the event takes."""
     values = [value for name, value in asdict(event).items() if name not in _NAMES]

@@ -85,19 +85,21 @@ class SeenFiles:
     the size of these files.
     """
 
-    def __init__(self, store: Store, *options: str | None, read_all: bool = False) -> None:
-        """``options`` are those of the import, on which it depends what a file becomes. With ``read_all`` no file
-        counts as unchanged. Cost: the conversations of the store.
+    def __init__(
+        self, store: Store, *options: str | None, below: Iterable[str | os.PathLike[str]] = (), read_all: bool = False
+    ) -> None:
+        """``options`` are those of the import, on which it depends what a file becomes, ``below`` its paths. With
+        ``read_all`` no file counts as unchanged. Cost: the conversations of the store.
         """
         self.unchanged: dict[str, SeenHistory] = {}
         self.unread_bytes = 0
-        self._store, self._options = store, list(options)
+        self._store, self._options, self._below = store, list(options), [*map(os.path.abspath, below)]
         self._kept = KeptBeside(store, "source", _CODE)
         self._seen: dict[str, list[tuple[_Kept, SeenHistory]]] = {}
         self._states: dict[str, tuple[int, ...]] = {}
         self._places: dict[str, int] = {}
         self._open: str | None = None
-        self._of_open: dict[str, tuple[bool, str, int, bool, Sequence[Path]]] = {}
+        self._of_open: dict[str, tuple[bool, str, int, bool, bool, Sequence[Path]]] = {}
         self._taken: dict[str, Path] = {}
         self._redacted: dict[tuple[object, ...], list[str]] | None = None
         for kept, one in () if read_all else self._read():
@@ -124,10 +126,11 @@ class SeenFiles:
         seen = self._seen.get(name, ())
         is_whole = bool(seen) and all(kept.number == len(seen) for kept, _ in seen)
         found: Found | Unchanged | None = None
-        if is_whole and all(tuple(kept.state) == state for kept, _ in seen):
+        is_same = is_whole and all(self._store.version(one.conversation) == one.version for _, one in seen)
+        if is_same and all(tuple(kept.state) == state for kept, _ in seen):
             found = Unchanged(path)
             self.unchanged |= {one.conversation: one for _, one in seen}
-        elif is_whole and len(seen) == 1:
+        elif is_same and len(seen) == 1:
             found = self._grown(path, *seen[0], state)
         self.unread_bytes += state[1] if is_first_look and found is not None else 0
         return found
@@ -135,6 +138,8 @@ class SeenFiles:
     def _grown(self, path: Path, kept: _Kept, one: SeenHistory, state: tuple[int, ...]) -> Found | None:
         format = formats().get(kept.format)
         if format is None or not kept.digest or kept.then != one.version or tuple(kept.state[:1]) != state[:1]:
+            return None
+        if self._store.conversation(one.conversation).redactions:  # new records may repeat what is redacted
             return None
         size = kept.state[1]
         if not size < state[1] <= size + _READ_ON_MAX or _digest(path, size) != kept.digest:
@@ -163,23 +168,43 @@ class SeenFiles:
         """Return the place of a file among those that were asked for; that of another path is behind them."""
         return self._places.get(os.path.abspath(path), len(self._places))
 
-    def elsewhere(self, path: Path, conversation: str) -> Path | None:
-        """Return another file that was asked for and holds a conversation, of those so far; None if there is none."""
-        known = self.unchanged.get(conversation)
-        other = self._taken.get(conversation, None if known is None else known.path)
-        return None if other is None or os.path.abspath(other) == os.path.abspath(path) else other
+    def elsewhere(self, path: Path, conversation: str, *, asked_for: bool = False) -> Path | None:
+        """Return another file from which a conversation was imported last, or is unchanged, if it is still there; None
+        if there is none. ``asked_for``: only one of this import.
+        """
+        unchanged, other = self.unchanged.get(conversation), self._taken.get(conversation)
+        other = unchanged.path if other is None and unchanged is not None else other
+        if other is None and self._store.version(conversation):
+            known = _paths(self._kept, [self._store.conversation(conversation)]).get(conversation, ())
+            other = next(map(Path, known), None)
+            if asked_for and other is not None and not any(map(other.is_relative_to, self._below)):
+                return None
+        if other is None or not other.exists() or (path.exists() and path.samefile(other)):
+            return None
+        return other
 
-    def imported(self, source: Source, conversation: str, alone: int, *, is_new: bool, sound: bool = True) -> None:
+    def imported(
+        self,
+        source: Source,
+        conversation: str,
+        alone: int,
+        *,
+        is_new: bool,
+        older: bool = False,
+        sound: bool = True,
+    ) -> None:
         """Note that a history of a file was imported, after the others of this file. ``alone`` is the version of its
-        conversation if that has no other events, else 0; ``is_new``: it had none before; ``sound``: without a finding.
+        conversation if that has no other events, else 0; ``is_new``: it had none before; ``older``: it has more than
+        this file; ``sound``: without a finding.
         """
         name = os.path.abspath(source.path)
         if name != self._open:
             self.close_file()
             self._open = name
-        self._taken.setdefault(conversation, source.path)
+        if conversation not in self._taken or not older:
+            self._taken[conversation] = source.path
         is_sound = sound and not source.findings_count and self._of_open.get(conversation, (True,))[0]
-        self._of_open[conversation] = is_sound, source.format, alone, is_new, source.others
+        self._of_open[conversation] = is_sound, source.format, alone, is_new, older, source.others
 
     def close_file(self) -> None:
         """Keep the file whose histories were imported last: there are no more."""
@@ -189,22 +214,27 @@ class SeenFiles:
             return
         state, number = self._states.get(name, ()), len(conversations)
         is_whole = bool(state) and all(is_sound for is_sound, *_ in conversations.values())
-        for each, (_, format, alone, is_new, others) in conversations.items():
+        for each, (_, format, alone, is_new, older, others) in conversations.items():
             is_log = is_whole and number == 1 and alone and format_named(format).live
             digest = _digest(Path(name), state[1]) if is_log else ""
             digest = digest if state_of(name) == state else ""  # it was written while it was read
             value = _Kept(name, self._options, state, number, format, alone, digest) if is_whole else _Kept(name)
-            self._keep(each, value, map(os.path.abspath, others), is_new=is_new)
+            self._keep(each, value, map(os.path.abspath, others), is_new=is_new, older=older)
         # Those that it continues in a fork of:
         for each in {one.conversation for _, one in self._seen.get(name, ())} - conversations.keys():
             self._keep(each, _Kept(name))
 
-    def _keep(self, conversation: str, value: _Kept, others: Iterable[str] = (), *, is_new: bool = False) -> None:
-        """Keep a value with the paths ``others``, and with those from which the conversation was read before."""
+    def _keep(
+        self, conversation: str, value: _Kept, others: Iterable[str] = (), *, is_new: bool = False, older: bool = False
+    ) -> None:
+        """Keep a value with the paths ``others``, and with those from which the conversation was read before. What has
+        less than another file, which is still there, is one of the others.
+        """
         row = self._store.conversation(conversation)
-        before = () if is_new else _paths(self._kept, [row]).get(conversation, ())
-        others = sorted({*filter(os.path.exists, (*others, *before))} - {value.path})
-        self._kept.keep(row, value._replace(others=others))
+        known = _Kept(*(() if is_new else self._kept.load([row], of_any_version=True).get(conversation, ())))
+        others = {*others, value.path, *known.others, known.path}
+        value = known if older and os.path.exists(known.path) else value
+        self._kept.keep(row, value._replace(others=sorted({*filter(os.path.exists, others)} - {value.path})))
 
     def flush(self) -> None:
         """Write what is kept. A file of which only a part was imported is not among it."""

@@ -204,6 +204,7 @@ class Format:
     ``rewritten``     whether its program writes a source again, so that stored records may differ from it: these are
                       taken back (``rewritten.py``). What changes at each writing belongs into the last record. The
                       decoder is given the records before, after ``skip_to`` the id of the first event of each
+    ``joins``         the time of a record, if a history may be in several files, whose records an import joins
     ``reads_on``      whether a live decoder makes of records that a source has beyond the imported ones, whose history
                       is given, exactly the events that a reading of the whole source makes
     ``document``      the content of a file of the format with these records, where that is not a line for each: a text,
@@ -233,6 +234,7 @@ class Format:
     note: str = ""
     live: bool = False
     rewritten: bool = False
+    joins: Callable[[Any], int] | None = None
     reads_on: Callable[[Past], bool] = lambda past: False
     document: Callable[[Iterable[Any]], Any] | None = None
     source_id: Callable[[Any], Any] = lambda record: None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -48,12 +49,14 @@ class Growth:
         self._same = 0
         self._is_same = True
         self._is_taken_back = False
-        self._new = 0
+        self._record: Any = None
+        self._new: list[str] = []
         self.is_beyond = False
 
     def first_id(self, record: Any, next_id: int) -> int:
         """Return the id of the first event of the next record; ``next_id`` is that after the record before it."""
         self._changes += filter(None, (self._changed_at(record),))
+        self._record = record
         if self.is_beyond:
             return next_id
         rest = self._standing[self._same : self._same + 1]
@@ -64,12 +67,12 @@ class Growth:
         """Record that events were made of this record."""
         self.is_beyond = self.is_beyond or not self._is_same
         self._same += not self.is_beyond
-        self._new += self.is_beyond
+        self._new += [_text(self._record)] if self.is_beyond else ()
 
     @property
     def shrinks(self) -> bool:
         """Whether it takes more records back than it adds."""
-        return len(self._standing) - self._same > self._new
+        return len(self._standing) - self._same > len(self._new)
 
     @property
     def is_older(self) -> bool:
@@ -82,6 +85,12 @@ class Growth:
     def taken_back(self) -> int:
         """How many events, without bookkeeping, the records have that the source no longer has in their place."""
         return sum(each.shown for each in self._standing[self._same :])
+
+    @property
+    def lost(self) -> list[StoredRecord]:
+        """The records that the source has in no place after those that both have."""
+        new = {*self._new}
+        return [each for each in self._standing[self._same :] if _text(each.record) not in new]
 
     def taking_back(self, format: str) -> list[Event]:
         """Return the event that takes back the records that the source no longer has, once; none if it has all."""
@@ -100,10 +109,7 @@ def mended(
     record has the value ``FILLED``. In a log that was edited after them, they may be others: there none is yielded.
     """
 
-    def key(record: Any) -> str:
-        known = source_id(record)
-        return _text(record) if known is None else repr(("id", known))
-
+    key = partial(_key, source_id)
     keys = [key(each.record) for each in standing]
     gone = Counter(keys) - Counter(key(each.value) for each in records if each.problem is None)
     places: dict[str, list[int]] = {}
@@ -129,6 +135,35 @@ def mended(
         unread.clear()
         if located is not None:
             yield located
+
+
+def joined(
+    records: Iterable[Located],
+    standing: Sequence[StoredRecord],
+    source_id: Callable[[Any], Any],
+    time_in: Callable[[Any], Any],
+) -> list[Located]:
+    """Return the records of a source with those that stand and that it lacks, in the order of their times: those of
+    other files. What cannot be read is at the end.
+    """
+    rows = [Located(0, 0, each.record) for each in standing]
+    places: dict[str, list[int]] = {}
+    for number in reversed(range(len(rows))):
+        places.setdefault(_key(source_id, rows[number].value), []).append(number)
+    unread: list[Located] = []
+    for located in records:
+        if located.problem is not None:
+            unread.append(located)
+        elif known := places.get(_key(source_id, located.value)):
+            rows[known.pop()] = located
+        else:
+            rows.append(located)
+    return [*sorted(rows, key=lambda row: time_in(row.value)), *unread]
+
+
+def _key(source_id: Callable[[Any], Any], record: Any) -> str:
+    known = source_id(record)
+    return _text(record) if known is None else repr(("id", known))
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

@@ -18,7 +18,7 @@ from foldlog._formats.format import Format, Options, Recognize
 from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, Located, NotAnEvent
 from foldlog._formats.registry import AUTO, formats
-from foldlog._formats.rewritten import FILLED, Growth, StoredRecord, mended
+from foldlog._formats.rewritten import FILLED, Growth, StoredRecord, joined, mended
 from foldlog.eventstore import Event, InvalidArgument
 
 _Histories = Iterator[Found | LeftOut | Unchanged | ImportFinding]
@@ -183,6 +183,8 @@ class Source:
         self.findings_count = 0
         self.is_whole = True
         """Whether each record was read, when ``events`` was last iterated."""
+        self.is_part = False
+        """Whether records were put between its own that it lacks: those of another file."""
         self._history, self._prefix = history, prefix
         self._format, self._reader, self._held, self._leaf = history.format, history.reader, history.held, history.leaf
         self.grown = history.grown
@@ -241,12 +243,15 @@ class Source:
 
     def mend(self, standing: Sequence[StoredRecord]) -> None:
         """Put what is stored of this history in the place of records that cannot be read, and of those that say the
-        same. Memory: all records.
+        same; where a history may be in several files, also between its own. Memory: all records.
         """
         if self._unmended is None:
             self._unmended = list(self._reader) if self._held is None else self._held
         self._held = list(self._held or self._unmended)
-        if any(located.problem is not None for located in self._held):
+        if self._format.joins is not None:
+            own, self._held = self._held, joined(self._held, standing, self._format.source_id, self._format.joins)
+            self.is_part = len(self._held) > len(own)
+        elif any(located.problem is not None for located in self._held):
             is_log = not self._format.rewritten
             self._held = list(mended(self._held, standing, self._format.source_id, is_log=is_log))
         for place, (located, stored) in enumerate(zip(self._held, standing, strict=False)):
@@ -315,6 +320,10 @@ class Source:
             yield located.value, events
         if is_sent is False:
             self._find(str(self.path), _NOTHING_SENT.format(self.format))
+
+    def tell(self, problem: str) -> None:
+        """Add a finding about all of it."""
+        self._find(str(self.path), problem)
 
     def _find_all(self, place: str, options: Options) -> None:
         for problem in options.findings:

@@ -335,3 +335,14 @@ def test_an_import_without_a_place_or_files_says_what_to_give(foldlog, folder: P
     assert "claude-code, codex" in foldlog("import", "--from", "clod").err
     assert "claude-code, codex" in foldlog("import").err
     assert "--watch follows files" in foldlog("import", folder, "--watch", "--json").err
+
+
+def test_a_log_that_has_grown_with_its_copy_adds_its_lines_once(foldlog, folder: Path):
+    for texts in (("hello", "the words of b"), ("hello", "the words of b", "more")):
+        write(folder, "b", *texts)
+        (folder / "0").mkdir(exist_ok=True)
+        (folder / "0" / "b.jsonl").write_text((folder / "b.jsonl").read_text())
+        ran = foldlog("import", "projects")
+        assert (ran.status, ran.err) == (0, "")
+    (row,) = (row for row in foldlog("list", "--json").document["conversations"] if row["conversation"].endswith("b"))
+    assert row["version"] == 3

@@ -188,7 +188,8 @@ def _import_all(
     failed: list[str] = []
     unread = 0
     with terminal.working("importing", "MB") as update:
-        seen, lists = SeenFiles(store, format, prefix, conversation, read_all=check), KeptSums(store, read=False)
+        seen = SeenFiles(store, format, prefix, conversation, below=paths, read_all=check)
+        lists = KeptSums(store, read=False)
         try:
             sources = open_sources(paths, format, prefix=prefix, look=seen.look)
         except (NotAHistory, UnknownFormat) as error:
@@ -321,7 +322,8 @@ def _imported(
     update(advance=source.size_bytes / 1e6)
     if imported.version or source.grown is not None:
         alone, is_new = imported.version * imported.alone, imported.added == imported.version
-        seen.imported(source, imported.conversation, alone, is_new=is_new, sound=not refused)
+        older = imported.is_older
+        seen.imported(source, imported.conversation, alone, is_new=is_new, older=older, sound=not refused)
     return ImportedDocument.of(
         imported,
         path=named(source.path),

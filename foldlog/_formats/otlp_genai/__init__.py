@@ -254,6 +254,7 @@ FORMAT = Format(
     encoder=_Encoder,
     files=SpanFiles(),
     rewritten=True,
+    joins=lambda record: nanoseconds((span_of(record) or {}).get("startTimeUnixNano")),
     source_id=lambda record: (span_of(record) or {}).get("spanId"),
     marks_errors=False,
 )

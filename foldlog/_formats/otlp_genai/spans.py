@@ -148,7 +148,9 @@ class SpanFiles(FileReader):
         return path.suffix in (".json", ".jsonl") and begin.lstrip()[:1] == b"{" and b'"resourceSpans"' in begin[:200]
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        """Yield the histories by their names. Memory: the spans of models, tools and agents."""
+        """Yield the histories by their names. A problem may hide spans of each. Memory: the spans of models, tools and
+        agents.
+        """
         found: list[_Found] = []
         above: dict[tuple[str, str], str] = {}
         problems: list[PlacedRecord] = []
@@ -171,13 +173,11 @@ class SpanFiles(FileReader):
             histories.setdefault(name, []).append(each)
         if not any(each.has_messages for each in found):
             raise NotAHistory(path, f"{problems[0][0]}: {problems[0][2]}" if problems else _SILENT)
-        if problems:
-            yield Contained(None, Placed(0, partial(iter, problems)))
         for name, spans in histories.items():
             if any(each.has_messages for each in spans):
                 ordered = sorted(spans, key=lambda each: each.began)
                 rows = [(f"{path}, span {each.id}", each.record, None) for each in ordered]
-                yield Contained(name, Placed(0, partial(iter, rows)))
+                yield Contained(name, Placed(0, partial(iter, [*rows, *problems])))  # whose they are is not known
 
 
 def _requests(path: Path) -> Iterator[Located]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import permutations
+from unittest.mock import Mock
 
 import pytest
 
 from foldlog._importing import import_source
-from foldlog.eventstore import Action, Annotation, Message, Observation, Retraction, Store, SystemMessage
+from foldlog.eventstore import Action, Annotation, Message, Observation, Retraction, Store, SystemMessage, open_store
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
 from foldlog.projections import View
@@ -138,13 +140,71 @@ def test_what_a_span_no_longer_sends_is_taken_back(tmp_path):
     assert texts(events[:9])[-1] == "9 km"
 
 
-def test_a_line_that_is_cut_is_a_finding_and_the_rest_is_read(tmp_path):
+@pytest.mark.parametrize("place", range(4))
+def test_a_line_that_is_cut_takes_nothing_back_and_each_conversation_of_its_file_says_so(tmp_path, foldlog, place):
+    other = chat("d1", 1, [said("user", "x")], [said("assistant", "y")], trace="77")
+    rows = [json.dumps(request(each)) for each in (*SPANS, other)]
+    cut = [row[:-9] if number == place else row for number, row in enumerate(rows)]
     path = tmp_path / "traces.jsonl"
-    path.write_text(f"{json.dumps(request(*SPANS))}\n{json.dumps(request(*SPANS))[:-9]}")
-    cut, whole = open_sources([path])
-    assert len(list(whole.events())) == 9
-    assert list(cut.events()) == []
-    assert str(cut.findings[0]).startswith(f"{path}:2: ")
+    path.write_text("\n".join(cut))
+    foldlog("import", "traces.jsonl")  # before any of it is stored
+    for lines in (rows, cut, rows):
+        path.write_text("\n".join(lines))
+        ran = foldlog("import", "traces.jsonl", "--json")
+        there = foldlog("list", "--long", "--json").document["conversations"]
+        assert (ran.status, [each["conversation"] for each in ran.document["imported"]]) == (0, ["5b8e", "77"])
+        assert [each["findings_count"] for each in ran.document["imported"]] == [int(lines is cut)] * 2
+        assert {"incomplete" in each["attributes"] for each in there} == {lines is cut}
+        with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as store:
+            assert list(encode(store.events("5b8e"), NAME)) == [request(each) for each in SPANS]
+            assert list(encode(store.events("77"), NAME)) == [request(other)]
+
+
+def test_a_span_that_comes_later_does_not_bring_back_what_was_redacted(tmp_path, foldlog, monkeypatch):
+    secret = "the key is under the third stone"
+    first = chat("c1", 2, [said("user", secret)], [said("assistant", "I will not tell.")])
+    second = chat("c2", 4, [said("user", secret), said("assistant", "I will not tell."), said("user", "so?")], [])
+    third = chat("c3", 5, [said("system", "new words"), said("user", secret)], [])
+    path = tmp_path / "traces.jsonl"
+
+    def imported(*spans):
+        path.write_text("".join(f"{json.dumps(request(each))}\n" for each in spans))
+        return foldlog("import", "traces.jsonl")
+
+    imported(first)
+    foldlog("redact", "5b8e", "0", "--reason", "asked to", "--yes")
+    with monkeypatch.context() as interrupted:  # before the record is taken
+        interrupted.setattr("foldlog._importing.redact", Mock(side_effect=KeyboardInterrupt))
+        assert imported(first, second).status == 130
+    assert "does not keep 1 record that may repeat what was redacted, of events" in imported(first, second).err
+    assert secret not in foldlog("export", "5b8e").out
+    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as store:
+        assert secret not in repr([*store.events("5b8e")])
+        assert [each for each in texts(store.events("5b8e")) if each == "so?"]
+    assert "redacted" not in imported(first, second).err
+    assert "say what was redacted: " in imported(first, second, third).err
+    assert foldlog("verify").status == 0
+
+
+@pytest.mark.parametrize("order", [*permutations(range(3))])
+def test_a_conversation_of_several_files_is_one_in_whatever_order_they_come(tmp_path, foldlog, order):
+    more = chat("c3", 6, [ASKED, AGAIN, *RESULTS, DONE, said("user", "so?")], [said("assistant", "so.")],
+                system_instructions=INSTRUCTIONS, **USAGE)  # fmt: skip
+    spans = [*SPANS, more]
+    files = spans[:2], spans[1:3], spans[3:]
+    with Store(MemoryRecorder()) as store:
+        for _ in range(2):
+            for number in order:
+                (source,) = opened(tmp_path, *map(request, files[number]), name=f"{number}.jsonl")
+                import_source(store, source)
+        assert list(encode(store.events("5b8e"), NAME)) == [*map(request, spans)]
+        events = list(store.events("5b8e"))
+        assert texts(events) == texts(read(tmp_path, *map(request, spans)))
+    (tmp_path / "traces.jsonl").unlink()
+    for _ in range(3):
+        assert foldlog("import", ".").status == 0
+        (one,) = foldlog("list", "--long", "--json").document["conversations"]
+        assert (one["spent"]["calls"], one["spent"]["prompt_tokens"]) == (3, 60)
 
 
 def test_a_conversation_has_its_traces_and_an_agent_that_was_called_is_apart(tmp_path):
