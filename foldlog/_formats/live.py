@@ -120,7 +120,23 @@ class Encoder:
         group, self._group, self._missing = self._group, [], 0
         return [*(record for event in group for record in self._written(event)), *(self._ended() if group else ())]
 
-    def _remains(self, events: list[Event]) -> list[Any]:
+    def shown(self, events: Sequence[Event], stored: Sequence[Event]) -> list[Any]:
+        """Return the records for events that a model is sent of one record, which has the events ``stored`` in the log:
+        the record, if these are the same. A part of it is as the log has it, or written of the changed event.
+        """
+        if [*events] == [*stored]:
+            return [*(record for event in events for record in self.records(event)), *self.end()]
+        if not self._parts or not is_of(stored[0], self._name) or not events_of(stored[0]):
+            return self._remains(events)
+        record, shown = unpack(stored), list[Any]()
+        for event in events:
+            place = event.id - stored[0].id
+            made = [record] if event == stored[place] else self._remains([event])
+            parts = [part for each in made for part in _parts_in(each, self._parts) or ()]
+            shown += parts[place : place + 1] if event == stored[place] else parts
+        return [_with_parts(record, self._parts, shown)] if shown else []
+
+    def _remains(self, events: Sequence[Event]) -> list[Any]:
         """Return what is written of a redacted record of several events: one record, where the format says how."""
         before, made = self._ended(), list[Any]()
         for event in events:  # the first one written has the id of the record

@@ -21,7 +21,6 @@ from math import isfinite
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from urllib.parse import quote, unquote
 
-from msgspec.structs import replace
 from pydantic_core import to_jsonable_python
 
 from foldlog import aio
@@ -287,21 +286,50 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
             group.clear()
 
 
-def shown_records(view: Iterable[Event], format: str) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
-    """Yield the events that a View shows of each record, and the record. If some of its events are forgotten, there is
-    a record for each that is left. Cost: the events of the View.
+class Prompt:
+    """What a model is sent of a history: ``view`` is the View ``log`` as it is sent, with ``condense`` after the
+    condensations that are due. ``is_all``: these are all records that stand in the log, as they are there.
+    """
+
+    def __init__(self, history: History, *, condense: bool) -> None:
+        self.view = history.prepare() if condense else history.sent()
+        self.log, self._history = history.view(), history
+
+    @property
+    def is_all(self) -> bool:
+        return self.view is self.log and not self.log.condensations
+
+    def records(self, shown: Iterable[Event], format: str) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
+        """Yield what ``shown_records`` yields of events of the View, which may be masked or shortened."""
+        log = {} if self.view is self.log else {event.id: event for event in self.log}
+        return shown_records(shown, format, self._history, log)
+
+
+def shown_records(
+    shown: Iterable[Event], format: str, history: History, log: Mapping[int, Event] | None = None
+) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
+    """Yield the events that are shown of each record, and the record: as it is stored, or as its format writes it where
+    events of it are missing, or are others than those of the ``log``. Cost: these events.
     """
     encoder, group = Encoder(format), list[Event]()
-    for event in (*view, None):
+    for event in (*shown, None):
         place = 0 if event is None else place_of(event)
         if event is not None and place and group and event.id - group[-1].id == place - place_of(group[-1]):
             group.append(event)
             continue
         if group:
-            is_whole = not place_of(group[0]) and (parts_of(group[0]) or 1) == len(group)
-            parts = (encoder.records(each if is_whole else replace(each, origin=None)) for each in group)
-            yield group, [*(record for part in parts for record in part), *encoder.end()]
+            yield group, encoder.shown(group, _stored(group, history, log or {}))
         group = [] if event is None else [event]
+
+
+def _stored(group: list[Event], history: History, log: Mapping[int, Event]) -> list[Event]:
+    """Return all events of a record, of which these are shown."""
+    place, count = place_of(group[0]), parts_of(group[0]) or 1
+    if group[0].origin is None or (place == 0 and count == len(group)):
+        return [log.get(event.id, event) for event in group]
+    first = group[0].id - place
+    (head,) = history.events(first, first + 1)
+    return [*history.events(first, first + parts_of(head))]
 
 
 # -- values as JSON -------------------------------------------------------------------------------------------------

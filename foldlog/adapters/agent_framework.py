@@ -32,6 +32,7 @@ from foldlog._history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,
+    Prompt,
     append_or_begin,
     from_plain,
     not_here_yet,
@@ -112,9 +113,9 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
         """
-        view = await self._view(session_id)
+        history = self.histories.sync[self.conversation(session_id)]
         run = None if state is None else state.get(_RUN)
-        return _messages(view if run is None or _answers(run, view) else well_formed(view))
+        return await self.histories.pool.run(partial(self._sent, history, run), finish=False)
 
     async def save_messages(
         self,
@@ -162,14 +163,14 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         """Return the messages of this provider that a run has now."""
         return list(context.context_messages.get(self.source_id, ()))
 
-    async def _view(self, session_id: str | None) -> View:
-        history = self.histories[self.conversation(session_id)]
+    def _sent(self, history: History, run: Any) -> list[Message]:
         try:
-            if self._condense:
-                await history.prepare()
-            return await history.view()
+            prompt = Prompt(history, condense=self._condense)
         except ConversationErased:
-            return View.from_events(())
+            return []
+        view = prompt.view
+        shown = view if run is None or _answers(run, view) else well_formed(view)
+        return _messages(view, prompt.records(shown, _FORMAT))
 
     def _saved(self, conversation: str, records: list[Any], run: _Run | None) -> None:
         history = self.histories.sync[conversation]
@@ -205,7 +206,7 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
         view = View.from_events(())
     events: list[Event] = [] if run is None else list(_compacted(run, view))
     excluded, replied = list[int](), None
-    for record in records[_repeated(view, records) :]:
+    for record in records[_repeated(history, view, records) :]:
         first = len(events)
         events += (replace(event, id=NOT_RECORDED) for event in decode([record], format=_FORMAT))
         if record["additional_properties"].get(EXCLUDED_KEY):
@@ -249,7 +250,7 @@ def _compacted(run: _Run, view: View) -> Iterator[CondensationAction]:
         summaries = []
 
 
-def _repeated(view: View, records: list[Any]) -> int:
+def _repeated(history: History, view: View, records: list[Any]) -> int:
     """Return how many records at the beginning are left out, because the View ends with them, or is one of their parts:
     the SDK may give all messages of a session again.
     """
@@ -257,7 +258,8 @@ def _repeated(view: View, records: list[Any]) -> int:
     while start and count:
         start -= 1
         count -= place_of(view[start]) == 0
-    last = [to_plain(message.to_dict()) for message in _messages(view.with_events(view[start:]))]
+    newest = _messages(view, shown_records(view[start:], _FORMAT, history))
+    last = [to_plain(message.to_dict()) for message in newest]
     there, here = ([_identity(record) for record in each] for each in (last, records))
     one_input = bool(there) and there[-1][:2] == ("", "user")  # a user may say the same again
     for skipped in range(len(here) - len(there) + 1 if there else 0):
@@ -287,17 +289,14 @@ def _ids(message: Message) -> _Ids | None:
     return message.raw_representation if isinstance(message.raw_representation, _Ids) else None
 
 
-def _messages(view: View) -> list[Message]:
-    """Return the messages of a View. A message of which some events are forgotten has the contents that are left."""
+def _messages(view: View, shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]) -> list[Message]:
+    """Return the messages of what a View shows."""
     condensations = {each.id: each.metadata.get(_RECORD) for each in view.condensations}
     messages: list[Message] = []
-    for events, records in shown_records(view, _FORMAT):
+    for events, records in shown:
         first = events[0]
         record = condensations.get(first.summary_of or 0) if isinstance(first, CondensationSummary) else None
-        if record is None and not records:
-            continue  # what stays of a redacted message says nothing
-        if record is None:
-            record = {**records[0], "contents": [content for each in records for content in each["contents"]]}
-        messages.append(Message.from_dict(from_plain(record)))
-        messages[-1].raw_representation = _Ids(event.id for event in events)
+        for each in records if record is None else [record]:  # what stays of a redacted message may say nothing
+            messages.append(Message.from_dict(from_plain(each)))
+            messages[-1].raw_representation = _Ids(event.id for event in events)
     return messages

@@ -325,7 +325,11 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             reports = tuple(reports_of(result.action))
         if paid := [report for report in reports if cost_something(report)]:
             history.append(annotation(paid))
-        return EventActions(compaction=_compacted(view, result.action)) if isinstance(result, Condensation) else None
+        return (
+            EventActions(compaction=_compacted(history, view, result.action))
+            if isinstance(result, Condensation)
+            else None
+        )
 
     # -- writing, in threads ------------------------------------------------------------------------------------------
 
@@ -394,13 +398,13 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             self.histories.sync.erase(conversation, reason="the session was deleted", detach_forks=True)
 
 
-def _compacted(view: View, action: CondensationAction) -> EventCompaction:
+def _compacted(history: History, view: View, action: CondensationAction) -> EventCompaction:
     """Return a condensation as a compaction: of all between two times. Raises ``NoCondensationAvailable``."""
     intervals, summaries = action.forgotten
     earlier = {summary_id(each.id): each.metadata for each in view.condensations}
     times: list[tuple[float, float]] = []
     gone: list[bool] = []
-    for events, records in shown_records(view, _FORMAT):
+    for events, records in shown_records(view, _FORMAT, history):
         told = earlier.get(events[0].id) or dict.fromkeys(_TIMES, (*records, {})[0].get("timestamp", 0))
         first, last = (float(told.get(name, 0)) for name in _TIMES)
         times.append((first, last))

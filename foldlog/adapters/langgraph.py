@@ -22,7 +22,7 @@ from hashlib import blake2b
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from langchain_core.messages import BaseMessage, HumanMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -33,9 +33,9 @@ from foldlog._history import History
 from foldlog.adapters._langgraph.branches import Checkpoint
 from foldlog.adapters._langgraph.channels import ChannelValues, is_json, next_version, pending_writes
 from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
-from foldlog.adapters._langgraph.record_lists import model_input
 from foldlog.adapters._shared import (
     HistoriesGiven,
+    Prompt,
     WithHistories,
     erase_all,
     in_thread,
@@ -45,6 +45,7 @@ from foldlog.adapters._shared import (
     with_those_below,
 )
 from foldlog.eventstore import ConversationErased
+from foldlog.projections import well_formed
 
 _Names = tuple[str, str, str]
 """A namespace: its thread, its name, and the id of its first conversation."""
@@ -272,7 +273,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return self._sync[thread if found is None else found.branch]
 
     def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
-        """Return the model's input with the condensed messages replaced by their summary. The state keeps all messages.
+        """Return the model's input: what ``history.sent`` has of the messages. The state keeps all messages.
 
         A node sends its model the ``["llm_input_messages"]`` of it. In a middleware, call it with ``{"messages":
         request.messages}``. Messages that are in no checkpoint yet stay at the end; there are none with the durability
@@ -283,11 +284,17 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         history = self.history({"configurable": graph})
         try:
             recorded = self._checkpoints.newest_records(self._thread(graph))
-            view = history.prepare() if self._condense else history.view()
+            prompt = Prompt(history, condense=self._condense)
         except ConversationErased:  # the thread was deleted under the run
             return {"llm_input_messages": messages}
-        messages = model_input(messages, recorded, view, self._values.key, HumanMessage)
-        return {"llm_input_messages": messages}
+        count, kept = len(recorded), self._values
+        if prompt.is_all or not 0 < count <= len(messages) or recorded[-1][1] != kept.key(messages[count - 1]):
+            return {"llm_input_messages": messages}
+        view, there = prompt.view, {each for span, _ in recorded for each in range(*span)}
+        sendable = {event.id for event in (*well_formed(view), *view.open_calls)}
+        shown = (event for event in view if event.id in sendable and (event.id < 0 or event.id in there))
+        sent = [kept.message(record) for _, records in prompt.records(shown, "langchain") for record in records]
+        return {"llm_input_messages": [*sent, *messages[count:]]}
 
     # -- threads ------------------------------------------------------------------------------------------------------
 

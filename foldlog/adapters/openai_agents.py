@@ -11,18 +11,26 @@ within a run needs the filter, and only the hooks are told what a call of the mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from typing import Any, Literal
 
 from agents import Agent, ModelResponse, RunHooks, Session, SessionSettings, TResponseInputItem
 from agents.run import CallModelData, ModelInputData
 
-from foldlog._aio import AsyncHistory
 from foldlog._formats.record import usage_told
 from foldlog._history import History
-from foldlog.adapters._shared import HistoriesGiven, OpenHistories, append_or_begin, not_here_yet, quoted
+from foldlog.adapters._shared import (
+    HistoriesGiven,
+    OpenHistories,
+    Prompt,
+    append_or_begin,
+    not_here_yet,
+    quoted,
+    shown_records,
+)
 from foldlog.eventstore import (
     Annotation,
     ConversationErased,
@@ -31,7 +39,6 @@ from foldlog.eventstore import (
     Recorded,
     VersionConflict,
 )
-from foldlog.formats import Encoder
 from foldlog.projections import well_formed
 
 _FORMAT = "openai-responses"
@@ -44,7 +51,7 @@ class FoldlogSession(OpenHistories):
     ``histories``         the URL of a store, or open histories of either face. What is opened by its URL is closed by
                           ``close``, or by ``async with``
     ``condense``          whether ``get_items`` and ``input_filter`` condense, where the condenser of ``histories`` says
-                          so. Without it both give what the View holds
+                          so. Without it both give what ``history.sent`` has
     ``clear``             whether ``clear_session`` retracts all items, or erases the conversation: then its bytes are
                           gone. What is added then begins another conversation with the id
     ``session_settings``  as of other sessions: ``SessionSettings(limit=50)``, or ``{"limit": 50}``
@@ -82,18 +89,15 @@ class FoldlogSession(OpenHistories):
         history = self.history
         for _ in range(2):
             with suppress(ConversationErased):
-                items = await self._newest(history, limit)
+                items = await self.histories.pool.run(partial(self._newest, history.sync, limit), finish=False)
                 self.history = history
                 return items
             history = self.histories[history.id]  # another session with this id may have begun
         return []
 
-    async def _newest(self, history: AsyncHistory, limit: int | None) -> list[Any]:
-        if self._condense:
-            await history.prepare()
-        if limit is None:
-            return _items((await history.view()).events)
-        return _items(await history.view().tail(limit))[-limit:]
+    def _newest(self, history: History, limit: int | None) -> list[Any]:
+        prompt = Prompt(history, condense=self._condense)
+        return _items(prompt, prompt.view if limit is None else prompt.view.tail(limit))[-(limit or 0) :]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items, all or none. Durability: on disk when it returns.
@@ -107,11 +111,12 @@ class FoldlogSession(OpenHistories):
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item back and return it; None if there is no item, or if a summary is the newest item."""
         try:
-            popped = _items(await self.history.pop(1, "the runtime took the newest item back"))
+            events = await self.history.pop(1, "the runtime took the newest item back")
         except ConversationErased:
             if await self.get_items(1):
                 raise  # another session with this id began, whose items this object has not seen
             return None
+        popped = [item for _, items in shown_records(events, _FORMAT, self.history.sync) for item in items]
         return popped[-1] if popped else None
 
     async def clear_session(self) -> None:
@@ -134,15 +139,23 @@ class FoldlogSession(OpenHistories):
         Items of the run that are not in the session yet stay at the end. If the session has other items than the
         runner, the input is returned unchanged.
         """
-        view = await self.history.prepare() if self._condense else await self.history.view()
         given = data.model_data
-        if not any(event.id < 0 for event in view):
-            return given
-        newest = next((items[-1] for event in reversed(view.events) if (items := _items([event]))), None)
-        rest = _after(given.input, newest)
-        if rest is None:
-            return given
-        return ModelInputData(input=[*_items(well_formed(view).events), *rest], instructions=given.instructions)
+        shown = await self.histories.pool.run(partial(self._sent, given.input), finish=False)
+        return given if shown is None else ModelInputData(input=shown, instructions=given.instructions)
+
+    def _sent(self, given: Sequence[Any]) -> list[Any] | None:
+        """Return what a model is sent in the place of these items; None if it is these."""
+        prompt = Prompt(self.history.sync, condense=self._condense)
+        if prompt.is_all:
+            return None
+        for event in reversed(prompt.log):
+            if newest := _items(prompt, [event]):
+                forms = newest, _items(prompt, [each for each in prompt.view if each.id == event.id])
+                rests = (_after(given, form[-1]) for form in forms if form)
+                return next(
+                    ([*_items(prompt, well_formed(prompt.view)), *rest] for rest in rests if rest is not None), None
+                )
+        return None
 
     @property
     def hooks(self) -> RunHooks[Any]:
@@ -213,10 +226,13 @@ def _name_of(model: Any) -> str | None:
     return type(model).__name__ if told is None and model is not None else told
 
 
-def _items(events: Sequence[Event]) -> list[Any]:
-    """Return the items of these events. Each is encoded by itself."""
-    encoder = Encoder(_FORMAT)
-    return [*(item for event in events for item in encoder.records(event)), *encoder.end()]
+def _items(prompt: Prompt, shown: Iterable[Event]) -> list[Any]:
+    """Return the items of these events. One whose reasoning was cleared has no id: a server asks for the reasoning."""
+    items, cleared = list[Any](), False
+    for events, records in prompt.records(shown, _FORMAT):
+        items += [{key: record[key] for key in record if key != "id"} for record in records] if cleared else records
+        cleared = not records and isinstance(events[0], Annotation) and events[0].stays_with_next
+    return items
 
 
 def _after(given: Sequence[Any], newest: Any) -> list[Any] | None:

@@ -245,7 +245,7 @@ class FoldlogCondenser(CondenserBase):
             tell_of_failures("of the SDK", condenser.type, error.reports)
             raise NoCondensationAvailableException(str(error)) from error
         tell_of_failures("of the SDK", condenser.type, reports)
-        return _theirs(result, shown, view) if isinstance(result, Condensation) else _masked(result, view)
+        return _theirs(result, shown, view) if isinstance(result, Condensation) else _sent(result, shown, view)
 
 
 class _Model:
@@ -277,15 +277,18 @@ def _theirs(result: Condensation, shown: View, view: SdkView) -> SdkCondensation
     return SdkCondensation(forgotten_event_ids=gone, **about)
 
 
-def _masked(result: View, view: SdkView) -> SdkView:
-    """Return the SDK's view with those observations masked that are masked in our View."""
+def _sent(result: View, shown: View, view: SdkView) -> SdkView:
+    """Return the SDK's view without the events that our View hides, and with its masks of observations."""
+    hidden = {source_id_of(event) for event in shown}.difference(map(source_id_of, result))
     masks = {
         source_id_of(event): event.content for event in result if isinstance(event, Observation) and is_masked(event)
     }
-    if not masks:
+    if not masks and not hidden:
         return view
     events = []
     for event in view.events:
+        if event.id in hidden:
+            continue
         if event.id in masks and isinstance(event, ObservationEvent):
             content = [TextContent(text=str(masks[event.id]))]
             observation = event.observation.model_copy(update={"content": content})

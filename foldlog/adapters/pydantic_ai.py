@@ -12,11 +12,10 @@ retraction: the View returns to an earlier version, and the log keeps the rest.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -32,18 +31,16 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
-    ModelRequest,
     ModelResponse,
-    UserPromptPart,
 )
 
-from foldlog._formats.packing import place_of
 from foldlog._formats.told import REDACTED
 from foldlog._history import History
 from foldlog.adapters._linked import UNKNOWN, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,
+    Prompt,
     document,
     from_plain,
     kept,
@@ -55,14 +52,13 @@ from foldlog.adapters._shared import (
     unquoted,
 )
 from foldlog.eventstore import (
-    CondensationSummary,
     ConversationErased,
     ConversationHasForks,
     ConversationNotFound,
     ConversationRow,
     VersionConflict,
 )
-from foldlog.projections import View, well_formed
+from foldlog.projections import well_formed
 
 _T = TypeVar("_T")
 
@@ -196,27 +192,10 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
         chain = self._entries.chain(head_id, limit)
-        messages = ModelMessagesTypeAdapter.validate_python([_message(entry) for entry in chain])
         return [
             ConversationEntry(id=entry["entry_id"], parent_id=entry["parent_id"], message=message)
-            for entry, message in zip(chain, messages, strict=True)
+            for entry, message in zip(chain, _messages(chain), strict=True)
         ]
-
-    def shown(self, history: History, view: View) -> list[ModelMessage]:
-        """Return what a View of a conversation shows as messages: of each message the parts that are shown.
-
-        A summary is a prompt of the user. Cost: the messages.
-        """
-        messages: list[ModelMessage] = []
-        for first, group in groupby(well_formed(view), lambda event: event.id - place_of(event)):
-            events = list(group)
-            if isinstance(begins := events[0], CondensationSummary):
-                messages.append(ModelRequest(parts=[UserPromptPart(begins.content)]))
-                continue
-            entry, _ = self._entries.read(history, first)
-            (message,) = ModelMessagesTypeAdapter.validate_python([_message(entry)])
-            messages.append(replace(message, parts=[message.parts[event.id - first] for event in events]))
-        return messages
 
     # -- writing, in threads ------------------------------------------------------------------------------------------
 
@@ -282,13 +261,17 @@ def _entry(entry: ConversationEntry) -> dict[str, Any]:
     return {"entry_id": entry.id, "parent_id": entry.parent_id, **_plain(entry.message)}
 
 
-def _message(entry: dict[str, Any]) -> Any:
-    """Return a message of the SDK as values for pydantic; its times are ``datetime`` objects."""
-    message = from_plain({key: each for key, each in entry.items() if key not in ("entry_id", "parent_id")})
-    for each in (message, *message["parts"]):
-        if "timestamp" in each:
-            each["timestamp"] = time_from(each["timestamp"])
-    return message
+def _messages(records: Iterable[dict[str, Any]]) -> list[ModelMessage]:
+    """Return the messages of the SDK that records are of; their times are ``datetime`` objects."""
+    values: list[Any] = []
+    for record in records:
+        value = from_plain({key: each for key, each in record.items() if key not in ("entry_id", "parent_id")})
+        for each in (value, *value["parts"]):
+            if "timestamp" in each:
+                each["timestamp"] = time_from(each["timestamp"])
+        values.append(value)
+    messages: list[ModelMessage] = ModelMessagesTypeAdapter.validate_python(values)
+    return messages
 
 
 class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
@@ -332,12 +315,17 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         run, given = ctx.messages, request_context.messages
         if len(given) < len(run) or not all(map(operator.is_, run, given)):
             return request_context
-        history = self.store.histories[self.store.conversation(ctx.conversation_id)]
-        view = await (history.prepare() if self.condense else history.view())
-        if not any(event.id < 0 for event in view):
-            return request_context
-        shown = await self.store.histories.pool.run(partial(self.store.shown, history.sync, view), finish=False)
-        return replace(request_context, messages=[*shown, *given[len(run) :]])
+        history = self.store.histories.sync[self.store.conversation(ctx.conversation_id)]
+        shown = await self.store._run(partial(self._sent, history))
+        return request_context if shown is None else replace(request_context, messages=[*shown, *given[len(run) :]])
+
+    def _sent(self, history: History) -> list[ModelMessage] | None:
+        """Return the messages that a model is sent of a conversation; None if they are all of it."""
+        prompt = Prompt(history, condense=self.condense)
+        if prompt.is_all:
+            return None
+        records = prompt.records(well_formed(prompt.view), _FORMAT)
+        return _messages(record for _, made in records for record in made)
 
     async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:
         """Save the response before its tools are called."""
@@ -392,7 +380,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         if given is None:
             return None
         chain = await self.store._run(partial(self.store._entries.chain, head_id, given))
-        (first,) = ModelMessagesTypeAdapter.validate_python([_message(chain[0])])
+        (first,) = _messages(chain[:1])
         return given if len(chain) == given and _plain(first) == _plain(self._given[0]) else None
 
     async def _given_before(self, conversation_id: str) -> bool:

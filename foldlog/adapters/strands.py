@@ -205,7 +205,7 @@ def _records(history: History) -> Iterator[tuple[list[int], Any]]:
     instead = {event_id: each for each in rewritten.values() for event_id in each["events"]}
     ours = (each for each in history.events() if each.id in instead or (each.origin and each.origin.format == _FORMAT))
     before = -1
-    for events, records in shown_records(ours, _FORMAT):
+    for events, records in shown_records(ours, _FORMAT, history):
         other = instead.get(events[0].id)
         if other is None and records:
             before = records[0]["message_id"] if events_of(events[0]) else before + 1  # as the SDK counts

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import importlib
+import json
 import os
 import shutil
 import signal
@@ -25,7 +26,8 @@ import pytest
 
 import foldlog
 from foldlog._companions import companion_of
-from foldlog.eventstore import CannotRedact, DocumentChanges, can_be_redacted
+from foldlog.condensers import is_masked
+from foldlog.eventstore import Action, Annotation, CannotRedact, DocumentChanges, Message, Observation, can_be_redacted
 
 ROOT = Path(__file__).parents[2]
 
@@ -218,6 +220,30 @@ Script = Callable[[int], str | list[tuple[str, str, dict[str, Any]]]]
 """What a model says at a call: a text, or calls, each with a tool, an id and arguments."""
 
 
+_MASKS = {"type": "observation_masking", "attention_window": 3}
+_DIGEST = {"type": "digest", "max_size": 12, "keep_first": 1}
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "digest": _DIGEST,
+    "amortized": {"type": "amortized", "max_size": 12},
+    "recent": {"type": "recent", "max_events": 8},
+    "masks": _MASKS,
+    "cleared": {"type": "clear_tool_uses", "trigger": 200, "keep": 1, "clear_tool_inputs": True},
+    "masks, then a digest": {"type": "pipeline", "condensers": [_MASKS, _DIGEST]},
+    "shortened": {"type": "digest", "max_tokens": 1_500},
+}
+
+
+def measure(n: int) -> str:
+    """Measure."""
+    return f"{n} km " * (4_000 if n in (50, 180) else 20)
+
+
+def _text_of(event: Any) -> Any:
+    if not isinstance(event, Action):
+        return event.content
+    return json.loads(event.arguments) if isinstance(event.arguments, str) else event.arguments
+
+
 class Runs(Keeps):
     left = 2
     """How much of a reply is kept whose two calls were killed."""
@@ -301,6 +327,48 @@ class Runs(Keeps):
             if ran is not None:
                 await ran
         assert capsys.readouterr().out.splitlines()[-1].endswith(self.prints)
+
+
+class Condenses(Runs):
+    condense = False
+    """Whether ``opened`` and ``run`` condense."""
+    keeps_late = False
+    """Whether the SDK gives a store what is new in a prompt only after the reply."""
+    masks = True
+    """Whether what is hidden, masked or shortened is not sent."""
+
+    def texts(self, prompt: Any) -> list[Any]:
+        """Return the texts that a model was sent, in order: of a call its arguments."""
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    async def test_a_model_is_sent_what_the_history_says(self, strategy):
+        self.condense, compared = True, list[tuple[list[Any], list[Any]]]()
+
+        def script(number: int) -> str | list[tuple[str, str, dict[str, Any]]]:
+            kept = number or not self.keeps_late
+            prompt, shown = self.texts(model.prompts[-1]), history_of(store).sent() if kept else ()
+            says = [_text_of(event) for event in shown if not isinstance(event, Annotation)]
+            new = len(prompt) - len(says) if self.keeps_late else 0
+            compared.append((says, prompt[: len(prompt) - new]))
+            assert new <= 2
+            if number in (9, 19):
+                return f"answer {number}"
+            return [("measure", f"c{number}-{n}", {"n": 10 * number + n}) for n in range(1 + number % 2)]
+
+        model = self.model(script)
+        with foldlog.open("memory:", condenser=STRATEGIES[strategy]) as histories:
+            store = self.opened(histories)
+            for prompt in ("go", "go on"):
+                await self.run(store, model, prompt, measure)
+            assert len(compared) == 20
+            for says, prompt in compared:
+                assert prompt == says
+            history = history_of(store)
+            whole = [event.id for event in history.events() if isinstance(event, Message | Action | Observation)]
+            is_less = [event.id for event in history.sent()] != whole or any(map(is_masked, history.sent()))
+            assert is_less or (not self.masks and "max_size" not in STRATEGIES[strategy])
+            assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
 
 
 def work() -> str:

@@ -36,7 +36,7 @@ from foldlog._formats.in_parts.parts import (
 )
 from foldlog._formats.record import dict_or_empty, joined_text, member, read_time, time_text, usage_told
 from foldlog._formats.told import REDACTED, call_id_of, image_at, parts_as, role_of
-from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
+from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
 _NO_USAGE: dict[str, Any] = {
@@ -50,7 +50,7 @@ _AFTER_PARTS: dict[str, dict[str, Any]] = {
         **{"metadata": None, "state": "complete"},
     },
     "response": {
-        **{"usage": _NO_USAGE, "model_name": None, "model_id": None, "timestamp": None, "kind": "response"},
+        **{"usage": _NO_USAGE, "model_name": None, "model_id": None, "kind": "response"},
         **dict.fromkeys(("provider_name", "provider_url", "canonical_system", "provider_details"), None),
         **dict.fromkeys(("provider_response_id", "finish_reason", "run_id", "conversation_id", "metadata"), None),
         **{"workspace_ref": None, "history_digest": None, "failed_attempts": None, "state": "complete"},
@@ -115,14 +115,19 @@ def _shown_item(item: Any) -> dict[str, Any]:
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     is_response = role_of(event) == "assistant" or (isinstance(event, Annotation) and event.source == "agent")
+    time = _told_at(event) if is_response else {}
     record = {"parts": parts, **_AFTER_PARTS["response" if is_response else "request"], **named("entry_id", event)}
-    if is_response:
-        record["timestamp"] = time_text(event.timestamp, event.origin)
-    return record
+    return record | time
+
+
+def _told_at(event: Event) -> dict[str, Any]:
+    """Return the time of an event under its key; empty where it has none, which the SDK takes for now."""
+    time = time_text(event.timestamp, event.origin)
+    return {} if time is None else {"timestamp": time}
 
 
 def _part(event: Any) -> dict[str, Any]:
-    time = {"timestamp": time_text(event.timestamp, event.origin)}
+    time = _told_at(event)
     match event:
         case SystemMessage():
             other = {"dynamic_ref": None, "context_id": None, "scope": "conversation", "metadata": None}

@@ -25,7 +25,7 @@ import foldlog
 from foldlog.adapters.agent_framework import FoldlogHistoryProvider
 from foldlog.eventstore import CondensationAction
 from tests.adapters.agent_framework.scripted import ScriptedClient, call, parts, replies, said
-from tests.adapters.contract import Runs
+from tests.adapters.contract import Condenses
 
 pytestmark = pytest.mark.anyio
 
@@ -114,11 +114,12 @@ async def test_a_session_of_the_sdk_is_copied_and_copied_on(provider, tmp_path):
         await provider.copy_from(theirs, "s")
 
 
-class TestKeeps(Runs):
+class TestKeeps(Condenses):
     runtime = "agent-framework"
+    keeps_late = True
 
     def opened(self, url):
-        return FoldlogHistoryProvider(url)
+        return FoldlogHistoryProvider(url, condense=self.condense)
 
     async def add(self, store, *names):
         await store.save_messages("s", [Message("user", [name]) for name in names])
@@ -131,6 +132,10 @@ class TestKeeps(Runs):
 
     async def run(self, store, model, prompt, *tools):
         await asked(agent_of(model, store, tools=tools), prompt)
+
+    def texts(self, prompt):
+        contents = [content for message in prompt for content in message.contents]
+        return [each.text or each.result or each.parse_arguments() for each in contents]
 
     def parts(self, prompt):
         return parts(prompt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from foldlog.adapters.google_adk import FoldlogSessionService, SharedStates
 from foldlog.eventstore import CondensationAction
 from foldlog.formats import decode, encode
 from foldlog.projections import View
-from tests.adapters.contract import Lists, Runs
+from tests.adapters.contract import Condenses, Lists
 from tests.adapters.google_adk.scripted import USAGE, ScriptedModel, any_event, any_state, call, reply, said
 
 pytestmark = [
@@ -218,11 +219,12 @@ async def test_a_copy_of_another_service_has_its_sessions_and_states(service, tm
     )
 
 
-class TestKeeps(Lists, Runs):
+class TestKeeps(Lists, Condenses):
     runtime = "adk"
+    masks = False
 
     def opened(self, url):
-        return FoldlogSessionService(url)
+        return FoldlogSessionService(url, condense=self.condense)
 
     async def add(self, store, *names):
         while True:
@@ -267,6 +269,13 @@ class TestKeeps(Lists, Runs):
         if await store.get_session(**S) is None:
             await store.create_session(**S, state={"k": 1, "user:k": 2, "app:k": 3})
         await run(store, model, prompt, tools)
+
+    def texts(self, prompt):
+        def text(part):
+            called, result = part.function_call, part.function_response
+            return called.args if called else json.dumps(result.response, ensure_ascii=False) if result else part.text
+
+        return [text(part) for content in prompt for part in content.parts]
 
     def parts(self, prompt):
         return sent(prompt)

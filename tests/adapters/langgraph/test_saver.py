@@ -24,7 +24,7 @@ import foldlog
 from foldlog.adapters.langgraph import FoldlogSaver
 from foldlog.eventstore import CondensationAction, Retraction
 from foldlog.projections import well_formed
-from tests.adapters.contract import Runs, counted, work
+from tests.adapters.contract import Condenses, counted, work
 from tests.adapters.langgraph.scripted import ScriptedModel, agent, call, problem_of, reply, steps
 
 pytestmark = pytest.mark.anyio
@@ -448,12 +448,12 @@ def test_a_run_goes_on_when_its_thread_is_deleted_as_with_the_savers_of_langgrap
     assert b"9 km" not in (tmp_path / "h.db").read_bytes()
 
 
-class TestKeeps(Runs):
+class TestKeeps(Condenses):
     runtime = "langgraph"
     prints = "6 checkpoints, 4 messages for the model"
 
     def opened(self, url):
-        return FoldlogSaver(url)
+        return FoldlogSaver(url, condense=self.condense)
 
     async def add(self, store, *names):
         newest = await store.aget_tuple(THREAD)
@@ -477,11 +477,21 @@ class TestKeeps(Runs):
     def model(self, script):
         return ScriptedModel(script=lambda messages, number: reply(script(number)), prompts=[])
 
-    async def run(self, store, model, prompt, *tools):
-        graph = agent(model, [*map(tool, tools)], store)
+    async def hold(self, store):
+        return {"before": (await store.aget_tuple(THREAD)).checkpoint["channel_values"]["messages"]}
+
+    async def run(self, store, model, prompt, *tools, before=()):
+        graph = agent(model, [*map(tool, tools)], store, store.pre_model_hook if self.condense else None)
         pending = (await graph.aget_state(THREAD)).tasks  # ``next`` leaves out those whose writes are there already
         durability = os.environ.get("DURABILITY", "sync")
-        await graph.ainvoke(None if pending else said(prompt), THREAD, durability=durability)
+        given = None if pending else {"messages": [*before, *said(prompt)["messages"]]}
+        await graph.ainvoke(given, THREAD, durability=durability)
+
+    def texts(self, prompt):
+        def texts_of(message):
+            return [each["args"] for each in getattr(message, "tool_calls", ())] or [message.content]
+
+        return [text for message in prompt for text in texts_of(message)]
 
     def parts(self, prompt):
         return list(told(prompt))

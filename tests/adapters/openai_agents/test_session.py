@@ -24,7 +24,7 @@ from foldlog.adapters.openai_agents import FoldlogSession
 from foldlog.eventstore import ConversationErased
 from foldlog.formats import Encoder
 from foldlog.projections import well_formed
-from tests.adapters.contract import Runs
+from tests.adapters.contract import Condenses
 from tests.adapters.openai_agents.scripted import ScriptedModel, call, reasoning, replies, said
 
 pytestmark = pytest.mark.anyio
@@ -173,12 +173,12 @@ async def test_a_session_of_the_sdk_is_copied_and_copied_on(histories, tmp_path)
         theirs.close()
 
 
-class TestKeeps(Runs):
+class TestKeeps(Condenses):
     runtime = "openai-agents"
     left = 0  # the SDK keeps a turn when its tools are done
 
     def opened(self, url):
-        return FoldlogSession("s", url)
+        return FoldlogSession("s", url, condense=self.condense)
 
     async def add(self, store, *names):
         await store.add_items([{"role": "user", "content": name} for name in names])
@@ -191,7 +191,17 @@ class TestKeeps(Runs):
 
     async def run(self, store, model, prompt, *tools):
         agent = Agent(name="a", model=model, tools=[*map(function_tool, tools)])
-        await Runner.run(agent, prompt, session=store, hooks=store.hooks)
+        config = RunConfig(call_model_input_filter=store.input_filter if self.condense else None)
+        await Runner.run(agent, prompt, session=store, hooks=store.hooks, run_config=config, max_turns=50)
+
+    def texts(self, prompt):
+        def text(item):
+            said = item.get("output", item.get("content"))
+            if "arguments" in item:
+                return json.loads(item["arguments"])
+            return said if isinstance(said, str) else "".join(part["text"] for part in said)
+
+        return [text(item) for item in prompt]
 
     def parts(self, prompt):
         return told(prompt)

@@ -93,6 +93,12 @@ def test_masks_are_masks_in_the_sdk():
     assert masked.events[-5:] == view.events[-5:]
 
 
+def test_what_is_hidden_is_hidden_in_the_sdk():
+    view = View.from_events(messages(30))
+    recent = FoldlogCondenser(config={"type": "recent", "max_events": 6, "keep_first": 2}).condense(view)
+    assert recent.events == [*view.events[:2], *view.events[-4:]]
+
+
 def test_nothing_that_can_be_forgotten_is_the_sdks_error():
     view = View.from_events([*messages(0), CondensationRequest()])
     with pytest.raises(NoCondensationAvailableException):

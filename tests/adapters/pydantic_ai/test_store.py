@@ -21,7 +21,7 @@ from pydantic_ai.usage import RunUsage
 
 from foldlog.adapters._linked import Moves
 from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
-from tests.adapters.contract import Lists, Runs
+from tests.adapters.contract import Condenses, Lists
 from tests.adapters.pydantic_ai.scripted import any_message, reply, said, scripted, told
 
 pytestmark = pytest.mark.anyio
@@ -250,7 +250,7 @@ async def test_a_copy_of_another_store_has_its_branches_and_forks(store, histori
             assert exact(await store.read_history(tip)) == exact(await theirs.read_history(tip))
 
 
-class TestKeeps(Lists, Runs):
+class TestKeeps(Lists, Condenses):
     runtime = "pydantic-ai"
     prints = "4 messages, 4 events are shown to the model"
 
@@ -282,11 +282,20 @@ class TestKeeps(Lists, Runs):
     def model(self, script):
         return scripted(lambda messages, number: reply(script(number)))
 
-    async def run(self, store, model, prompt, *tools):
-        given = await store.load("c") or Conversation(conversation_id="c")
+    refuses = ConversationConflict
+
+    async def hold(self, store):
+        return {"conversation": await store.load("c")}
+
+    async def run(self, store, model, prompt, *tools, conversation=None):
+        given = conversation or await store.load("c") or Conversation(conversation_id="c")
         pending = given.messages and getattr(given.messages[-1], "tool_calls", ())
-        agent = Agent(model, tools=tools, capabilities=[FoldlogSteps(store)])
+        agent = Agent(model, tools=tools, capabilities=[FoldlogSteps(store, condense=self.condense)])
         await agent.run(None if pending else prompt, conversation=given)
+
+    def texts(self, prompt):
+        parts = [part for message in prompt for part in message.parts]
+        return [part.args_as_dict() if part.part_kind == "tool-call" else part.content for part in parts]
 
     def parts(self, prompt):
         return told(prompt)

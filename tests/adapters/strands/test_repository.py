@@ -219,7 +219,7 @@ def shown(history):
 
     summaries = {each.id: each.metadata.get("message") for each in history.view().condensations}
     messages = []
-    for events, records in shown_records(history.view(), "strands"):
+    for events, records in shown_records(history.view(), "strands", history):
         summary = summaries.get(getattr(events[0], "summary_of", None))
         messages += [summary] if summary else [record["message"] for record in records]
     return parts(decode_bytes_values(from_plain(messages)))
