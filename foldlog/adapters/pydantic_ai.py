@@ -47,6 +47,7 @@ from foldlog.adapters._shared import (
     newest_document,
     quoted,
     recent,
+    shown_records,
     time_from,
     to_plain,
     unquoted,
@@ -58,6 +59,7 @@ from foldlog.eventstore import (
     ConversationRow,
     VersionConflict,
 )
+from foldlog.formats import decode
 from foldlog.projections import well_formed
 
 _T = TypeVar("_T")
@@ -215,6 +217,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         for needed in {start, record.head_id} - there:
             if needed is not None and self._entries.found(needed) is None:
                 raise ConversationConflict(record.conversation_id)
+        if version and stored is not None and start != stored.head_id and self._are_older(history, entries):
+            raise ConversationConflict(record.conversation_id)
         attributes = {"runtime": _FORMAT, **({} if record.scope is None else {"scope": record.scope})}
         tip = stored.head_id if stored is not None else UNKNOWN if version else None
         if version is None:  # it was deleted, and begins again
@@ -228,6 +232,22 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         moves.go_to(record.head_id)
         documents = {"attributes": attributes, _RECORD: to_plain(_records.dump_python(record))}
         history.append(moves.events, expected_version=version, documents=documents, dedupe="origin")
+
+    def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
+        """Return whether one of the entries is a copy of a message from before its redaction: it has its time."""
+        if not self.histories.sync.store.conversation(history.id).redactions:
+            return False
+        ours = (event for event in history.events() if event.origin is not None and event.origin.format == _FORMAT)
+        redacted = {
+            events[0].timestamp: [*map(_plain, _messages(records))]
+            for events, records in shown_records(ours, _FORMAT, history)
+            if any(event.redacted is not None for event in events)
+        }
+        times = [next(decode([_entry(entry)], format=_FORMAT)).timestamp for entry in entries]
+        return any(
+            time is not None and redacted.get(time, [plain]) != [plain]
+            for time, plain in zip(times, [_plain(entry.message) for entry in entries], strict=True)
+        )
 
     def _delete(self, conversation_id: str, expected: str) -> None:
         erase = partial(self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True)

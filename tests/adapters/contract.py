@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -266,6 +266,9 @@ class Runs(Keeps):
         """Return what is kept, as ``parts``."""
         raise NotImplementedError
 
+    refuses: type[Exception] | None = None
+    """What a run raises that is given an old copy of its conversation."""
+
     def killed(self, url: str) -> list[Any]:
         """Run an agent that is killed by its tool. Return what its model was sent before, part by part."""
         command = [sys.executable, "-m", "tests.adapters.contract", type(self).__module__, url]
@@ -305,6 +308,31 @@ class Runs(Keeps):
                     await self.run(store, model, "go on", work)
                 assert len(self.parts(model.prompts[0])) == len(kept) + 1, (name, event.id, model.prompts[0])
                 assert "finished" in str((await self.kept(store))[-1])
+
+    async def hold(self, store: Any) -> Any:
+        """Return what a program may hold of a conversation, as ``run`` takes it; None where the SDK reads all again."""
+
+    async def test_what_was_redacted_does_not_come_back_from_what_a_program_holds(self):
+        def tell(n: str) -> str:
+            """Tell."""
+            return "the third secret"
+
+        texts = [f"the {each} secret" for each in ("first", "second", "third", "fourth")]
+        call, reply = [("tell", "c", {"n": texts[1]})], texts[3]
+        for place in range(len(texts)):
+            with foldlog.open("memory:") as histories:
+                store = self.opened(histories)
+                await self.run(store, self.model(lambda number: reply if number else call), texts[0], tell)
+                held, history = await self.hold(store), history_of(store)
+                for event in list(history.events()):
+                    if texts[place] in repr(event):
+                        history.redact(event.id, reason="asked to")
+                assert texts[place] not in repr([*history.events(), history.documents()])
+                model = self.model(lambda number: "finished")
+                with pytest.raises(self.refuses) if self.refuses else nullcontext():
+                    await self.run(store, model, "go on", tell, **held or {})
+                assert texts[place] not in repr([*history.events(), history.documents()]), place
+                assert not model.prompts if self.refuses else "finished" in str((await self.kept(store))[-1])
 
     @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
     async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(self, url, recall):

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from foldlog._companions import companion
+from foldlog._formats.registry import format_named
 from foldlog._histories import Histories
 from foldlog._history import History
 from foldlog.adapters._langgraph.branches import (
@@ -30,7 +31,7 @@ from foldlog.adapters._langgraph.branches import (
     numbered,
     standing_documents,
 )
-from foldlog.adapters._langgraph.record_lists import RecordList, Span, changes, ranges
+from foldlog.adapters._langgraph.record_lists import RecordList, Span, changes, ranges, stay, without
 from foldlog.adapters._shared import document
 from foldlog.eventstore import (
     Annotation,
@@ -291,9 +292,24 @@ class Checkpoints:
             asked = partial(_shown, before.branch, [(start, stop - 1)])
             return start >= stop or not query_all(self.histories.store.database, asked)
 
+        keys = self._standing(newest, keys, record)
         summaries = partial(_summaries, self.histories[before.branch], before.version)
         events, spans = changes(newest.records, keys, decoder, record, before.removed, summaries)
         return events, RecordList(spans, keys, ranges(newest.records, spans, joins)), made
+
+    def _standing(self, newest: _Newest, keys: Sequence[bytes], record: Callable[[int], Any]) -> Sequence[bytes]:
+        """Return the keys of new records: of one from before its redaction, that of what stays of it, by its id."""
+        old, instead = newest.records, dict[Any, bytes]()
+        gone = without(old.spans, stay(old.keys, keys))
+        asked = partial(_shown, newest.checkpoint.branch, [(start, stop - 1) for start, stop in gone])
+        events = {event.id: event for event in query_all(self.histories.store.database, asked)} if gone else {}
+        for start, stop in gone:
+            there = [events[n] for n in range(start, stop) if n in events]
+            known = None if not there or there[0].origin is None else there[0].origin.id
+            if known is not None and any(event.redacted is not None for event in there):
+                instead[known] = old.keys[old.spans.index((start, stop))]
+        source_id = format_named(self._format).source_id
+        return [instead.get(source_id(record(n)), key) for n, key in enumerate(keys)] if instead else keys
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
         """Return a checkpoint with its records: the known ones, or those in the log."""

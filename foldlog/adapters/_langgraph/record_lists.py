@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
-from foldlog.eventstore import CondensationAction, CondensationSummary, Event, Retraction
+from foldlog.eventstore import CondensationAction, Event, Retraction
 from foldlog.formats import Decoder
-from foldlog.projections import View, well_formed
-
-M = TypeVar("M")
 
 Span = tuple[int, int]
 """The ids of the events of a record: the first one, and the one after the last."""
@@ -46,22 +43,21 @@ def changes(
     event. ``removed`` is the id of the last event that forgot records before the end, or -1. ``summaries()`` are those
     that are shown: one that stands for no record that stays is forgotten too.
     """
-    stay = _stay(old.keys, new)
-    spans = [old.spans[place] for place in stay]
+    staying = stay(old.keys, new)
+    spans = [old.spans[place] for place in staying]
     events: list[Event] = []
-    if len(stay) < len(old.spans):
-        staying = set(stay)
-        gone = [span for place, span in enumerate(old.spans) if place not in staying]
+    if len(staying) < len(old.spans):
+        gone = without(old.spans, staying)
         if (spans and gone[0] < spans[-1]) or gone[0][0] < removed:
             ids = [event_id for span in gone for event_id in range(*span)]
             ids += (each for each, of in summaries().items() if not any(a <= s[0] <= b for a, b in of for s in spans))
             events.append(CondensationAction(forgotten_event_ids=tuple(ids), metadata={"reason": _REASON}))
         else:
             events.append(Retraction(version=gone[0][0], reason=_REASON))
-    if len(stay) < len(new):
+    if len(staying) < len(new):
         decodes = decoder()
         decodes.skip(len(events))
-        for place in range(len(stay), len(new)):
+        for place in range(len(staying), len(new)):
             made = decodes.events(record(place))
             spans.append((made[0].id, made[-1].id + 1))
             events += made
@@ -90,38 +86,16 @@ def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], b
     return made
 
 
-def _stay(old: Sequence[bytes], new: Sequence[bytes]) -> list[int]:
+def stay(old: Sequence[bytes], new: Sequence[bytes]) -> list[int]:
     """Return the places of the old records that stay, in order. They are the first records of the new list."""
-    stay: list[int] = []
+    staying: list[int] = []
     for place, key in enumerate(old):
-        if len(stay) < len(new) and new[len(stay)] == key:
-            stay.append(place)
-    return stay
+        if len(staying) < len(new) and new[len(staying)] == key:
+            staying.append(place)
+    return staying
 
 
-def model_input(
-    messages: list[M],
-    recorded: Sequence[tuple[Span, bytes]],
-    view: View,
-    key: Callable[[M], bytes],
-    summarized: Callable[[str], M],
-) -> list[M]:
-    """Return the messages that a View shows, with its summaries in their places.
-
-    ``recorded`` are the event ids and the keys of the messages in the View's conversation. Messages after these stay;
-    if the messages begin otherwise, all stay.
-    """
-    count = len(recorded)
-    if not 0 < count <= len(messages) or not any(event.id < 0 for event in view):
-        return messages
-    if recorded[-1][1] != key(messages[count - 1]):
-        return messages
-    places = {event_id: place for place, (span, _) in enumerate(recorded) for event_id in range(*span)}
-    sendable = {event.id for event in (*well_formed(view), *view.open_calls)}
-    shown: dict[int, M] = {}
-    for event in view:
-        if isinstance(event, CondensationSummary):
-            shown[event.id] = summarized(event.content)
-        elif event.id in places and event.id in sendable:
-            shown.setdefault(places[event.id], messages[places[event.id]])
-    return [*shown.values(), *messages[count:]]
+def without(spans: Sequence[Span], places: Sequence[int]) -> list[Span]:
+    """Return the spans at all other places."""
+    left_out = set(places)
+    return [span for place, span in enumerate(spans) if place not in left_out]
