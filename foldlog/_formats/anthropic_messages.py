@@ -206,7 +206,7 @@ class _Encoder(OpenAIChatEncoder):
     """Writes messages of events that have none: of the same events as a chat."""
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        return [{"role": "user", "content": list(map(result_of, results))}] if results else ()
+        return [{"role": "user", "content": list(map(result_of, results))}]
 
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
         match events[0]:

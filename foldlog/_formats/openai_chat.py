@@ -152,7 +152,7 @@ class OpenAIChatEncoder(RepliesEncoder):
 
     def records(self, event: Event) -> Sequence[Any] | None:
         is_reasoning = isinstance(event, Annotation) and event.name == "reasoning"
-        return [*self.complete(), *self.written([event])] if is_reasoning else super().records(event)
+        return self.say(event, ends_reply=True) if is_reasoning else super().records(event)
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         self._dialect.remember(record)

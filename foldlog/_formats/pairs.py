@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -16,21 +16,23 @@ from foldlog.projections.units import WaitingCalls
 
 Pair = tuple[Action, Observation | None]
 """A call and its result."""
+HELD_MAX = 32
+"""A call waits for its result while at most this many messages follow."""
 
 
 class RepliesEncoder(RecordEncoder):
-    """Calls wait for their results until the model goes on. What it is told in between comes after these, as in a
-    prompt: a server refuses a result that does not follow its call. What changes a View has no record, nor bookkeeping.
+    """Writes the calls of a reply together, and their results after them as a prompt does: servers refuse others. Calls
+    that wait hold back what follows. What changes a View has no record, nor bookkeeping.
     """
 
     def __init__(self) -> None:
-        self._waiting, self._gone = WaitingCalls(), 0
-        """The calls that wait, by their number, and how many pairs were written."""
-        self._pairs: list[tuple[Action | None, Observation | None]] = []
-        """Calls, and results whose calls were imported or are long past."""
-        self._replies: list[int] = []
-        """The place of the first pair of each reply."""
-        self._later: list[Event] = []
+        self._held = deque[list[Any]]()
+        """The calls of a reply, results without calls, or a message."""
+        self._reply: list[Any] = []
+        """The calls of the newest reply; empty once the model said something else."""
+        self._waiting = WaitingCalls()
+        self._results: dict[int, Observation] = {}
+        """The results of calls, by the ids of their events."""
 
     @abstractmethod
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
@@ -39,7 +41,7 @@ class RepliesEncoder(RecordEncoder):
     def called(self, pairs: Sequence[Pair]) -> Sequence[Any]:
         """Return the records of the calls of a reply, and of their results."""
         results = [result for _, result in pairs if result is not None]
-        return [*self.written([call for call, _ in pairs]), *self.answered(results)]
+        return [*self.written([call for call, _ in pairs]), *(self.answered(results) if results else ())]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
         """Return the records of results of a reply."""
@@ -48,41 +50,67 @@ class RepliesEncoder(RecordEncoder):
     def records(self, event: Event) -> Sequence[Any] | None:
         match event:
             case Action():
-                return self._added(event, None, begins=self._waiting.add(event, self._gone + len(self._pairs)))
+                return self._call(event)
             case Observation():
-                number = self._waiting.take(event)
-                if number is None or number < self._gone:
-                    return self._added(None, event, begins=False)
-                self._pairs[number - self._gone] = self._pairs[number - self._gone][0], event
+                self._answer(event)
             case Message() | SystemMessage() | CondensationSummary():
-                if event.source == "agent" or not any(result is None for _, result in self._pairs):
-                    return [*self.complete(), *self.written([event])]
-                self._later.append(event)
+                return self.say(event, ends_reply=isinstance(event, Message) and event.source == "agent")
         return None if isinstance(event, NOT_WRITTEN) else ()
 
-    def _added(self, call: Action | None, result: Observation | None, *, begins: bool) -> Sequence[Any]:
-        """Add a pair. Another reply ends those before it, unless the newest call still waits."""
-        before, answer = self._pairs[-1] if self._pairs else (None, None)
-        begins = begins or not self._pairs or (before is None) != (call is None)
-        complete = self.complete() if begins and (self._later or answer is not None) else ()
-        if begins:
-            self._replies.append(len(self._pairs))
-        self._pairs.append((call, result))
-        return complete
-
-    def end(self) -> Sequence[Any]:
+    def say(self, event: Event, *, ends_reply: bool) -> Sequence[Any]:
+        """Return the records that are complete with a message."""
+        if ends_reply:
+            self._reply = []
+        self._held.append([event])
         return self.complete()
 
-    def complete(self) -> Sequence[Any]:
-        """Return the records of what waits."""
-        pairs, later, begins = self._pairs, self._later, [*self._replies, len(self._pairs)]
-        self._pairs, self._later, self._replies, self._gone = [], [], [], self._gone + len(pairs)
-        records: list[Any] = []
-        for first, stop in pairwise(begins):
-            called = [(call, result) for call, result in pairs[first:stop] if call is not None]
-            results = [result for _, result in pairs[first:stop] if result is not None]
-            records += self.called(called) if called else self.answered(results)
-        return [*records, *(record for event in later for record in self.written([event]))]
+    def _call(self, call: Action) -> Sequence[Any]:
+        if not self._waiting.add(call, call.id) and self._reply:
+            self._reply.append(call)
+            return ()
+        self._reply = []
+        complete = self.complete()
+        if not self._held:  # no later result is for an earlier call
+            self._waiting = WaitingCalls()
+            self._waiting.add(call, call.id)
+        self._reply = [call]
+        self._held.append(self._reply)
+        return complete
+
+    def _answer(self, result: Observation) -> None:
+        is_late = bool(self._held) and result.cause is not None and result.cause < self._held[0][0].id
+        call_id = None if is_late else self._waiting.take(result)
+        if call_id is not None:
+            self._results[call_id] = result
+        elif self._held and isinstance(self._held[-1][0], Observation):
+            self._held[-1].append(result)
+        else:
+            self._held.append([result])
+
+    def end(self) -> Sequence[Any]:
+        return self.complete(0)
+
+    def complete(self, most: int = HELD_MAX) -> Sequence[Any]:
+        """Return the records of what waits for no result, and of what is held beyond this number."""
+        held, waiting, records = self._held, self._waiting.waiting, list[Any]()
+
+        def is_complete(events: list[Any]) -> bool:
+            return events is not self._reply and not any(each.id in waiting for each in events)
+
+        while held and (len(held) > most or is_complete(held[0])):
+            events = held.popleft()
+            if events is self._reply:
+                self._reply = []
+            match events[0]:
+                case Action():
+                    records += self.called([(call, self._results.pop(call.id, None)) for call in events])
+                    for call in events:
+                        waiting.pop(call.id, None)
+                case Observation():
+                    records += self.answered(events)
+                case _:
+                    records += self.written(events)
+        return records
 
 
 class PairsEncoder(RepliesEncoder):
@@ -91,7 +119,7 @@ class PairsEncoder(RepliesEncoder):
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
         """Return the record of results whose calls were not written: it names what they tell of these."""
         calls = (Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp) for each in results)
-        return self.called([*zip(calls, results, strict=True)]) if results else ()
+        return self.called([*zip(calls, results, strict=True)])
 
 
 class TurnsEncoder(RepliesEncoder):

@@ -25,6 +25,7 @@ from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import Members
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
+from foldlog._formats.pairs import HELD_MAX
 from foldlog._formats.record import member, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import id_of_source, milliseconds_of, session_of, time_of
@@ -222,7 +223,7 @@ class PiEncoder(OpenAIChatEncoder):
     def records(self, event: Event) -> Sequence[Any] | None:
         if not isinstance(event, CondensationAction):
             return super().records(event)
-        self._before += super().complete()  # a condensation tells which entry is the first that it keeps
+        self._before += super().complete(0)  # a condensation tells which entry is the first that it keeps
         members, gone = self._shown.all(), set(event.forgotten_event_ids or ())
         kept = [entry for event_id, entry in members if event_id not in gone]
         is_end = kept == [entry for _, entry in members[len(members) - len(kept) :]] and None not in kept
@@ -231,13 +232,13 @@ class PiEncoder(OpenAIChatEncoder):
         first = {"firstKeptEntryId": kept[0] if kept else _id(event)}
         tokens = event.metadata.get("tokens_before", 0)
         return [
-            *self.complete(),
+            *self.complete(0),
             self._entry([event], "compaction", summary=event.summary, **first, tokensBefore=tokens),
         ]
 
-    def complete(self) -> Sequence[Any]:
+    def complete(self, most: int = HELD_MAX) -> Sequence[Any]:
         before, self._before = self._before, []
-        return [*before, *super().complete()]
+        return [*before, *super().complete(most)]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         if type(record) is dict and record.get("type") != "session" and "id" in record:

@@ -85,7 +85,7 @@ class PartsEncoder(RepliesEncoder):
         self._kind = kind
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        return self.written(results) if results else ()
+        return self.written(results)
 
     def written(self, events: Sequence[Any]) -> list[Any]:
         parts = [part for event in events for part in (*_said_before(self._kind, event), *self._kind.part(event))]

@@ -203,7 +203,7 @@ class _Encoder(OpenAIChatEncoder):
         return spans
 
     def end(self) -> Sequence[Any]:
-        spans, newest = self.complete(), self._newest
+        spans, newest = super().end(), self._newest
         self._newest = None
         return spans if newest is None else [*spans, self._span(newest, ())]
 

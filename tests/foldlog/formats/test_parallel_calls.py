@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from foldlog.adapters._shared import shown_records
-from foldlog.eventstore import Action, DocumentChanges, Message, Observation
-from foldlog.formats import FORMATS, decode, encode
+from foldlog.eventstore import Action, DocumentChanges, Message, Observation, SystemMessage
+from foldlog.formats import FORMATS, Encoder, decode, encode
 
 HISTORIES = {
     "two": ("?k1 ?k2 =k1 =k2", ["?k1 ?k2 =k1 =k2"]),
@@ -21,6 +22,11 @@ HISTORIES = {
     "one reply after the other": ("?k1 ?k2 =k2 =k1 ?k4 ?k5 =k5 =k4", ["?k1 ?k2 =k1 =k2", "?k4 ?k5 =k4 =k5"]),
     "words between": ("?k1 ?k2 =k2 >stop =k1 >done", ["?k1 ?k2 =k1 =k2", ">stop", ">done"]),
     "a result without a call": ("=k9 ?k1 =k1", ["=k9", "?k1 =k1"]),
+    "a result twice": ("?k1 ?k2 =k2 =k2 =k1", ["?k1 ?k2 =k1 =k2", "=k2"]),
+    "a system prompt between": ("?k1 ?k2 =k2 !rule =k1", ["?k1 ?k2 =k1 =k2", ">rule"]),
+    "words of the model between": ("?k1 >so ?k2 =k2 =k1", ["?k1 =k1", ">so", "?k2 =k2"]),
+    "a result after more words": ("?k1 >stop >done =k1", ["?k1 =k1", ">stop", ">done"]),
+    "a result after another reply": ("?k1 ?k2 =k2 ?k4 =k4 =k1", ["?k1 ?k2 =k1 =k2", "?k4 =k4"]),
 }
 """What happens: calls, results, words and a document; and the replies with their results, and the words."""
 
@@ -40,7 +46,9 @@ def events_of(steps: str):
             cause = calls[name].id if name in calls else None
             yield Observation(id=number, tool="run", content=f"gives {name}", call_id=name, cause=cause)
         elif step[0] == ">":
-            yield Message(id=number, source="agent" if name == "done" else "user", content=f"says {name}")
+            yield Message(id=number, source="agent" if name in ("done", "so") else "user", content=f"says {name}")
+        elif step[0] == "!":
+            yield SystemMessage(id=number, content=f"says {name}")
         else:
             yield DocumentChanges(id=number, changed={"plan": {"value": "go"}}, source="user")
 
@@ -100,14 +108,27 @@ def expected_of(history, shape):
 @pytest.mark.parametrize("format, shape", [(name, shape) for shape, names in SHAPES.items() for name in names])
 def test_the_calls_of_a_reply_are_together_and_their_results_after_them(format, shape, history):
     written = map(told, encode(events_of(HISTORIES[history][0]), format))
-    assert list(map(sorted, filter(None, written))) == list(map(sorted, expected_of(history, shape)))
+    expected = (record for record in expected_of(history, shape) if format != "aider" or record != [">rule"])
+    assert list(map(sorted, filter(None, written))) == list(map(sorted, expected))
+
+
+@pytest.mark.parametrize("format", sorted({*FORMATS} - {*LOGS, "aider", "otlp-genai"}))
+def test_a_call_without_a_result_holds_few_messages_back(format):
+    encoder = Encoder(format)
+    call, *_ = (each for each in events_of("?k1") if isinstance(each, Action))
+    said = [Message(id=number, source="user", content=f"says w{number}") for number in range(2, 102)]
+    late = Observation(id=102, tool="run", content="gives k1", call_id="k1", cause=call.id)
+    at_once = [step for event in (call, *said) for record in encoder.records(event) for step in told(record)]
+    assert len(at_once) > 50
+    after = [step for record in [*encoder.records(late), *encoder.end()] for step in told(record)]
+    assert [*at_once, *after] == ["?k1", *(f">w{number}" for number in range(2, 102)), "=k1"]
 
 
 @pytest.mark.parametrize("history", HISTORIES)
 def test_a_span_of_a_reply_is_sent_the_results_right_after_the_calls(history):
     events = list(events_of(HISTORIES[history][0]))
     *_, last = encode([*events, Message(id=len(events), source="agent", content="")], "otlp-genai")
-    assert told(last) == [each for record in expected_of(history, all_results) for each in record]
+    assert told(last) == list(dict.fromkeys(each for record in expected_of(history, all_results) for each in record))
 
 
 @pytest.mark.parametrize("format", LOGS)
@@ -153,8 +174,10 @@ def test_every_format_is_here():
 @pytest.mark.parametrize("format", SHAPES[all_results][1:])
 def test_the_calls_of_a_message_that_is_shown_in_part_are_one_record(format):
     records = list(encode(events_of("?k1 ?k2 =k1 =k2"), format))
-    shown = [each for each in decode(records, format) if isinstance(each, Action | Observation)]
-    assert [list(map(told, written)) for _, written in shown_records(shown, format)] == [
+    events = list(decode(records, format))
+    shown = [each for each in events if isinstance(each, Action | Observation)]
+    history = SimpleNamespace(events=lambda start, stop: events[start:stop])
+    assert [list(map(told, written)) for _, written in shown_records(shown, format, history)] == [
         [["?k1", "?k2"]],
         [["=k1", "=k2"]],
     ]
