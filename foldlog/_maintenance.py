@@ -175,14 +175,14 @@ def gone(
 def conversations_with(
     store: Store, attributes: Mapping[str, Any] | None = None, before: datetime | None = None
 ) -> list[ConversationRow]:
-    """Return the conversations that have these attributes, and no event that was recorded since ``before``, with their
-    companions. What several conversations share is left out as long as one of these is.
+    """Return the conversations that have these attributes, with their companions: those in which, and in whose
+    companions, no event was recorded since ``before``. What several conversations share is left out as long as one of
+    these is.
     """
     named = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
-    found = {
-        row.id for row in rows if (named is None or row.id in named) and (before is None or row.updated_at < before)
-    }
+    young = {name for row in rows if before and row.updated_at >= before for name in (row.id, companion_of(row.id))}
+    found = {row.id for row in rows if row.id not in young and (named is None or row.id in named)}
     stay = {row.id for row in rows if row.id not in found and not companion_of(row.id)}
     in_use = {start for name in stay for start in accumulate(name.split("/"), "{}/{}".format)} - {""}
     wholes = {row.id: companion_of(row.id) for row in rows}
@@ -244,7 +244,7 @@ def erased(
         while left:
             row = left.pop()
             forks = and_forks(store, [row], gone)[:0:-1]
-            origins = [name for name in forked_from(store, row.id) if name not in known]
+            origins = forked_from(store, row.id)
             tombstone = row
             try:
                 if not dry_run:
@@ -280,16 +280,27 @@ def erased(
 
 
 def redacted(
-    store: Store, conversation: str, event_id: int, *, reason: str, by: str | None, with_summaries: bool, complete: bool
+    store: Store,
+    conversation: str,
+    event_id: int,
+    *,
+    reason: str,
+    by: str | None,
+    with_summaries: bool,
+    complete: bool,
+    alone: bool = False,
 ) -> RedactionReceipt:
-    """Redact an event, with the records that may repeat its content: see ``History.redact``."""
+    """Redact an event, with the records that may repeat its content: see ``History.redact``. With ``alone``, the caller
+    redacts what ``with_twins`` returns.
+    """
     by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
     forks = store.forks_sharing(conversation, event_id)
     sources = source_files(store, [*map(store.conversation, (conversation, *forks))])
     own_id = summary_of(event_id) if event_id < NOT_RECORDED else event_id
     events = store.events(conversation, own_id, own_id + 1) if own_id >= 0 else ()
     unread: list[str] = []
-    named = with_twins(store, {conversation: [*events]})
+    named = {conversation: [*events]}
+    named = named if alone else with_twins(store, named, unread)
     records = records_that_go(store, shown_by(store, named), unread)
     work = partial(redact.redact, store, reason=reason, by=by, with_summaries=with_summaries, complete=False)
     others = [(name, each.id) for name, its in named.items() for each in its]
@@ -310,39 +321,49 @@ def redacted(
     for name, paths in sources.items():
         keep_source(store, name, paths)
     receipt = receipt._replace(unconfirmed=(*unread, *receipt.unconfirmed))
-    receipt = gone_everywhere(store, {conversation, *forks}, receipt, sources)
+    receipt = gone_everywhere(store, {*named, *forks}, receipt, sources)
     if complete:
         purge(store.database.recorder, _GONE)
     return receipt._replace(bytes_pending=store.database.bytes_pending)
 
 
-def with_twins(store: Store, named: Mapping[str, Sequence[Event]]) -> dict[str, list[Event]]:
+def with_twins(store: Store, named: Mapping[str, Sequence[Event]], unread: list[str]) -> dict[str, list[Event]]:
     """Return these events of conversations, and those that an import took back of the same records of a source: no View
-    shows them; of one that it took back, also those that stand; and those of companions that repeat their content.
-    Cost: the structural events; the events of a conversation of which an import took events back; those of companions.
+    shows them; of one that it took back, also those that stand; and those of companions that repeat their content. Of
+    these, one that cannot be read is named in ``unread``. Cost: the structural events; the events of a conversation
+    that has companions, or of which an import took events back; those of companions.
     """
     from foldlog._formats.rewritten import counted_in, is_replacing
-    from foldlog._matching import copies_of, twin_keys
+    from foldlog._matching import copies_of, texts_of, twin_keys
     from foldlog._reports.unreadable import sound
+
+    def all_of(row: ConversationRow, start: int, unread: list[str]) -> Iterator[Event]:
+        return (each.event for each in sound(store, row.id, start, row.version, unread))
 
     found = {name: [*events] for name, events in named.items()}
     for name, events in named.items():
         row, ids = store.conversation(name), {event.id for event in events}
         begins = row.parent_version or 0
         own = [event for event in events if event.id >= begins and can_be_redacted(event)]
-        for beside in companions(store, name, *forked_from(store, name)) if own else ():
-            if beside.erased_at is None:
-                copies = copies_of(own, (each.event for each in sound(store, beside.id, 0, beside.version, [])))
-                found[beside.id] = [*{each.id: each for each in (*found.get(beside.id, ()), *copies)}.values()]
         structural = store.query(name, lambda read: [*read.structural_events(0, read.version)])
         imported = [each for each in own if each.origin is not None]
         if imported and any(map(is_replacing, structural)):
             counts = counted_in(structural, row.version)
             keys = {key for event in imported for key in twin_keys(event)}
             gone = {key for event in imported if not counts(event) for key in twin_keys(event)}
-            of_imports = (each.event for each in sound(store, name, begins, row.version, []))
-            theirs = (each for each in of_imports if each.origin and has_content(each) and each.id not in ids)
-            found[name] += [each for each in theirs if not (gone if counts(each) else keys).isdisjoint(twin_keys(each))]
+            theirs = (
+                each for each in all_of(row, begins, []) if each.origin and has_content(each) and each.id not in ids
+            )
+            twins = [each for each in theirs if not (gone if counts(each) else keys).isdisjoint(twin_keys(each))]
+            found[name] += twins
+            own += twins
+            ids |= {each.id for each in twins}
+        sharing = store.forks_sharing(name, min(each.id for each in own)) if own else ()
+        beside = companions(store, name, *forked_from(store, name), *sharing) if own else ()
+        texts = texts_of(own, (each for each in all_of(row, begins, []) if beside and each.id not in ids))
+        for row in (each for each in beside if each.erased_at is None):
+            copies = copies_of(texts, all_of(row, 0, unread))
+            found[row.id] = [*{each.id: each for each in (*found.get(row.id, ()), *copies)}.values()]
     return found
 
 

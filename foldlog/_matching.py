@@ -226,10 +226,14 @@ def that_say(gone: Sequence[Event], events: Iterable[Event]) -> list[int]:
 
 def _content(event: Event) -> Iterator[str]:
     """Yield the texts that a redaction of the event takes."""
-    values = [value for name, value in asdict(event).items() if name not in _NAMES]
+    return _texts([*_values(event).values()], names=False)
+
+
+def _values(event: Event) -> dict[str, Any]:
+    values = {name: value for name, value in asdict(event).items() if name not in _NAMES}
     with suppress(ValueError, RecursionError):  # records hold the values in the text of a call, too
-        values.append(loads(str(getattr(event, "arguments", ""))))
-    return _texts(values, names=False)
+        values[""] = loads(str(values.get("arguments", "")))
+    return values
 
 
 def twin_keys(event: Event) -> set[tuple[Any, ...]]:
@@ -241,16 +245,42 @@ def twin_keys(event: Event) -> set[tuple[Any, ...]]:
     return {(type(event), *each) for each in (texts if has_content(event) else (), named) if each}
 
 
-def copies_of(gone: Sequence[Event], events: Iterable[Event]) -> list[Event]:
-    """Return which of these events hold a text of the messages, calls and results that are ``gone``, a short one as a
-    whole text: what a runtime keeps beside a conversation is not told by its events.
+def texts_of(gone: Iterable[Event], stay: Iterable[Event]) -> set[tuple[str, str]]:
+    """Return the texts and numbers of messages, calls and results, each with the name of its part, which events that
+    ``stay`` do not hold: what these hold can be read as long as they have their content.
     """
-    texts = {text for event in gone if not isinstance(event, DocumentChanges) for text in _content(event)}
-    forms = ((r"(?<![\w\s]){}(?![\w\s])" if len(text) < _REPEATED_MIN else "{}", text) for text in texts if text[2:])
-    parts = (form.format(re.escape(text)) for form, text in forms)
-    holds = re.compile("|".join(parts) or "(?!)").search
-    said = (event for event in events if texts and can_be_redacted(event) and not isinstance(event, DocumentChanges))
-    return [event for event in said if has_content(event) and _has(holds, [*_content(event)])]
+    return {pair for event in gone for pair in _named(event)}.difference(*map(_named, stay))
+
+
+def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> list[Event]:
+    """Return which of these events hold one of the texts, a short one after its name: what a runtime keeps beside a
+    conversation is not told by its events, and a short text is a common word.
+    """
+    long = [text for _, text in texts if len(text) >= _REPEATED_MIN]
+    short = (map(re.escape, pair) for pair in texts if 2 < len(pair[1]) < _REPEATED_MIN)
+    found = re.compile("|".join(rf"\b{name}\W{{1,9}}{text}(?![\w\s])" for name, text in short) or "(?!)").search
+
+    def holds(text: str) -> bool:
+        return any(each in text for each in long) or found(text) is not None
+
+    return [each for each in events if texts and _has(holds, [*map(": ".join, _named(each))])]
+
+
+def _named(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the texts and numbers that a redaction of an event takes, each after the name of its part. The type of a
+    part tells nothing.
+    """
+    if isinstance(value, Event):
+        if can_be_redacted(value) and has_content(value) and not isinstance(value, DocumentChanges):
+            yield from _named(_values(value))
+    elif isinstance(value, Mapping):
+        for its_name, each in value.items():
+            yield from _named(each, its_name)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _named(each, name)
+    elif type(value) in (str, int) and not (name == "type" and str(value).isidentifier()):
+        yield name, str(value)
 
 
 def _calls(event: Event) -> set[str | None]:

@@ -49,7 +49,7 @@ _V0 = "openhands-v0"
 
 
 class Quote(NamedTuple):
-    """A condensation whose summary may quote a redacted event. ``redacted``: the summary is erased too."""
+    """A condensation or an event of a companion that may quote a redacted event. ``redacted``: it is erased too."""
 
     conversation: str
     event_id: int
@@ -61,10 +61,10 @@ class RedactionReceipt(NamedTuple):
 
     ``event_ids`` are the redacted events, ``hashes`` the commitments to their former content (see ``Redacted``).
     ``position`` is that of the receipt that followers read, None if all events were redacted before. ``quotes`` are the
-    summaries that may quote the events, ``forks`` the conversations that share an event and show it redacted too.
-    ``unconfirmed`` are the read models that have not reached this position and so may still hold the content.
-    ``bytes_pending`` says whether bytes of the content may still be in unused parts of the file; ``vacuum`` then
-    completes the redaction.
+    condensations whose summaries may quote the events, from ``History.redact`` also the events of companions that do;
+    ``forks`` are the conversations that share an event and show it redacted too. ``unconfirmed`` are the read models
+    that have not reached this position and so may still hold the content. ``bytes_pending`` says whether bytes of the
+    content may still be in unused parts of the file; ``vacuum`` then completes the redaction.
     """
 
     conversation: str

@@ -1,13 +1,15 @@
 """The conversations ``ID/+NAME`` that a runtime keeps beside the conversation ID go the way that it goes."""
 
+import sqlite3
 from base64 import b64encode
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import foldlog as api
 from foldlog import Annotation, ConversationHasForks, InvalidArgument, KeyRing, Message, VersionConflict
-from foldlog.eventstore.maintenance import erase
+from foldlog.eventstore.maintenance import erase, redact
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 DAYS = timedelta(days=1)
@@ -162,12 +164,44 @@ def test_a_redaction_takes_the_copies_in_the_companions(opened):
 
 
 @pytest.mark.parametrize("text, holds", [("Bob", True), ("bob", False), ("key", False), ("no", False)])
-def test_a_short_text_is_a_copy_as_a_whole_text(opened, text, holds):
+def test_a_short_text_is_a_copy_as_a_whole_text_under_its_name(opened, text, holds):
     opened["u"].append(said(text))
-    for value in ("Bob", b64encode(b"\x92\xa4user\xa3Bob\xa4more").decode(), f"{SECRET} no Bobby"):
+    packed = b64encode(b"\x92\xa7content\xa3Bob\xa4more").decode()
+    for value in ({"content": "Bob"}, packed, {"content": f"{SECRET} no Bobby"}, {"route": ["Bob", "key"]}):
         opened["u/+writes"].append(note(value))
     opened["u"].redact(0, **WHY)
     assert redacted_in(opened, "u/+writes") == ([0, 1] if holds else [])
+
+
+def test_what_other_turns_have_in_common_with_a_redacted_message_is_no_copy(opened):
+    parts = [({"type": "text", "text": text}, {"type": "image", "mime": "image/png"}) for text in ("pin 4711", "later")]
+    for content in parts:
+        opened["u"].append(Message(source="user", content=content))
+        opened["u/+writes"].append(note({"content": content}))
+    opened["u/+writes"].append(note(b64encode(b"\xa4type\xa4text").decode()))
+    opened["u"].redact(0, **WHY)
+    assert redacted_in(opened, "u/+writes") == [0]
+    opened["u"].redact(1, **WHY)
+    assert redacted_in(opened, "u/+writes") == [0, 1]
+
+
+def test_a_redaction_of_an_event_that_a_fork_shares_takes_the_copies_beside_the_fork(opened):
+    opened["t"].fork(2, "v")
+    opened["v/+writes"].append(note(SECRET))
+    opened["t"].redact(1, **WHY)
+    assert redacted_in(opened, "v/+writes") == [0]
+
+
+@pytest.mark.parametrize("which", [["1"], ["--matching", "sk-4111"]])
+def test_what_may_still_hold_a_copy_is_named(foldlog, opened, tmp_path, which):
+    foldlog("report", "t/+writes", "--output", "beside.html")
+    with closing(sqlite3.connect(tmp_path / "foldlog.db")) as database, database:
+        number = "SELECT key FROM conversations WHERE id = 't/+writes'"
+        database.execute(f"UPDATE events SET body = x'00' WHERE id = 1 AND conversation = ({number})")
+    holders = foldlog("redact", "t", *which, "--reason", "x", "--yes", "--json", "--no-vacuum").document["holders"]
+    told = " ".join(holders)
+    assert "beside.html" in told
+    assert "conversation 't/+writes', event 1" in told
 
 
 @pytest.mark.parametrize("kept", ["shared", "detached", "copied"])
@@ -202,3 +236,28 @@ def test_the_command_redacts_and_tells_of_the_copies(foldlog, opened, which):
         assert {one["conversation"]: one["event_ids"] for one in document["found"]} == found
     assert (redacted_in(opened, "t"), redacted_in(opened, "t/+writes")) == ([1], [0, 1])
     assert {receipt["conversation"] for receipt in document["receipts"]} == {"t", "t/+writes"}
+
+
+def test_a_command_that_was_killed_between_two_events_takes_the_copies_again(foldlog, opened, monkeypatch):
+    opened["u"].append(said([{"type": "text", "text": SECRET}, {"type": "text", "text": "more words"}]))
+    opened["u/+writes"].append(note("more words"))
+    given, before = ("redact", "u", "--matching", "sk-4111", "--reason", "x", "--yes"), redact.redact
+    with monkeypatch.context() as patched:
+        patched.setattr(redact, "redact", lambda *which, **how: before(*which, **how) and 1 / 0)
+        assert foldlog(*given).status != 0
+    assert redacted_in(opened, "u/+writes") == [0]
+    foldlog(*given)
+    assert (redacted_in(opened, "u"), redacted_in(opened, "u/+writes")) == ([0], [0])
+
+
+def test_a_conversation_is_as_young_as_its_companions(foldlog, opened):
+    opened["t/+writes"].append(note("the answer of a person"))
+    assert [row.id for row in opened.maintenance.retain(90 * DAYS, **WHY, detach_forks=True)] == ["t/@1", "a/s"]
+    aged = foldlog("erase", "t", "--older-than", "2026-03-01", "--reason", "x", "--dry-run", "--json")
+    assert aged.document["conversations"] == []
+
+
+def test_what_may_hold_an_erased_fork_is_named_where_the_first_conversation_stays(foldlog, opened):
+    opened["t"].fork(2, "t/@2")
+    ran = foldlog("erase", "t/@1", "t", "--reason", "x", "--yes", "--json")
+    assert ran.document["holders"] == ["companion t/+writes"]

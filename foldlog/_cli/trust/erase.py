@@ -102,7 +102,11 @@ def run(
         if gone and not dry_run:
             done = f"conversation {gone[0].id!r} is erased" if len(gone) == 1 else f"{len(gone)} are erased"
             is_pending = bytes_stay_pending(store, done, no_vacuum=no_vacuum)
-            gone = [row._replace(bytes_pending=is_pending) for row in gone]
+            went = {f"companion {row.id}" for row in gone}  # after the fork whose words they may hold
+            gone = [
+                row._replace(bytes_pending=is_pending, unconfirmed=tuple(n for n in row.unconfirmed if n not in went))
+                for row in gone
+            ]
         remedy = bytes_pending_words(store, "it")
     events, unconfirmed = sum(row.version for row in gone), [name for row in gone for name in row.unconfirmed]
     document = ErasedDocument(
@@ -134,7 +138,8 @@ def selected(
         raise Refused("name the conversations: ID, --where NAME=VALUE or --older-than TIME")
     names = [whole(store, name) for name in dict.fromkeys(conversations or ())]
     rows = [store.conversation(name) for name in names]
-    rows = [row for row in rows if before is None or row.updated_at < before]
+    if before is not None:
+        rows = [row for row in rows if all(each.updated_at < before for each in with_companions(store, [row]))]
     if where or not names:
         rows += [row for row in conversations_with(store, pairs(list(where or ())), before) if row.id not in names]
     return rows

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from datetime import datetime
 from functools import cache, partial
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,7 +21,7 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, given_moment
 from foldlog._cli.stores import bytes_pending_words, open_existing, whole
 from foldlog._cli.trust import erase
-from foldlog._companions import with_companions
+from foldlog._companions import companion_of, with_companions
 from foldlog._copies import may_hold, path_in, read_models
 from foldlog._documents import (
     MatchDocument,
@@ -142,9 +142,10 @@ def run(
         stores = cache(lambda name: meant(store, name)[1])  # no other conversation is redacted that gets the id of one
         rows = _conversations(store, conversation, where) if searches else []
         find = partial(_found, stores, rows, text, before)
+        unread: list[str] = []
         with terminal.working("searching"):
             named = find() if searches else _named(stores, whole(store, conversation or ""), events or ())
-            named = with_twins(store, named)
+            named = with_twins(store, named, unread)
             similar = _similar(stores, rows, named, matching, before) if matching and not pattern else ""
             shown = shown_by(store, named)
             quotes = _that_may_quote(store, named, shown) if with_summaries else {}
@@ -162,16 +163,17 @@ def run(
         receipts: list[RedactionReceipt] = []
         stay: list[ProblemDocument] = []
         if not dry_run:
-            ids = {name: [event.id for event in each] for name, each in named.items()}
+            ids = {name: [event.id for event in reversed(each)] for name, each in named.items()}
             if events and conversation is not None:
                 ids[conversation] = list(dict.fromkeys(events))
-            redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries, complete=False)
+            options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries, "complete": False}
+            redact = partial(redacted, **options, alone=not events)
             receipts, stay = _redacted(store, stores, ids, redact, shown, text)
         taken = _taken(receipts, with_summaries=with_summaries)
         done = f"{count(len(taken), 'event')} redacted"
         done += f" and {count(sum(map(len, records.values())), 'imported record')} of others" if records else ""
         is_pending = bool(receipts) and bytes_stay_pending(store, done, no_vacuum=no_vacuum)
-        unconfirmed = dict.fromkeys(name for receipt in receipts for name in receipt.unconfirmed)
+        unconfirmed = dict.fromkeys((*unread, *(name for receipt in receipts for name in receipt.unconfirmed)))
         if text is not None and not dry_run:
             everywhere = conversation is None and not where
             stay += _left(find(again=True), store.iter_conversations() if everywhere else rows, text)
@@ -277,10 +279,12 @@ def _redacted(
     """Redact these events. Return the receipts, and what stays. Raises ``Refused`` if the only event cannot be
     redacted.
 
-    Found events are redacted from the last one on: a document may be stored as a difference to an earlier one.
+    Found events are redacted from the last one on: a document may be stored as a difference to an earlier one. Those of
+    companions are the first: the content of the others finds them.
     """
     receipts, stay = [], []
-    each = [(name, event_id) for name, ids in chosen.items() for event_id in (ids if text is None else reversed(ids))]
+    names = sorted(chosen, key=lambda name: not companion_of(name))
+    each = [(name, event_id) for name in names for event_id in chosen[name]]
     with KeptSums(store).put_back(), terminal.working("redacting", "events", len(each)) as update:
         if text is not None:
             for name, gone in shown.items():
