@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.blocks import blocks_of, given
+from foldlog._formats.claude_code.branches import is_side
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.pairs import arguments_of
@@ -50,7 +51,8 @@ class ClaudeCodeEncoder(RecordEncoder):
         line = record or {}
         for event in events:
             self._shown.follow(event, line.get("uuid"))
-        self._remember(line)
+        if not is_side(line) or any(event.shown for event in events):  # added events are not a sub-agent's
+            self._remember(line)
 
     def _remember(self, line: dict[str, Any]) -> None:
         if line.get("uuid") is not None:

@@ -71,7 +71,7 @@ class OpenHandsV0Encoder(RecordEncoder):
                 return _write_action(event, record)
             case Observation():
                 record["observation"] = "error" if event.is_error else event.tool
-                record["content"] = event.content
+                record["content"] = joined_text(event.content)
                 if event.call_id is not None:
                     record["tool_call_metadata"] = {"tool_call_id": event.call_id}
                 return event.extras

@@ -412,6 +412,15 @@ def written(path, *records):
     return source
 
 
+@pytest.mark.parametrize("main", [[], [asked("a", None)]])
+def test_events_that_were_added_follow_a_sub_agents_line_only_in_its_own_log(main):
+    side = [asked("x", None, isSidechain=True, agentId="7f"), replied("y", "x", text("found"), isSidechain=True)]
+    events = read(*main, *side)
+    *_, last = encode([*events, Message(id=len(events), source="user", content="on")], FORMAT)
+    assert (last["parentUuid"], last["isSidechain"]) == (("a", False) if main else ("y", True))
+    assert shown(read(*main, *side, last))[-1] == last["uuid"]
+
+
 def test_a_log_is_named_by_its_session_and_one_of_a_sub_agent_by_its_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     note = {"type": "summary", "summary": "x", "leafUuid": "z"}

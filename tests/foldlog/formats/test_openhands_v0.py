@@ -103,6 +103,16 @@ def test_a_cause_is_the_latest_earlier_event_with_that_id():
     assert [event.cause for event in events] == [None, None, 1, None]
 
 
+def test_a_result_of_texts_and_images_is_written_as_its_texts():
+    parts = ({"type": "text", "text": "two"}, {"type": "image_url", "image_url": {"url": "https://x.example/a.png"}})
+    call, notes = Action(id=0, tool="read", call_id="c"), []
+    written = encode(
+        [call, Observation(id=1, tool="read", call_id="c", cause=0, content=parts)], V0, notes=notes.append
+    )
+    assert [event.content for event in read(*written)[1:]] == ["two"]
+    assert notes == ["left out: 1 image; openhands-v0 has no place for it; all else is written"]
+
+
 def test_the_error_observation_is_an_error():
     assert one(observation("error", content="boom")).is_error
     assert not one(observation("run", content="error")).is_error
