@@ -286,7 +286,7 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
             group.clear()
 
 
-class Prompt:
+class SentRecords:
     """What a model is sent of a history: ``view`` is the View ``log`` as it is sent, with ``condense`` after the
     condensations that are due. ``is_all``: these are all records that stand in the log, as they are there.
     """

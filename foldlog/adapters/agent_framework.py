@@ -32,7 +32,7 @@ from foldlog._history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,
-    Prompt,
+    SentRecords,
     append_or_begin,
     from_plain,
     not_here_yet,
@@ -165,7 +165,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
 
     def _sent(self, history: History, run: Any) -> list[Message]:
         try:
-            prompt = Prompt(history, condense=self._condense)
+            prompt = SentRecords(history, condense=self._condense)
         except ConversationErased:
             return []
         view = prompt.view

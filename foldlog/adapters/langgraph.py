@@ -35,7 +35,7 @@ from foldlog.adapters._langgraph.channels import ChannelValues, is_json, next_ve
 from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
 from foldlog.adapters._shared import (
     HistoriesGiven,
-    Prompt,
+    SentRecords,
     WithHistories,
     erase_all,
     in_thread,
@@ -284,7 +284,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         history = self.history({"configurable": graph})
         try:
             recorded = self._checkpoints.newest_records(self._thread(graph))
-            prompt = Prompt(history, condense=self._condense)
+            prompt = SentRecords(history, condense=self._condense)
         except ConversationErased:  # the thread was deleted under the run
             return {"llm_input_messages": messages}
         count, kept = len(recorded), self._values

@@ -25,13 +25,14 @@ from foldlog._history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,
-    Prompt,
+    SentRecords,
     append_or_begin,
     not_here_yet,
     quoted,
     shown_records,
 )
 from foldlog.eventstore import (
+    Action,
     Annotation,
     ConversationErased,
     ConversationNotFound,
@@ -96,7 +97,7 @@ class FoldlogSession(OpenHistories):
         return []
 
     def _newest(self, history: History, limit: int | None) -> list[Any]:
-        prompt = Prompt(history, condense=self._condense)
+        prompt = SentRecords(history, condense=self._condense)
         return _items(prompt, prompt.view if limit is None else prompt.view.tail(limit))[-(limit or 0) :]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -145,7 +146,7 @@ class FoldlogSession(OpenHistories):
 
     def _sent(self, given: Sequence[Any]) -> list[Any] | None:
         """Return what a model is sent in the place of these items; None if it is these."""
-        prompt = Prompt(self.history.sync, condense=self._condense)
+        prompt = SentRecords(self.history.sync, condense=self._condense)
         if prompt.is_all:
             return None
         for event in reversed(prompt.log):
@@ -226,12 +227,15 @@ def _name_of(model: Any) -> str | None:
     return type(model).__name__ if told is None and model is not None else told
 
 
-def _items(prompt: Prompt, shown: Iterable[Event]) -> list[Any]:
-    """Return the items of these events. One whose reasoning was cleared has no id: a server asks for the reasoning."""
+def _items(prompt: SentRecords, shown: Iterable[Event]) -> list[Any]:
+    """Return the items of these events. Calls whose reasoning was cleared have no ids: a server asks for the reasoning
+    of those that it knows.
+    """
     items, cleared = list[Any](), False
-    for events, records in prompt.records(shown, _FORMAT):
-        items += [{key: record[key] for key in record if key != "id"} for record in records] if cleared else records
-        cleared = not records and isinstance(events[0], Annotation) and events[0].stays_with_next
+    for (event, *_), records in prompt.records(shown, _FORMAT):
+        known = records if not cleared else [{key: record[key] for key in record if key != "id"} for record in records]
+        cleared = (cleared and isinstance(event, Action)) or (not records and event.stays_with_next)
+        items += known
     return items
 
 

@@ -40,7 +40,7 @@ from foldlog.adapters._linked import UNKNOWN, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,
-    Prompt,
+    SentRecords,
     document,
     from_plain,
     kept,
@@ -341,7 +341,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
 
     def _sent(self, history: History) -> list[ModelMessage] | None:
         """Return the messages that a model is sent of a conversation; None if they are all of it."""
-        prompt = Prompt(history, condense=self.condense)
+        prompt = SentRecords(history, condense=self.condense)
         if prompt.is_all:
             return None
         records = prompt.records(well_formed(prompt.view), _FORMAT)

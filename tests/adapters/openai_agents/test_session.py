@@ -301,3 +301,16 @@ async def test_the_filter_keeps_what_the_session_does_not_have_yet(histories):
     assert filtered.instructions == "i"
     foreign = ModelInputData(input=[{"role": "user", "content": "other"}], instructions=None)
     assert await session.input_filter(CallModelData(model_data=foreign, agent=None, context=None)) is foreign
+
+
+async def test_calls_whose_reasoning_was_cleared_are_sent_without_their_ids():
+    with foldlog.open("memory:", condenser={"type": "clear_thinking"}) as histories:
+        turns = steps(99)
+        model = ScriptedModel(lambda items, number: turns(items, number) if number % 4 < 3 else [said("fine", number)])
+        session = FoldlogSession("s", histories, condense=True)
+        run = RunConfig(call_model_input_filter=session.input_filter)
+        for prompt in ("how far?", "and back?"):
+            await Runner.run(Agent(name="a", model=model, tools=[measure]), prompt, session=session, run_config=run)
+        cleared = [item for item in model.prompts[-1] if item.get("type") == "function_call" and "id" not in item]
+        assert len(cleared) == 4
+        assert sum(item.get("type") == "reasoning" for item in model.prompts[-1]) == 3
