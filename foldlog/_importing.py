@@ -34,6 +34,7 @@ from foldlog.eventstore import (
     ATTRIBUTES,
     DELETED,
     ConversationErased,
+    ConversationRow,
     DocumentChanges,
     Documents,
     Event,
@@ -342,17 +343,28 @@ def _ingest_or_fork(store: Store, source: Source, name: str, how: _How) -> Impor
         if how.seen.elsewhere(source.path, name, asked_for=True) is not None:
             raise
         if store.version(fork) == 0:
-            if source.is_rewritten or store.conversation(name).redactions:
-                raise  # what is redacted must not come back
-            rows = (row for row in store.conversations(after=f"{name}@", limit=50) if row.id.startswith(f"{name}@"))
-            for other in rows:  # that began elsewhere, at a gap
-                if other.parent == name and not other.erased_at and other.version > (other.parent_version or 0):
+            if source.is_rewritten:
+                raise
+            family = _with_its_forks(store, name)
+            for other in family:  # that began elsewhere, at a gap
+                if other.parent == name and other.version > (other.parent_version or 0):
                     with suppress(HistoryDiverged):
                         return InAFork(*_ingest(store, source, other.id, how))
+            if any(each.redactions for each in family):
+                raise  # what is redacted must not come back
             if at < _SHARED_MIN:
                 raise
             store.fork(name, at, fork)
         return InAFork(*_ingest_or_fork(store, source, fork, how))
+
+
+def _with_its_forks(store: Store, name: str) -> list[ConversationRow]:
+    """Return the conversation that edits of this log began in, and all forks that they became, but erased ones."""
+    row = store.conversation(name)
+    while row.parent is not None and row.id.startswith(f"{row.parent}@"):
+        row = store.conversation(row.parent)
+    forks = takewhile(lambda each: each.id.startswith(f"{row.id}@"), store.iter_conversations(f"{row.id}@"))
+    return [row, *(each for each in forks if each.erased_at is None)]
 
 
 def _ingest(store: Store, source: Source, conversation: str, how: _How) -> Imported:

@@ -663,6 +663,22 @@ def test_an_edited_log_leaves_the_forks_of_its_user_alone_and_the_erased_ones(fo
     assert {row["conversation"]: row["version"] for row in rows} == {"a": 9, "a@3": 3, "a@6": 8, "a@8": 10}
 
 
+def test_an_edited_log_is_no_fork_where_another_fork_of_it_is_redacted(foldlog, tmp_path):
+    texts = [f"<{number}>" for number in range(9)]
+    edits = texts[:6] + texts[7:], texts[:4] + texts[5:], texts[:5] + texts[6:]
+    for place, edited in enumerate((texts, *edits)):
+        lines(tmp_path / "a.jsonl", chat(*edited))
+        ran = foldlog("import", "a.jsonl", "--json")
+        if place == 2:
+            lines(tmp_path / "a.jsonl", chat(*edits[0]))
+            foldlog("redact", "a@6", 7, "--reason", "asked to", "--yes")
+            assert "<8>" not in foldlog("export", "a@6").out
+    assert (ran.status, "a@5" in ids(foldlog)) == (1, False)
+    lines(tmp_path / "a.jsonl", chat(*edits[1][:7], "since"))
+    ran = foldlog("import", "a.jsonl", "--json")
+    assert (ran.status, ids(foldlog)) == (1, ["a", "a@4", "a@6"])
+
+
 def test_no_conversation_is_there_without_the_mark_of_what_it_lacks(histories, tmp_path, monkeypatch):
     """A process may end right after the import."""
     torn = [*chat_lines("a", "b"), "{torn", *chat_lines("c", "d"), "{torn"]
