@@ -217,7 +217,7 @@ class TreeDecoder(FollowingDecoder):
 
 
 class _Encoder(TurnsEncoder):
-    """Writes events that were not imported as messages after the last one."""
+    """Writes events that were not imported as messages after the last one that is shown."""
 
     def __init__(self, kind: Kind) -> None:
         super().__init__()
@@ -231,8 +231,8 @@ class _Encoder(TurnsEncoder):
         return records
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        if record is not None and not self._kind.is_about(record):
-            self._tip = record[self._kind.id]
+        key = self._kind.newest if self._kind.is_about(record) else self._kind.id
+        self._tip = text_or_none(member(key)(record)) or self._tip
 
 
 def name_of(event: Event) -> str:

@@ -133,6 +133,11 @@ def test_the_branch_of_the_newest_message_or_of_the_named_one_is_shown(tmp_path)
                 events = list(store.events("c1"))
                 assert list(map(first, texts(events))) == now
                 assert FORMATS[NAME].document(encode(events, NAME)) == [export]
+            added = [*events, Message(id=len(events), source="user", content="more")]
+            (longer,) = FORMATS[NAME].document(encode(added, NAME))
+            (source,) = opened(tmp_path, {**longer, "uuid": "c2"})
+            shown = [each.content for each in View.from_events(source.events()) if isinstance(each, Message)]
+            assert list(map(first, shown)) == [*now, "more"]
         assert sum(isinstance(each, Message) for each in events) == 4  # none of them twice
 
 
