@@ -69,12 +69,14 @@ class ConversationDocument(Document, frozen=True, kw_only=True):
     @classmethod
     def of_row(cls, row: ConversationRow, **more: Any) -> Self:
         """Return the document of a conversation, with fields that need its events, or that stand for those without."""
+        from foldlog._copies import may_hold  # few documents need the store
+
         fields = {
             "conversation": row.id,
             "created_at": row.created_at.isoformat(),
             "last_recorded_at": row.updated_at.isoformat(),
             "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
-            "unconfirmed": tuple(row.unconfirmed),
+            "unconfirmed": tuple(name for name in row.unconfirmed if may_hold(name, {row.id})),
         }
         return cls.of(row, **fields | more)
 

@@ -27,7 +27,7 @@ from foldlog._formats.record import INCOMPLETE, UNREAD, dicts_in
 from foldlog._formats.rewritten import StoredRecord, is_rewriting, is_same, standing_records
 from foldlog._observed import tell
 from foldlog._reports.usage import calls_of_imported
-from foldlog._seen_files import SeenFiles
+from foldlog._seen_files import Imported, SeenFiles
 from foldlog._usage import IMPORTED, usage_of
 from foldlog._words.gist import count as counted
 from foldlog.eventstore import (
@@ -52,7 +52,7 @@ from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.log.importing import ids_moved, say_the_same, timed_as
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import Source, UnknownFormat, open_sources
-from foldlog.projections import Intervals, contains, intervals_kept
+from foldlog.projections import contains, intervals_kept
 
 _SHARED_MIN = 3
 """This number of equal first events (or all events, if there are fewer) makes a conversation with a former name the
@@ -60,20 +60,6 @@ beginning of a history: two histories of one task begin with the same prompt.
 """
 Watch = Callable[[Iterator[Event]], Iterator[Event]]
 """A function that the events pass through, to show progress."""
-
-
-class Imported(NamedTuple):
-    """The outcome for a history: its conversation, how many events were added, and its version now. ``alone``: the
-    conversation has the events of the source, and no others; ``is_older``: it has records that the source lacks, or
-    the source says so. ``taken_back`` is how many of its events, without bookkeeping, the source no longer has.
-    """
-
-    conversation: str
-    added: int
-    version: int
-    alone: bool = False
-    is_older: bool = False
-    taken_back: int = 0
 
 
 class InAFork(Imported):
@@ -189,30 +175,27 @@ def _without_redacted(store: Store, source: Source, imported: Imported) -> Impor
 
     name, version, put_back = imported.conversation, imported.version, list[Event]()
     given = [event for _, made in source.decoded() for event in made]
-    kept = intervals_kept(_rewritings(store, name), version)
-    whole = [*_with_redacted(store.events(name, 0, version), iter(given), source.format, kept, put_back, by_size=False)]
+    whole = [*_with_redacted(store, name, iter(given), source.format, put_back)]
     receipts = {each.id: stored.redacted for each in put_back for stored in store.events(name, each.id, each.id + 1)}
     gone = [each for each in put_back if (receipt := receipts[each.id]) is not None and not receipt.record]
     if not gone:
         return imported
-    firsts = {each.id - place_of(each) for each in gone}
-    of_gone = [each for first in sorted(firsts) for each in whole[first : first + events_of(whole[first])]]
+    firsts = sorted({each.id - place_of(each) for each in gone})
+    of_gone = [each for first in firsts for each in whole[first : first + events_of(whole[first])]]
     later = 1 + max((each.id for each in whole if isinstance(each, Redaction)), default=-1)
     repeating = records_with(gone, of_gone, whole[later:])
-    owner, (gone_id, receipt) = store.conversation(name), (gone[-1].id, receipts[gone[-1].id])
-    while owner.parent is not None and gone_id < (owner.parent_version or 0):
+    owner, receipt = store.conversation(name), receipts[gone[0].id]
+    while owner.parent is not None and gone[0].id < (owner.parent_version or 0):
         owner = store.conversation(owner.parent)
     if repeating and receipt is not None:
-        records = {name: repeating}
-        redact(store, owner.id, gone_id, reason=receipt.reason, by=receipt.by, records=records, complete=False)
+        by, reason, records = receipt.by, receipt.reason, {name: repeating}
+        redact(store, owner.id, gone[0].id, reason=reason, by=by, records=records, complete=False)
         source.tell(
             f"conversation {name!r} does not keep {counted(len(repeating), 'record')} that may repeat what was "
             f"redacted, of events {', '.join(map(str, repeating))}; 'foldlog vacuum' removes the bytes from the file"
         )
-    if again := that_say(gone, whole[version - imported.added :]):
-        source.tell(
-            f"new events of conversation {name!r} say what was redacted: {', '.join(map(str, again))}; redact them too"
-        )
+    if again := ", ".join(map(str, that_say(gone, whole[version - imported.added :]))):
+        source.tell(f"new events of conversation {name!r} say what was redacted: {again}; redact them too")
     more = store.version(name) - version
     return imported._replace(added=imported.added + more, version=version + more)
 
@@ -300,8 +283,7 @@ def import_path(
             find(str(finding))
         if imported.version:
             named.append((seen.place(source.path), imported.conversation))
-            alone, is_new = imported.version * imported.alone, imported.added == imported.version
-            seen.imported(source, imported.conversation, alone, is_new=is_new, older=imported.is_older)
+            seen.imported(source, imported)
     seen.close_file()
     seen.flush()
     for finding in sources.findings:
@@ -323,10 +305,12 @@ def _holds(store: Store, conversation: str, source: Source, *, by_redacted: bool
     one of the events that they share is redacted, and each of these has the size of the source's.
     """
     with suppress(ConversationErased):  # since it was listed
-        format = next(store.events(conversation, 0, 1)).origin
-        if format is not None and format.format == source.format:
+        first = next(store.events(conversation, 0, 1))
+        if first.origin is not None and first.origin.format == source.format:
             same, stored, given, redacted = _compare(store, conversation, source, by_size=by_redacted)
-            return same and (redacted > 0 if by_redacted else not given or stored >= _SHARED_MIN)
+            # A log of which only the title was there has the name of its file: the id that it tells now.
+            is_begun = stored >= _SHARED_MIN or (not first.shown and conversation.endswith(f"/{source.name}"))
+            return same and (redacted > 0 if by_redacted else not given or is_begun)
     return False
 
 
@@ -478,7 +462,7 @@ def _standing(store: Store, source: Source, conversation: str, put_back: list[Ev
     kept, events = intervals_kept(_rewritings(store, conversation), version), store.events(conversation, 0, version)
     if store.conversation(conversation).redactions:
         given = (event for _, made in source.decoded() for event in made)
-        events = _with_redacted(events, given, source.format, kept, put_back, by_size=False)
+        events = _with_redacted(store, conversation, given, source.format, put_back)
     return standing_records((event for event in events if contains(kept, event.id)), source.format)
 
 
@@ -527,8 +511,7 @@ def _compare(store: Store, conversation: str, source: Source, *, by_size: bool =
     ours, theirs = tee(source.decoded())
     given = (event for _, events in ours for event in events)
     version, taken_back = store.version(conversation), _rewritings(store, conversation)
-    standing, events = intervals_kept(taken_back, version), store.events(conversation, 0, version)
-    whole = _with_redacted(events, given, source.format, standing, put_back, by_size=by_size)
+    whole = _with_redacted(store, conversation, given, source.format, put_back, by_size=by_size)
     try:
         stored_records = encode_standing(whole, version, taken_back, source.format, None)
         for stored, (record, _) in zip_longest(stored_records, theirs, fillvalue=(nothing, ())):
@@ -545,20 +528,22 @@ def _compare(store: Store, conversation: str, source: Source, *, by_size: bool =
 
 
 def _with_redacted(
-    stored: Iterator[Event],
+    store: Store,
+    conversation: str,
     given: Iterator[Event],
     format: str,
-    standing: Intervals,
     put_back: list[Event],
     *,
-    by_size: bool,
+    by_size: bool = False,
 ) -> Iterator[Event]:
-    """Yield the stored events, and in the place of a redacted one that of the source, if it is ``standing`` and what
-    stays of it is equal. Add that to ``put_back``.
+    """Yield the stored events, and in the place of a redacted one that of the source, if it stands and what stays of it
+    is equal. Add that to ``put_back``.
     """
+    version = store.version(conversation)
+    standing = intervals_kept(_rewritings(store, conversation), version)
     others: list[int] = []  # the source knows nothing of these
     of_source = (event for event in given if event.origin is not None and event.origin.format == format)
-    for event in stored:
+    for event in store.events(conversation, 0, version):
         if event.origin is None or event.origin.format != format:
             others.append(event.id)
             # Of a receipt no format has a record.

@@ -36,6 +36,20 @@ _READ_ON_MAX = 4 * 2**20
 """The bytes beyond which a log that has grown is read whole, by another process."""
 
 
+class Imported(NamedTuple):
+    """The outcome for a history: its conversation, how many events were added, and its version now. ``alone``: the
+    conversation has the events of the source, and no others; ``is_older``: it has records that the source lacks, or
+    the source says so. ``taken_back`` is how many of its events, without bookkeeping, the source no longer has.
+    """
+
+    conversation: str
+    added: int
+    version: int
+    alone: bool = False
+    is_older: bool = False
+    taken_back: int = 0
+
+
 class SeenHistory(NamedTuple):
     """A conversation whose file is as it was when it was imported: its id, its version now, its format, its file."""
 
@@ -99,7 +113,7 @@ class SeenFiles:
         self._states: dict[str, tuple[int, ...]] = {}
         self._places: dict[str, int] = {}
         self._open: str | None = None
-        self._of_open: dict[str, tuple[bool, str, int, bool, bool, Sequence[Path]]] = {}
+        self._of_open: dict[str, tuple[bool, str, Imported, Sequence[Path]]] = {}
         self._taken: dict[str, Path] = {}
         self._redacted: dict[tuple[object, ...], list[str]] | None = None
         for kept, one in () if read_all else self._read():
@@ -176,35 +190,24 @@ class SeenFiles:
         other = unchanged.path if other is None and unchanged is not None else other
         if other is None and self._store.version(conversation):
             known = _paths(self._kept, [self._store.conversation(conversation)]).get(conversation, ())
-            other = next(map(Path, known), None)
-            if asked_for and other is not None and not any(map(other.is_relative_to, self._below)):
-                return None
-        if other is None or not other.exists() or (path.exists() and path.samefile(other)):
-            return None
-        return other
+            other = next(
+                (each for each in map(Path, known[:1]) if not asked_for or any(map(each.is_relative_to, self._below))),
+                None,
+            )
+        is_other = other is not None and other.exists() and not (path.exists() and path.samefile(other))
+        return other if is_other else None
 
-    def imported(
-        self,
-        source: Source,
-        conversation: str,
-        alone: int,
-        *,
-        is_new: bool,
-        older: bool = False,
-        sound: bool = True,
-    ) -> None:
-        """Note that a history of a file was imported, after the others of this file. ``alone`` is the version of its
-        conversation if that has no other events, else 0; ``is_new``: it had none before; ``older``: it has more than
-        this file; ``sound``: without a finding.
-        """
+    def imported(self, source: Source, as_: Imported, *, sound: bool = True) -> None:
+        """Note how a history of a file was imported, after the others of this file; ``sound``: without a finding."""
+        conversation = as_.conversation
         name = os.path.abspath(source.path)
         if name != self._open:
             self.close_file()
             self._open = name
-        if conversation not in self._taken or not older:
+        if conversation not in self._taken or not as_.is_older:
             self._taken[conversation] = source.path
         is_sound = sound and not source.findings_count and self._of_open.get(conversation, (True,))[0]
-        self._of_open[conversation] = is_sound, source.format, alone, is_new, older, source.others
+        self._of_open[conversation] = is_sound, source.format, as_, source.others
 
     def close_file(self) -> None:
         """Keep the file whose histories were imported last: there are no more."""
@@ -214,26 +217,25 @@ class SeenFiles:
             return
         state, number = self._states.get(name, ()), len(conversations)
         is_whole = bool(state) and all(is_sound for is_sound, *_ in conversations.values())
-        for each, (_, format, alone, is_new, older, others) in conversations.items():
+        for each, (_, format, as_, others) in conversations.items():
+            alone = as_.version * as_.alone
             is_log = is_whole and number == 1 and alone and format_named(format).live
             digest = _digest(Path(name), state[1]) if is_log else ""
             digest = digest if state_of(name) == state else ""  # it was written while it was read
             value = _Kept(name, self._options, state, number, format, alone, digest) if is_whole else _Kept(name)
-            self._keep(each, value, map(os.path.abspath, others), is_new=is_new, older=older)
+            self._keep(each, value, map(os.path.abspath, others), as_)
         # Those that it continues in a fork of:
         for each in {one.conversation for _, one in self._seen.get(name, ())} - conversations.keys():
             self._keep(each, _Kept(name))
 
-    def _keep(
-        self, conversation: str, value: _Kept, others: Iterable[str] = (), *, is_new: bool = False, older: bool = False
-    ) -> None:
+    def _keep(self, conversation: str, value: _Kept, others: Iterable[str] = (), as_: Imported | None = None) -> None:
         """Keep a value with the paths ``others``, and with those from which the conversation was read before. What has
         less than another file, which is still there, is one of the others.
         """
-        row = self._store.conversation(conversation)
+        row, is_new = self._store.conversation(conversation), as_ is not None and as_.added == as_.version
         known = _Kept(*(() if is_new else self._kept.load([row], of_any_version=True).get(conversation, ())))
         others = {*others, value.path, *known.others, known.path}
-        value = known if older and os.path.exists(known.path) else value
+        value = known if as_ and as_.is_older and os.path.exists(known.path) else value
         self._kept.keep(row, value._replace(others=sorted({*filter(os.path.exists, others)} - {value.path})))
 
     def flush(self) -> None:

@@ -105,7 +105,7 @@ class Encoder:
             first, count = self._group[0], len(self._group)
             raise InvalidEvent(
                 f"event {first.id} begins a record of {count + self._missing} events, and {count} of them are here; "
-                f"export the history up to event {first.id}, or the whole record"
+                f"export the history up to event {first.id}, or the whole record, or name another format with --format"
             )
         return self._ended()
 

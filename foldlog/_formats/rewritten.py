@@ -146,11 +146,10 @@ def joined(
     """Return the records of a source with those that stand and that it lacks, in the order of their times: those of
     other files. What cannot be read is at the end.
     """
-    rows = [Located(0, 0, each.record) for each in standing]
+    rows, unread = [Located(0, 0, each.record) for each in standing], list[Located]()
     places: dict[str, list[int]] = {}
     for number in reversed(range(len(rows))):
         places.setdefault(_key(source_id, rows[number].value), []).append(number)
-    unread: list[Located] = []
     for located in records:
         if located.problem is not None:
             unread.append(located)

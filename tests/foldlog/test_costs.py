@@ -261,7 +261,7 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     }
     assert foldlog("stats", "told", "--json").document["spent"] == listed["told"]
     told = foldlog("stats").out
-    assert "in all 7 calls: $0.7500+, all of it of 2 calls" in told
+    assert "in all 7 calls: $0.7500+; the whole cost of 2 calls is known" in told
     with open_existing("foldlog.db", only_read=True) as store:
         pages = Pages(store, prices=Prices(Path("p.json")))
         models = pages.history("partly").models

@@ -249,6 +249,10 @@ def test_the_report_names_the_backups_and_files_that_may_hold_it(foldlog, store)
     assert names == ["audit database audit.db", "backup tuesday.db", "backup wednesday.db"], "monday.db is deleted"
     assert told[3].startswith(f"former file {store}.replaced-")
     assert "a file may still hold the content, until it is deleted" in ran.err
+    assert foldlog("report", "ann/1", "-o", "ann.html").status == 0
+    foldlog("erase", "ann/2", "--reason", "x", "--yes")
+    rows = {row["conversation"]: row for row in foldlog("list", "--all", "--json").document["conversations"]}
+    assert not any("ann.html" in name for name in rows["ann/2"]["unconfirmed"]), "it holds another conversation"
 
 
 # -- the command: redact -----------------------------------------------------------------------------------------------
@@ -517,8 +521,10 @@ def test_each_file_that_holds_the_text_is_named_until_it_is_gone(foldlog, tmp_pa
         ran = foldlog(*given)
         named = " ".join(one["problem"] for one in ran.document["stay"])
         assert (ran.status, len(ran.document["receipts"])) == (1, found)
-        for path in ("audit.db", "e.jsonl", "r.html", "b.db", former.name):
+        for path in ("e.jsonl", "r.html", "b.db", former.name):
             assert f"the file {tmp_path / path} still holds the text; delete it" in named
+        follow = f"run 'foldlog audit --to {tmp_path / 'audit.db'}', or delete it"
+        assert f"the file {tmp_path / 'audit.db'} still holds the text; {follow}" in named
         assert "other.jsonl" not in f"{named} {ran.document['holders']}", "it holds another conversation"
         holders = {f'{kind} of ["m"] {tmp_path}/{name}' for kind, name in FILES_OF_M.items()}
         assert holders | {f"backup {tmp_path}/b.db", f"former file {former}"} <= {*ran.document["holders"]}

@@ -346,3 +346,14 @@ def test_a_log_that_has_grown_with_its_copy_adds_its_lines_once(foldlog, folder:
         assert (ran.status, ran.err) == (0, "")
     (row,) = (row for row in foldlog("list", "--json").document["conversations"] if row["conversation"].endswith("b"))
     assert row["version"] == 3
+
+
+def test_a_log_of_which_only_the_title_was_there_is_the_same_conversation_when_it_grows(foldlog, folder: Path):
+    path = write(folder, "-w/5f9e6a70", "hello", "more", session="5f9e6a70")
+    lines = ['{"type": "summary", "summary": "Hello", "leafUuid": "x"}\n', *path.read_text().splitlines(keepends=True)]
+    for count in (1, 2, 3):
+        path.write_text("".join(lines[:count]))
+        assert foldlog("import", "projects").status == 0
+        rows = foldlog("list", "--json").document["conversations"]
+        (row,) = (row for row in rows if row["conversation"].endswith("5f9e6a70"))
+        assert row["version"] == count

@@ -25,10 +25,10 @@ from foldlog._documents import ImportDocument, ImportedDocument
 from foldlog._formats.files.found import state_of
 from foldlog._formats.reading_ahead import read_ahead
 from foldlog._formats.registry import formats
-from foldlog._importing import Imported, InAFork, import_source
+from foldlog._importing import InAFork, import_source
 from foldlog._reports.ahead import made_ahead
 from foldlog._reports.sums import KeptSums
-from foldlog._seen_files import SeenFiles
+from foldlog._seen_files import Imported, SeenFiles
 from foldlog._words.gist import count
 from foldlog.eventstore import (
     ConversationErased,
@@ -321,9 +321,7 @@ def _imported(
         refused.append(f"{source.path}: {error}")
     update(advance=source.size_bytes / 1e6)
     if imported.version or source.grown is not None:
-        alone, is_new = imported.version * imported.alone, imported.added == imported.version
-        older = imported.is_older
-        seen.imported(source, imported.conversation, alone, is_new=is_new, older=older, sound=not refused)
+        seen.imported(source, imported, sound=not refused)
     return ImportedDocument.of(
         imported,
         path=named(source.path),

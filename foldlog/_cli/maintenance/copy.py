@@ -81,4 +81,5 @@ def run(
         became = "is copied as a conversation of its own" if forks == 1 else "are copied as conversations of their own"
         terminal.note(f"{count(forks, 'fork')} {became}, with all events")
     for name, problem in problems:
-        terminal.warn(terminal.about(name, problem))
+        other = "; copy it to another store, or export it and import it with --prefix"
+        terminal.warn(terminal.about(name, problem) + (other if problem.endswith("another conversation") else ""))

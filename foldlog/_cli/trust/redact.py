@@ -328,8 +328,10 @@ def _files(
 ) -> Iterator[ProblemDocument]:
     """Yield what is wrong with the files that may still hold the text. ``stay`` is known to."""
     own = "in what is named above" if stay else "in an idempotency key or another name, or run 'foldlog vacuum'"
+    audits = {path_in(name) for name in read_models(store) if name.startswith("audit database ")}
     for path, error in held.items():
-        told = f"still holds the text{f', {own}' if path in (store.path, f'{store.path}-wal') else '; delete it'}"
+        remedy = f"; run '{command('audit', '--to', path)}', or delete it" if path in audits else "; delete it"
+        told = f"still holds the text{f', {own}' if path in (store.path, f'{store.path}-wal') else remedy}"
         if error is not None:
             told = f"cannot be looked into, and may hold the text; delete it: {error}"
         yield ProblemDocument(conversation=None, problem=f"the file {path} {told}")

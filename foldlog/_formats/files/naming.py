@@ -72,7 +72,8 @@ class Names:
         numbered = f":{number}" if number else ""
         own = _conversation_in(container) or conversation
         if own is not None:
-            return self._name(own, tuple(self._tails()) if self._is_folder else ())  # its name may have been missing
+            places = tuple(self._tails()) if self._is_folder else (self._place,) * (own == self._stem)
+            return self._name(own, places)  # its name may have been missing
         task = _task_in(container)
         if task is None:
             name = f"{self._place}{numbered}"

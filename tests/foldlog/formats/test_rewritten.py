@@ -242,7 +242,7 @@ def imported(store, folder, name, **files):
         except HistoryDiverged as error:
             outcomes.append(error)
         else:
-            seen.imported(given, "c", 0, is_new=one.added == one.version, older=one.is_older)
+            seen.imported(given, one)
             outcomes.append(one)
     seen.close_file()
     seen.flush()
