@@ -445,15 +445,32 @@ def _grow(
         if other is not None and any(each.shown for each in lost):
             raise HeldTwice(conversation, version, other)
         begins = new[0].version if isinstance(new[0], Retraction) and is_rewriting(new[0]) else version
-        hidden = {(type(each), each.origin.id) for each in put_back if each.origin and each.origin.id is not None}
-        again = any(each.origin and (type(each), each.origin.id) in hidden for each in new)
-        if again or any(each.id >= begins for each in put_back):
+        stored = store.events(conversation) if store.conversation(conversation).redactions else ()
+        redacted = (each for each in stored if each.redacted is not None)
+        if any(each.id >= begins for each in put_back) or any(_is_among(new, each) for each in redacted):
             raise WasRedacted(conversation, version, conversation, begins)
         changed = _incomplete(store, conversation, source, how)
         added = len(Documents(store).append(conversation, new, changed, expected_version=version))
     taken_back = 0 if unread is not None else growth.taken_back
     is_part = source.is_part and not new and source.is_whole
     return Imported(conversation, added, version + added, alone=not rest, is_older=is_part, taken_back=taken_back)
+
+
+def _is_among(new: Sequence[Event], gone: Event) -> bool:
+    """Return whether new events of a source have the content of a redacted one, also of one that was taken back: by
+    the ids of its record and its call and its time, else by all that stays of it.
+    """
+    call, source_id = getattr(gone, "call_id", None), gone.origin and gone.origin.id
+    for event in new:
+        if type(event) is type(gone) and event.origin and event.origin.id == source_id:
+            is_named = source_id is not None if event.timestamp is None else event.timestamp == gone.timestamp
+            if is_named and (source_id, call) != (None, None) and getattr(event, "call_id", None) == call:
+                return True
+            alike = replace(event, cause=gone.cause)
+            whole = replace(alike, timestamp=event.timestamp or gone.timestamp)
+            if gone.redacted and size_of(encoded(alike).body) == gone.redacted.bytes and say_the_same(gone, whole):
+                return True
+    return False
 
 
 def _standing(store: Store, source: Source, conversation: str, put_back: list[Event]) -> list[StoredRecord] | None:

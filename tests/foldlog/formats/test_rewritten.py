@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -194,15 +195,17 @@ def test_a_redacted_event_does_not_come_back_and_what_another_hand_wrote_stays(n
         assert import_source(store, source(name, changed)).added > 0
         assert import_source(store, source(name, changed)).added == 0
         assert all(getattr(each, "content", "") != first.content for each in store.events("c", version))
-    for event in decode(half, name):
+    for event, is_taken_back in product(decode(half, name), (False, True)):
         with open_store("memory:") as store:
             import_source(store, source(name, half))
             if not getattr(event, "content", "") or not event.shown:
                 continue
+            if is_taken_back:
+                import_source(store, source(name, [*half[:1], records[-1]]))
             redact(store, "c", event.id, reason="asked for", by="me")
             version = store.version("c")
             with suppress(HistoryDiverged):
-                import_source(store, source(name, [*half[:1], *half[2:]]))
+                import_source(store, source(name, half if is_taken_back else [*half[:1], *half[2:]]))
             there = [each.id for each in store.events("c") if getattr(each, "content", "") == event.content]
             assert all(each < version for each in there)
     with open_store("memory:") as store:
