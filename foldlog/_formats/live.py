@@ -75,15 +75,15 @@ class Encoder:
         """Return the records that are complete with ``event``. Images that are bytes become data URLs in them. Raises
         ``NotUnpacked``.
         """
-        given_up = [] if self._continues(event) else self.part()
-        if not self._group and is_of(event, self._name):
+        is_ours = is_of(event, self._name)
+        given_up = self.part() if self._group and not (is_ours and place_of(event) == len(self._group)) else []
+        if is_ours and not self._group:
             self._missing = parts_of(event)
-        if not self._missing and is_of(event, self._name) and is_step_aside(event):
+        if not self._missing and is_ours and is_step_aside(event):
             self._writer.follow([event], None)
             return given_up
         if not self._missing:
-            written = self._written(event)
-            return [*given_up, *written, *(self._ended() if is_of(event, self._name) else ())]
+            return [*given_up, *self._written(event), *(self._ended() if is_ours else ())]
         self._group.append(event)
         self._missing -= 1
         if self._missing:
@@ -110,10 +110,7 @@ class Encoder:
         return self._ended()
 
     def _ended(self) -> list[Any]:
-        return self._headed(self._made(self._writer.end()))
-
-    def _continues(self, event: Event) -> bool:
-        return not self._group or (is_of(event, self._name) and place_of(event) == len(self._group))
+        return self._made(self._writer.end())
 
     def part(self) -> list[Any]:
         """Return records for the events of a record of which a later event is redacted or retracted."""
@@ -157,16 +154,14 @@ class Encoder:
         records = self._writer.records(event)
         if self._losses is not None:
             self._losses.leave_out(event) if records is None else self._losses.seek(event)
-        return self._headed(self._made(records or ()))
+        return self._made(records) if records else []
 
-    def _made(self, records: Sequence[Any]) -> Sequence[Any]:
-        if self._losses is not None:
-            self._losses.look_in(records)
-        return records
-
-    def _headed(self, records: Sequence[Any]) -> list[Any]:
+    def _made(self, records: Sequence[Any]) -> list[Any]:
+        """Return records that the writer made, after those that a history begins with."""
         if not records:
             return []
+        if self._losses is not None:
+            self._losses.look_in(records)
         head, self._head, self._has_begun = self._head, (), True
         return [*head, *records]
 

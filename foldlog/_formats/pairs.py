@@ -65,16 +65,16 @@ class RepliesEncoder(RecordEncoder):
         return self.complete()
 
     def _call(self, call: Action) -> Sequence[Any]:
-        if not self._waiting.add(call, call.id) and self._reply:
-            self._reply.append(call)
-            return ()
-        self._reply = []
-        complete = self.complete()
+        complete: Sequence[Any] = ()
+        if not self._reply or not call.response_id == self._waiting.response_id is not None:
+            self._reply = []
+            complete = self.complete()
         if not self._held:  # no later result is for an earlier call
             self._waiting = WaitingCalls()
-            self._waiting.add(call, call.id)
-        self._reply = [call]
-        self._held.append(self._reply)
+        if self._waiting.add(call, call.id) or not self._reply:
+            self._reply = []
+            self._held.append(self._reply)
+        self._reply.append(call)
         return complete
 
     def _answer(self, result: Observation) -> None:
@@ -93,12 +93,12 @@ class RepliesEncoder(RecordEncoder):
     def complete(self, most: int = HELD_MAX) -> Sequence[Any]:
         """Return the records of what waits for no result, and of what is held beyond this number."""
         held, waiting, records = self._held, self._waiting.waiting, list[Any]()
-
-        def is_complete(events: list[Any]) -> bool:
-            return events is not self._reply and not any(each.id in waiting for each in events)
-
-        while held and (len(held) > most or is_complete(held[0])):
-            events = held.popleft()
+        while held:
+            events = held[0]
+            is_open = events is self._reply or (waiting and any(each.id in waiting for each in events))
+            if is_open and len(held) <= most:
+                break
+            held.popleft()
             if events is self._reply:
                 self._reply = []
             match events[0]:
