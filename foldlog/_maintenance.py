@@ -130,9 +130,9 @@ class Maintenance:
         yield the row of each, and erase nothing.
 
         A conversation stays, and ``findings`` is told why, that has a younger fork (``detach_forks`` gives the fork a
-        copy of the shared events) or a new event: it is erased later. In a SQLite file the bytes stay until ``vacuum``.
-        Raises what ``Histories.erase`` and ``Histories.list`` raise. Durability: each is erased when it is yielded.
-        Cost: the list of conversations, and the events of those erased.
+        copy of the shared events) or a new event: it is erased later. In a SQLite file the bytes stay until ``vacuum``,
+        on PostgreSQL until the last is yielded. Raises what ``Histories.erase`` and ``Histories.list`` raise.
+        Durability: each is erased when it is yielded. Cost: the list of conversations, and the events of those erased.
         """
         given: object = age
         if not isinstance(given, timedelta) or given < timedelta():

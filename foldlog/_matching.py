@@ -382,7 +382,9 @@ def _without_kept(event: Event) -> dict[str, Any]:
 
 
 def _has(holds: Holds | None, value: Any) -> bool:
-    return holds is not None and any(holds(text) or any(map(holds, _in_base64(text))) for text in _texts(value))
+    return holds is not None and any(
+        holds(text) or any(_has(holds, packed) for packed in _in_base64(text)) for text in _texts(value)
+    )
 
 
 def _in_base64(text: str) -> Iterator[str]:

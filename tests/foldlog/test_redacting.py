@@ -411,14 +411,22 @@ def test_a_redaction_leaves_the_records_that_share_only_what_many_hold():
         assert lost == [5, 144, 187], "those of their calls"
 
 
-@pytest.mark.parametrize("before", ["", "a", "ab"])
-def test_a_text_is_found_in_base64(foldlog: Any, path: Path, before: str):
-    packed = b64encode(f"{before}my key is {SWORDFISH}".encode()).decode()
+def escaped(text: str):
+    return f"\\u{ord(text[0]):04x}{text[1:]}"
+
+
+def packed(text: str):
+    return b64encode(f"my key is {text}".encode()).decode()
+
+
+@pytest.mark.parametrize("held", [str, "a{}".format, "ab{}".format, escaped, packed])
+def test_a_text_is_found_in_base64(foldlog: Any, path: Path, held: Any):
+    data = packed(held(SWORDFISH))
     with api.open(path) as histories:
         history = histories["packed"]
-        part = {"type": "file", "file": {"file_data": f"data:x/y;base64,{packed}"}}
+        part = {"type": "file", "file": {"file_data": f"data:x/y;base64,{data}"}}
         history.append({"role": "user", "content": [part]})
-        history.append({"role": "user", "content": "nothing"}, documents={"state": {"values": packed.rstrip("=")}})
+        history.append({"role": "user", "content": "nothing"}, documents={"state": {"values": data.rstrip("=")}})
     chosen = ("--matching", SWORDFISH, "--reason", "asked to", "--yes", "--db", path)
     receipts = foldlog("redact", "packed", *chosen, "--json").document["receipts"]
     assert sorted(event for each in receipts for event in each["event_ids"]) == [0, 2]
