@@ -9,8 +9,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import accumulate
-from typing import Any, Protocol, TypeVar
+from itertools import accumulate, chain
+from typing import Any, Protocol
 
 from foldlog._companions import and_companions, companion_of, companions, forked_from
 from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, stores_in, told
@@ -45,7 +45,6 @@ from foldlog.eventstore.maintenance.unfinished import purge
 
 _PAGE = 1_000
 _GONE = "what was erased is gone for every reader"
-Removed = TypeVar("Removed", ConversationRow, redact.RedactionReceipt)
 
 BackedUp = backup.BackedUp
 Vacuumed = backup.Vacuumed
@@ -274,7 +273,9 @@ def erased(
             kept = tuple(f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None)
             tombstone = tombstone._replace(unconfirmed=(*kept, *tombstone.unconfirmed))
             for each in (*its, tombstone):
-                yield each if dry_run else gone_everywhere(store, {each.id}, each, sources), None
+                files = sources.get(each.id, ())
+                names = each.unconfirmed if dry_run else holders(store, each.unconfirmed, {each.id}, files)
+                yield each._replace(unconfirmed=names), None
     if complete and gone and not dry_run:
         purge(store.database.recorder, _GONE)  # a server vacuums its tables once for all
 
@@ -320,11 +321,11 @@ def redacted(
         )
     for name, paths in sources.items():
         keep_source(store, name, paths)
-    receipt = receipt._replace(unconfirmed=(*unread, *receipt.unconfirmed))
-    receipt = gone_everywhere(store, {*named, *forks}, receipt, sources)
+    files = chain.from_iterable(sources.values())
+    unconfirmed = holders(store, (*unread, *receipt.unconfirmed), {*named, *forks}, files)
     if complete:
         purge(store.database.recorder, _GONE)
-    return receipt._replace(bytes_pending=store.database.bytes_pending)
+    return receipt._replace(unconfirmed=unconfirmed, bytes_pending=store.database.bytes_pending)
 
 
 def with_twins(store: Store, named: Mapping[str, Sequence[Event]], unread: list[str]) -> dict[str, list[Event]]:
@@ -420,15 +421,6 @@ def _of_record(store: Store, conversation: str, first: int) -> Iterable[Event]:
         (event,) = store.events(conversation, first, first + 1)
         return [*store.events(conversation, first, first + events_of(event))]
     return ()
-
-
-def gone_everywhere(
-    store: Store, conversations: Container[str], receipt: Removed, sources: Mapping[str, Sequence[str]]
-) -> Removed:
-    """Return the receipt of a removal once what was removed is gone from the search index too."""
-    files = [path for name, paths in sources.items() if name in conversations for path in paths]
-    unconfirmed = holders(store, receipt.unconfirmed, conversations, files)
-    return receipt._replace(unconfirmed=unconfirmed)
 
 
 def holders(

@@ -193,7 +193,7 @@ def records_with(gone: Sequence[Event], of_gone: Iterable[Event], events: Iterab
 
     Cost: the events, and unpacking their records.
     """
-    texts = {text for event in gone for text in _content(event) if len(text) >= _REPEATED_MIN}
+    texts = {text for event in gone for _, text in _content(event) if len(text) >= _REPEATED_MIN}
     calls = {name for event in gone for name in _calls(event)}
     ids = {event.id for event in gone}
     near, origin = ids | {event.cause for event in gone}, gone[0].origin
@@ -218,22 +218,18 @@ def that_say(gone: Sequence[Event], events: Iterable[Event]) -> list[int]:
     """Return the ids of those of these imported events that say themselves all that one of the others said, unless
     that is a word or two.
     """
-    said = [{text for text in _content(event) if len(text) >= _REPEATED_MIN} for event in gone]
+    said = [{text for _, text in _content(event) if len(text) >= _REPEATED_MIN} for event in gone]
     said = [texts for texts in said if sum(map(len, texts)) >= 2 * _REPEATED_MIN]
-    held = [(event.id, [*_content(event)]) for event in events if event.origin is not None]
+    held = [(event.id, [text for _, text in _content(event)]) for event in events if event.origin is not None]
     return [event_id for event_id, own in held if any(_among(texts, own) == texts for texts in said)]
 
 
-def _content(event: Event) -> Iterator[str]:
-    """Yield the texts that a redaction of the event takes."""
-    return _texts([*_values(event).values()], names=False)
-
-
-def _values(event: Event) -> dict[str, Any]:
+def _content(event: Event) -> Iterator[tuple[str, str]]:
+    """Yield the texts and numbers that a redaction of the event takes, each after the name of its part."""
     values = {name: value for name, value in asdict(event).items() if name not in _NAMES}
     with suppress(ValueError, RecursionError):  # records hold the values in the text of a call, too
         values[""] = loads(str(values.get("arguments", "")))
-    return values
+    return _named(values)
 
 
 def twin_keys(event: Event) -> set[tuple[Any, ...]]:
@@ -249,7 +245,7 @@ def texts_of(gone: Iterable[Event], stay: Iterable[Event]) -> set[tuple[str, str
     """Return the texts and numbers of messages, calls and results, each with the name of its part, which events that
     ``stay`` do not hold: what these hold can be read as long as they have their content.
     """
-    return {pair for event in gone for pair in _named(event)}.difference(*map(_named, stay))
+    return {*_said(gone)}.difference(_said(stay))
 
 
 def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> list[Event]:
@@ -258,22 +254,22 @@ def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> li
     """
     long = [text for _, text in texts if len(text) >= _REPEATED_MIN]
     short = (map(re.escape, pair) for pair in texts if 2 < len(pair[1]) < _REPEATED_MIN)
-    found = re.compile("|".join(rf"\b{name}\W{{1,9}}{text}(?![\w\s])" for name, text in short) or "(?!)").search
+    found = re.compile("|".join(rf"(?<!\w){name}\W{{1,9}}{text}(?![\w\s])" for name, text in short) or "(?!)").search
 
     def holds(text: str) -> bool:
         return any(each in text for each in long) or found(text) is not None
 
-    return [each for each in events if texts and _has(holds, [*map(": ".join, _named(each))])]
+    return [each for each in events if texts and _has(holds, [*map(": ".join, _said([each]))])]
+
+
+def _said(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
+    said = (each for each in events if can_be_redacted(each) and not isinstance(each, DocumentChanges))
+    return (pair for each in said if has_content(each) for pair in _content(each))
 
 
 def _named(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the texts and numbers that a redaction of an event takes, each after the name of its part. The type of a
-    part tells nothing.
-    """
-    if isinstance(value, Event):
-        if can_be_redacted(value) and has_content(value) and not isinstance(value, DocumentChanges):
-            yield from _named(_values(value))
-    elif isinstance(value, Mapping):
+    """Yield the texts and numbers in a value, each after the name of its part. The type of a part tells nothing."""
+    if isinstance(value, Mapping):
         for its_name, each in value.items():
             yield from _named(each, its_name)
     elif isinstance(value, list | tuple):
@@ -398,8 +394,8 @@ def _unescaped(escapes: re.Match[str]) -> str:
     return str(loads(f'"{escapes[0]}"'))
 
 
-def _texts(value: Any, *, names: bool = True) -> Iterator[str]:
-    """Yield the texts in a value, unless ``names`` without the names of its parts."""
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a value, and the names of its parts."""
     if isinstance(value, str):
         yield value
         if "\\" in value:  # JSON, whose strings may be JSON again
@@ -411,12 +407,12 @@ def _texts(value: Any, *, names: bool = True) -> Iterator[str]:
     elif type(value) is int:
         yield str(value)
     elif isinstance(value, Struct):
-        yield from _texts(asdict(value), names=names)
+        yield from _texts(asdict(value))
     elif isinstance(value, Mapping):
-        for item in (*(value if names else ()), *value.values()):
-            yield from _texts(item, names=names)
+        for item in (*value, *value.values()):
+            yield from _texts(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _texts(item, names=names)
+            yield from _texts(item)
         if len(value) > 1 and all(type(item) is str for item in value):
             yield "\n".join(value)  # the lines of a text

@@ -102,13 +102,11 @@ def run(
         if gone and not dry_run:
             done = f"conversation {gone[0].id!r} is erased" if len(gone) == 1 else f"{len(gone)} are erased"
             is_pending = bytes_stay_pending(store, done, no_vacuum=no_vacuum)
-            went = {f"companion {row.id}" for row in gone}  # after the fork whose words they may hold
-            gone = [
-                row._replace(bytes_pending=is_pending, unconfirmed=tuple(n for n in row.unconfirmed if n not in went))
-                for row in gone
-            ]
+            gone = [row._replace(bytes_pending=is_pending) for row in gone]
         remedy = bytes_pending_words(store, "it")
-    events, unconfirmed = sum(row.version for row in gone), [name for row in gone for name in row.unconfirmed]
+    went = {f"companion {row.id}" for row in gone}  # after the fork whose words they may hold
+    unconfirmed = [name for row in gone for name in row.unconfirmed if name not in went]
+    events = sum(row.version for row in gone)
     document = ErasedDocument(
         conversations=tuple(map(ConversationDocument.of_row, gone)),
         events=events,
