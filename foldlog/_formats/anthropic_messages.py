@@ -34,12 +34,12 @@ from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.files.readers import Array
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.messages import READER
-from foldlog._formats.openai_chat import OpenAIChatEncoder, beside
-from foldlog._formats.pairs import said_before, thinking_before
+from foldlog._formats.openai_chat import beside
+from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_url, image_at, parts_in
-from foldlog.eventstore import Action, CondensationSummary, Message, Observation, Origin, SystemMessage
+from foldlog.eventstore import Action, Message, Observation, Origin
 
 NAME = "anthropic-messages"
 
@@ -202,9 +202,7 @@ def _text(record: dict[str, Any]) -> str:
 # -- events to messages ------------------------------------------------------------------------------------------------
 
 
-class _Encoder(OpenAIChatEncoder):
-    """Writes messages of events that have none: of the same events as a chat."""
-
+class _Encoder(RepliesEncoder):
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
         return [{"role": "user", "content": list(map(result_of, results))}]
 
@@ -215,9 +213,7 @@ class _Encoder(OpenAIChatEncoder):
                 return [{"role": "assistant", "content": blocks}]
             case Message(source="agent", thinking=thinking, content=content):
                 return [{"role": "assistant", "content": [*thinking, *blocks_of(content)]}]
-            case Message() | SystemMessage() | CondensationSummary() as said:  # there is no role of a system
-                return [{"role": "user", "content": given(said.content)}]
-        return []
+        return [{"role": "user", "content": given(events[0].content)}]  # there is no role of a system
 
 
 # -- the format --------------------------------------------------------------------------------------------------------

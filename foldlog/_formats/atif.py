@@ -22,11 +22,11 @@ from typing import Any
 from foldlog._formats.blocks import said_in, texts_of, thinking_of
 from foldlog._formats.files.readers import in_document
 from foldlog._formats.format import Contained, FileReader, Format, Options
-from foldlog._formats.pairs import Pair, PairsEncoder, arguments_of, said_before, thinking_before
-from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, time_text, within
+from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before, thinking_before
+from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, role_of, session_of
-from foldlog.eventstore import Event, Message, Source, SystemMessage
+from foldlog._formats.told import call_id_of, role_of, session_of, stamp_of
+from foldlog.eventstore import Action, Event, Message, Observation, Source, SystemMessage
 
 NAME = "atif"
 
@@ -138,24 +138,22 @@ class _Encoder(PairsEncoder):
         step = self._step(event, "agent" if role == "assistant" else role, joined_text(event.content))
         return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
 
-    def called(self, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-        calls = [call for call, _ in pairs]
+    def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> list[dict[str, Any]]:
         step = self._step(calls[0], "agent", joined_text(said_before(calls))) | _reasoning(thinking_before(calls))
         step["tool_calls"] = [
             {"tool_call_id": call_id_of(call), "function_name": call.tool, "arguments": arguments_of(call)}
             for call in calls
         ]
-        results = [
+        told = [
             {"source_call_id": call_id_of(call), "content": joined_text(result.content)}
-            for call, result in pairs
+            for call, result in zip(calls, results, strict=True)
             if result is not None
         ]
-        return [step | ({"observation": {"results": results}} if results else {})]
+        return [step | ({"observation": {"results": told}} if told else {})]
 
     def _step(self, event: Event, source: str, message: str) -> dict[str, Any]:
         self._last += 1
-        time = time_text(event.timestamp, event.origin)
-        return {"step_id": self._last} | ({"timestamp": time} if time else {}) | {"source": source, "message": message}
+        return {"step_id": self._last, **stamp_of(event), "source": source, "message": message}
 
 
 def _reasoning(thinking: Sequence[dict[str, Any]]) -> dict[str, Any]:

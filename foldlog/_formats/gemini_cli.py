@@ -28,7 +28,7 @@ from msgspec.structs import force_setattr
 from foldlog._formats.blocks import said, thinking_of
 from foldlog._formats.files.readers import in_document
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
-from foldlog._formats.pairs import Pair, PairsEncoder, arguments_of, said_before
+from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
 from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.rewritten import WRITTEN_AGAIN
@@ -286,10 +286,9 @@ class GeminiEncoder(PairsEncoder):
         (event,) = events
         return [self._record("gemini" if role_of(event) == "assistant" else "user", event, event.content)]
 
-    def called(self, pairs: Sequence[Pair]) -> list[_Part]:
-        calls = [call for call, _ in pairs]
+    def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> list[_Part]:
         record = self._record("gemini", calls[0], said_before(calls))
-        return [{**record, "toolCalls": [_call(*pair) for pair in pairs]}]
+        return [{**record, "toolCalls": [*map(_call, calls, results)]}]
 
     def _record(self, kind: str, event: Event, content: Content) -> _Part:
         parts = parts_as(content, lambda text: {"text": text}, _image)

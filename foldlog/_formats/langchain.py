@@ -114,36 +114,32 @@ def _said(content: Any) -> tuple[Content, tuple[dict[str, Any], ...]]:
 
 class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
-        return [_written(events)]
-
-
-def _written(events: Sequence[Any]) -> dict[str, Any]:
-    """Return events as an application would write them; a summary is a user's message."""
-    event, calls = events[0], [call for call in events if isinstance(call, Action)]
-    content = said_before(calls) if calls else event.content
-    thinking = event.thinking if isinstance(event, Message) else thinking_before(calls)
-    kind = _TYPES[role_of(event)]
-    if isinstance(event, Message) and event.source == "environment":
-        kind = "chat"
-    data: dict[str, Any] = {
-        "content": content if isinstance(content, str) else [*thinking, *content],
-        "additional_kwargs": {},
-        "response_metadata": {},
-        "type": kind,
-        "name": event.tool or None if isinstance(event, Observation) else None,
-        "id": id_of_source(event),
-    }
-    if kind == "ai":
-        data |= {"tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
-    if calls:
-        named = ((call, {"name": call.tool, "args": arguments_of(call)}) for call in calls)
-        data["tool_calls"] = [{**told, "id": call_id_of(call), "type": "tool_call"} for call, told in named]
-    elif isinstance(event, Observation):
-        status = "error" if event.is_error else "success"
-        data |= {"tool_call_id": call_id_of(event), "artifact": None, "status": status}
-    elif kind == "chat":
-        data["role"] = "environment"
-    return {"type": kind, "data": data}
+        """Return events as an application would write them; a summary is a user's message."""
+        event, calls = events[0], [call for call in events if isinstance(call, Action)]
+        content = said_before(calls) if calls else event.content
+        thinking = event.thinking if isinstance(event, Message) else thinking_before(calls)
+        kind = _TYPES[role_of(event)]
+        if isinstance(event, Message) and event.source == "environment":
+            kind = "chat"
+        data: dict[str, Any] = {
+            "content": content if isinstance(content, str) else [*thinking, *content],
+            "additional_kwargs": {},
+            "response_metadata": {},
+            "type": kind,
+            "name": event.tool or None if isinstance(event, Observation) else None,
+            "id": id_of_source(event),
+        }
+        if kind == "ai":
+            data |= {"tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
+        if calls:
+            named = ((call, {"name": call.tool, "args": arguments_of(call)}) for call in calls)
+            data["tool_calls"] = [{**told, "id": call_id_of(call), "type": "tool_call"} for call, told in named]
+        elif isinstance(event, Observation):
+            status = "error" if event.is_error else "success"
+            data |= {"tool_call_id": call_id_of(event), "artifact": None, "status": status}
+        elif kind == "chat":
+            data["role"] = "environment"
+        return [{"type": kind, "data": data}]
 
 
 FORMAT = Format(

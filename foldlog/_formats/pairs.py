@@ -14,8 +14,6 @@ from foldlog._formats.told import NOT_WRITTEN, parts_in
 from foldlog.eventstore import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
 from foldlog.projections.units import WaitingCalls
 
-Pair = tuple[Action, Observation | None]
-"""A call and its result."""
 HELD_MAX = 32
 """A call waits for its result while at most this many messages follow."""
 
@@ -38,10 +36,10 @@ class RepliesEncoder(RecordEncoder):
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
         """Return the records of a message, of the calls of a reply, or of results of such calls."""
 
-    def called(self, pairs: Sequence[Pair]) -> Sequence[Any]:
+    def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> Sequence[Any]:
         """Return the records of the calls of a reply, and of their results."""
-        results = [result for _, result in pairs if result is not None]
-        return [*self.written([call for call, _ in pairs]), *(self.answered(results) if results else ())]
+        told = [result for result in results if result is not None]
+        return [*self.written(calls), *(self.answered(told) if told else ())]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
         """Return the records of results of a reply."""
@@ -103,7 +101,7 @@ class RepliesEncoder(RecordEncoder):
                 self._reply = []
             match events[0]:
                 case Action():
-                    records += self.called([(call, self._results.pop(call.id, None)) for call in events])
+                    records += self.called(events, [self._results.pop(call.id, None) for call in events])
                     for call in events:
                         waiting.pop(call.id, None)
                 case Observation():
@@ -118,15 +116,15 @@ class PairsEncoder(RepliesEncoder):
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
         """Return the record of results whose calls were not written: it names what they tell of these."""
-        calls = (Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp) for each in results)
-        return self.called([*zip(calls, results, strict=True)])
+        calls = [Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp) for each in results]
+        return self.called(calls, results)
 
 
 class TurnsEncoder(RepliesEncoder):
     """For formats in which a result is that of the call before it: ``written`` has each call with its result."""
 
-    def called(self, pairs: Sequence[Pair]) -> Sequence[Any]:
-        return self.written([event for pair in pairs for event in pair if event is not None])
+    def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> Sequence[Any]:
+        return self.written([each for pair in zip(calls, results, strict=True) for each in pair if each is not None])
 
 
 def said_before(calls: Sequence[Action]) -> Content:

@@ -21,14 +21,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import blocks_of, kind_of, said_in, thinking_of
-from foldlog._formats.claude_code.writing import result_of, use_of
+from foldlog._formats.claude_code.writing import use_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import Members
-from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
-from foldlog._formats.pairs import HELD_MAX
+from foldlog._formats.pairs import HELD_MAX, RepliesEncoder
 from foldlog._formats.record import member, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import id_of_source, milliseconds_of, session_of, time_of
+from foldlog._formats.told import call_id_of, id_of_source, milliseconds_of, session_of, time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Retraction, Source
 
 NAME = "pi"
@@ -207,11 +206,11 @@ _ANSWER = {"api": "anthropic-messages", "provider": "", "model": "", "usage": {*
 """What pi reads of each response; the API is that of the form in which events have thinking."""
 
 
-class PiEncoder(OpenAIChatEncoder):
+class PiEncoder(RepliesEncoder):
     """Writes entries of events that have none: of the same events as a chat, and of condensations that keep an end."""
 
     def __init__(self) -> None:
-        super().__init__(OpenAI())
+        super().__init__()
         self._shown = Members[Any]()
         self._last: Any = None
         self._before: list[Any] = []
@@ -253,7 +252,7 @@ class PiEncoder(OpenAIChatEncoder):
                 blocks = [block for call in events for block in _called(call)]
                 message = {"role": "assistant", "content": blocks, **_ANSWER, "stopReason": "toolUse"}
             case Observation():
-                message = {"role": "toolResult", "toolCallId": result_of(event).get("tool_use_id", "")}
+                message = {"role": "toolResult", "toolCallId": call_id_of(event)}
                 message |= {"toolName": event.tool, "content": _blocks(event.content), "isError": event.is_error}
             case Message(source="agent"):
                 blocks = [*map(_thought, event.thinking), *_blocks(event.content)]
@@ -262,7 +261,7 @@ class PiEncoder(OpenAIChatEncoder):
                 message = {"role": "user", "content": _blocks(event.content)}
             case _:
                 message = {"role": "custom", "customType": "foldlog", "display": True}
-                message["content"] = _blocks(getattr(event, "content", ""))
+                message["content"] = _blocks(event.content)
         return [self._entry(events, "message", message={**message, "timestamp": milliseconds_of(event)})]
 
     def _entry(self, events: Sequence[Event], kind: str, **fields: Any) -> dict[str, Any]:

@@ -48,6 +48,12 @@ def call_id_of(event: Action | Observation) -> str:
     return f"call_{event.id if event.cause is None or isinstance(event, Action) else event.cause}"
 
 
+def stamp_of(event: Event) -> dict[str, str]:
+    """Return the field ``timestamp`` of an event; empty where it has no time."""
+    time = time_text(event.timestamp, event.origin)
+    return {} if time is None else {"timestamp": time}
+
+
 def time_of(event: Event) -> str:
     """Return the time of an event as text; that of 1970 where it has none, for records that need one."""
     return time_text(event.timestamp, event.origin) or "1970-01-01T00:00:00.000Z"

@@ -10,8 +10,7 @@ from foldlog._formats.claude_code.branches import is_side
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import time_text
-from foldlog._formats.told import OF_THE_STORE, REDACTED, call_id_of, id_of_source
+from foldlog._formats.told import OF_THE_STORE, REDACTED, call_id_of, id_of_source, stamp_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -60,10 +59,8 @@ class ClaudeCodeEncoder(RecordEncoder):
             self._envelope = {key: line[key] for key in ENVELOPE if key in line}
 
     def _lines(self, event: Event) -> list[Any] | None:
-        line = {**self._envelope, "parentUuid": self._last_line, "uuid": id_of_source(event) or _line_id(event.id)}
-        time = time_text(event.timestamp, event.origin)
-        if time is not None:
-            line["timestamp"] = time
+        named = {"parentUuid": self._last_line, "uuid": id_of_source(event) or _line_id(event.id)}
+        line = {**self._envelope, **named, **stamp_of(event)}
         if isinstance(event, CondensationAction):
             return self._compaction(event, line)
         return [line | _content(event)]

@@ -9,8 +9,7 @@ from foldlog._formats.codex.lines import line_of, parts_of, place_of_summary
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.packing import is_declined
-from foldlog._formats.record import time_text
-from foldlog._formats.told import call_id_of, role_of
+from foldlog._formats.told import call_id_of, role_of, stamp_of
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -93,8 +92,7 @@ class CodexEncoder(RecordEncoder):
 
 
 def _record(line: str, payload: dict[str, Any], event: Event) -> dict[str, Any]:
-    time = time_text(event.timestamp, event.origin)
-    return {"type": line, **({} if time is None else {"timestamp": time}), "payload": payload}
+    return {"type": line, **stamp_of(event), "payload": payload}
 
 
 def _items(event: Event) -> list[Any]:

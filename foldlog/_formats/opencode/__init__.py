@@ -30,7 +30,7 @@ from typing import Any
 from foldlog._formats.blocks import kind_of, part_of, said, texts_of, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.opencode.files import SessionFiles, info_of, session_in
-from foldlog._formats.pairs import Pair, PairsEncoder, arguments_of, said_before
+from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
 from foldlog._formats.record import count_in, dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, data_in, file_at, milliseconds_of, parts_as, role_of, session_of
@@ -259,9 +259,9 @@ class _Encoder(PairsEncoder):
     def written(self, events: Sequence[Any]) -> list[_Part]:
         return [self._message(event, _texts(event.content)) for event in events]
 
-    def called(self, pairs: Sequence[Pair]) -> list[_Part]:
-        thought = said_before([call for call, _ in pairs])
-        return [self._message(pairs[0][0], [*(_texts(thought) if thought else ()), *(_tool(*pair) for pair in pairs)])]
+    def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> list[_Part]:
+        thought = said_before(calls)
+        return [self._message(calls[0], [*(_texts(thought) if thought else ()), *map(_tool, calls, results)])]
 
     def _message(self, event: Event, parts: list[_Part]) -> _Part:
         session = self._session = self._session or f"ses_{session_of(event)}"

@@ -7,8 +7,8 @@ from typing import Any
 
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import joined_text, time_text
-from foldlog._formats.told import OF_THE_STORE, id_of_source, parts_in, url_in
+from foldlog._formats.record import joined_text
+from foldlog._formats.told import OF_THE_STORE, id_of_source, parts_in, stamp_of, url_in
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -52,13 +52,9 @@ class OpenHandsV0Encoder(RecordEncoder):
             self._free_id = max(self._free_id, source_id + 1)
 
     def _written(self, event: Event, source_id: Any) -> dict[str, Any]:
-        record: dict[str, Any] = {"source": event.source, "id": source_id}
         cause = None if event.cause is None else self._source_ids.get(event.cause)
-        if cause is not None:
-            record["cause"] = cause
-        time = time_text(event.timestamp, event.origin)
-        if time is not None:
-            record["timestamp"] = time
+        record: dict[str, Any] = {"source": event.source, "id": source_id}
+        record |= ({} if cause is None else {"cause": cause}) | stamp_of(event)
         payload = self._write_body(event, record)
         if payload is not None:
             record["args" if "action" in record else "extras"] = payload

@@ -9,8 +9,8 @@ import msgspec
 
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.openhands_v1.contents import blocks_of
-from foldlog._formats.record import joined_text, time_text
-from foldlog._formats.told import OF_THE_STORE, id_of_source
+from foldlog._formats.record import joined_text
+from foldlog._formats.told import OF_THE_STORE, id_of_source, stamp_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -61,10 +61,7 @@ class OpenHandsV1Encoder(RecordEncoder):
     def _written(self, event: Event) -> dict[str, Any]:
         known = id_of_source(event)
         own = f"{event.id:08x}-0000-4000-8000-000000000000" if known is None else known
-        record: dict[str, Any] = {"source": event.source, "id": own}
-        time = time_text(event.timestamp, event.origin)
-        if time is not None:
-            record["timestamp"] = time
+        record: dict[str, Any] = {"source": event.source, "id": own, **stamp_of(event)}
         match event:
             case Action():
                 _write_action(event, record)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from foldlog._reports.usage import calls_of_imported
-from foldlog.eventstore import Action, CondensationAction, Message, Observation, Retraction
+from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction
 from foldlog.formats import decode, detect, encode, open_sources
 from foldlog.projections import View
 from tests.foldlog.formats.reading import reader_of
@@ -190,3 +190,9 @@ def test_an_event_after_those_that_pi_wrote_follows_them():
     events = list(decode(records, "pi"))
     added = Message(id=len(events), source="user", content="and then?")
     assert list(encode([*events, added], "pi"))[-1]["parentId"] == "b"
+
+
+def test_reasoning_without_words_is_no_message():
+    thought = Annotation(id=1, name="reasoning", data=[{"type": "thinking", "thinking": "hm"}], source="agent")
+    records = encode([Message(id=0, source="user", content="go"), thought], "pi")
+    assert [record["type"] for record in records] == ["session", "message"]
