@@ -101,7 +101,7 @@ class WasRedacted(HistoryDiverged):
     def __init__(self, conversation: str, version: int, name: str, differs_at: int | None = None) -> None:
         told = (
             f"is this history, and events of it were redacted, which would come back in {name!r}; nothing was added; "
-            f"import it without --conversation to add what is new, or erase {conversation!r} first"
+            f"import it whole and without --conversation to add what is new, or erase {conversation!r} first"
         )
         if differs_at is not None:
             told = (
@@ -157,12 +157,19 @@ def import_source(
 def _found_and_imported(store: Store, source: Source, conversation: str | None, how: _How) -> Imported:
     name = source.name if conversation is None else conversation
     if store.version(name) == 0:
-        redacted = (each for each in how.seen.redacted_like(source) if _holds(store, each, source, by_redacted=True))
+        alike = how.seen.redacted_like(source)
+        begins_unread = bool(alike and source.findings)
+        redacted = (each for each in alike if _holds(store, each, source, by_redacted=True))
         if conversation is None:
             former = (each for each in _former_names(store, source) if _holds(store, each, source))
             name = next(chain(former, redacted), name)
         elif (other := next(redacted, None)) is not None:
             raise WasRedacted(other, store.version(other), name)
+        if begins_unread and store.version(name) == 0:
+            given = [event for _, made in source.decoded() for event in made if event.timestamp is not None]
+            for other in alike:
+                if any(each.redacted and _is_among(given, each) for each in store.events(other)):
+                    raise WasRedacted(other, store.version(other), name)
     into = _ingest_or_fork if conversation is None else _ingest
     return into(store, source, name, how)
 

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -164,8 +164,9 @@ class SeenFiles:
 
     def redacted_like(self, source: Source) -> list[str]:
         """Return the conversations with redacted events whose first event may be that of a source, by what each
-        redaction leaves: the oldest ones first. One that cannot be read, for example without its key, is not among
-        them. Cost: once the conversations of the store, and a read of each of these.
+        redaction leaves: the oldest ones first; all, where the first record cannot be read. One that cannot be read,
+        for example without its key, is not among them. Cost: once the conversations of the store, and a read of each
+        of these.
         """
         if self._redacted is None:
             self._redacted = {}
@@ -176,7 +177,8 @@ class SeenFiles:
                         self._redacted.setdefault(_gist(event), []).append(row.id)
         if not self._redacted:
             return []
-        return next((self._redacted.get(_gist(events[0]), []) for _, events in source.decoded()), [])
+        found = next((self._redacted.get(_gist(events[0]), []) for _, events in source.decoded()), [])
+        return [*chain.from_iterable(self._redacted.values())] if source.findings else found
 
     def place(self, path: Path) -> int:
         """Return the place of a file among those that were asked for; that of another path is behind them."""

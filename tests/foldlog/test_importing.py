@@ -198,7 +198,7 @@ def test_what_was_redacted_does_not_come_back_under_a_new_name(foldlog, tmp_path
         ran = foldlog("import", path, *options, "--json")
         assert (ran.status, ids(foldlog)) == (status, before), how
         assert [one["conversation"] for one in ran.document["imported"]] == ["y" if status else "runs/x"], how
-    assert "import it without --conversation to add what is new" in ran.err
+    assert "without --conversation to add what is new" in ran.err
     with open_histories("foldlog.db") as histories:
         assert not {texts[event] for event in events} & {
             getattr(e, "content", "") for e in histories["runs/x"].events()
@@ -677,6 +677,20 @@ def test_an_edited_log_is_no_fork_where_another_fork_of_it_is_redacted(foldlog, 
     lines(tmp_path / "a.jsonl", chat(*edits[1][:7], "since"))
     ran = foldlog("import", "a.jsonl", "--json")
     assert (ran.status, ids(foldlog)) == (1, ["a", "a@4", "a@6"])
+
+
+@pytest.mark.parametrize("format", ["codex", "pi", "gemini-cli"])
+def test_what_is_redacted_does_not_come_back_where_the_name_of_the_log_is_damaged(histories, tmp_path, format):
+    whole = [json.loads(line) for line in (CORPUS / f"{format}.jsonl").read_text().splitlines()]
+    lines(tmp_path / "c.jsonl", whole)
+    (history,) = histories.import_(tmp_path / "c.jsonl", findings=str)
+    said = [event for event in history.events() if isinstance(event, Message) and event.timestamp][-1]
+    history.redact(said, reason="asked to")
+    (tmp_path / "c.jsonl").write_text("\n".join(["{torn", *map(json.dumps, whole[1:])]) + "\n")
+    with pytest.raises(HistoryDiverged, match="events of it were redacted"):
+        histories.import_(tmp_path / "c.jsonl", findings=str)
+    lines(tmp_path / "c.jsonl", whole)
+    assert [each.id for each in histories.import_(tmp_path / "c.jsonl", findings=str)] == [history.id] == [*histories]
 
 
 def test_no_conversation_is_there_without_the_mark_of_what_it_lacks(histories, tmp_path, monkeypatch):
