@@ -67,8 +67,8 @@ class Encoder:
         self._writer = chosen.encoder()
         self._group: list[Event] = []
         self._missing = 0
-        self._head: Sequence[Any] = ()
-        self._has_begun = False
+        self._head: Sequence[Any] | None = None
+        """What the first record comes after; empty once it was written."""
         self._losses = losses
 
     def records(self, event: Event) -> list[Any]:
@@ -92,7 +92,7 @@ class Encoder:
         if not events_of(events[0]):
             return [*given_up, *self._remains(events)]
         record, complete = unpack(events), self._ended()
-        self._has_begun, self._head = True, ()
+        self._head = ()
         self._writer.follow(events, record)
         return [*given_up, *complete, record]
 
@@ -150,7 +150,7 @@ class Encoder:
     def _written(self, event: Event) -> list[Any]:
         if isinstance(event, Message | Observation) and isinstance(event.content, tuple):
             event = replace(event, content=tuple(map(_with_url, event.content)))
-        self._head = self._head or (() if self._has_begun else self._writer.head(event))
+        self._head = self._writer.head(event) if self._head is None else self._head
         records = self._writer.records(event)
         if self._losses is not None:
             self._losses.leave_out(event) if records is None else self._losses.seek(event)
@@ -162,7 +162,7 @@ class Encoder:
             return []
         if self._losses is not None:
             self._losses.look_in(records)
-        head, self._head, self._has_begun = self._head, (), True
+        head, self._head = self._head or (), ()
         return [*head, *records]
 
 

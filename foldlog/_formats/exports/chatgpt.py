@@ -14,7 +14,7 @@ Images and sounds are not in the file: a text stands for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order, name_of
@@ -23,7 +23,7 @@ from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, joined_text, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import role_of
-from foldlog.eventstore import Action, Event, Message, Observation, Source, SystemMessage
+from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
 
 NAME = "chatgpt"
 
@@ -182,42 +182,31 @@ def _part(part: Any) -> str:
 def _written(events: Sequence[Any], parent: str | None) -> list[Record]:
     records: list[Record] = []
     for event in events:  # a result has no id of its call, it is the one before it
-        records += _of_event(event, name_of(event), records[-1]["id"] if records else parent)
+        author = {"role": role_of(event), "name": event.tool if isinstance(event, Observation) else None}
+        time = None if event.timestamp is None else event.timestamp.timestamp()
+        for name, content, recipient in _contents(event, name_of(event)):
+            message: Record = {
+                "id": name,
+                "author": {**author, "metadata": {}},
+                "create_time": time,
+                "content": content,
+            }
+            message |= {"recipient": recipient, "metadata": {}}
+            records.append({"id": name, "message": message, "parent": records[-1]["id"] if records else parent})
     return records
 
 
-def _of_event(event: Any, name: str, parent: str | None) -> list[Record]:
-    match event:
-        case Action(arguments=arguments, thought=thought):
-            before = [_node(f"{name}-said", parent, event, _content(joined_text(thought)))] if thought else []
-            behind = before[0]["id"] if before else parent
-            plain = arguments if isinstance(arguments, str) else json_of(arguments).decode()
-            code = {"content_type": "code", "language": "json", "text": plain}
-            return [*before, _node(name, behind, event, code, recipient=event.tool)]
-        case Observation(content=content) if event.is_error:
-            failed = {"content_type": "system_error", "text": joined_text(content)}
-            return [_node(name, parent, event, failed, author=event.tool)]
-        case Observation(content=content):
-            return [_node(name, parent, event, _content(joined_text(content)), author=event.tool)]
-    return [_node(name, parent, event, _content(joined_text(event.content)))]
-
-
-def _content(text: str) -> Record:
-    return {"content_type": "text", "parts": [text]}
-
-
-def _node(
-    name: str, parent: str | None, event: Event, content: Record, *, recipient: str = "all", author: str | None = None
-) -> Record:
-    message: Record = {
-        "id": name,
-        "author": {"role": role_of(event), "name": author, "metadata": {}},
-        "create_time": None if event.timestamp is None else event.timestamp.timestamp(),
-        "content": content,
-        "recipient": recipient,
-        "metadata": {},
-    }
-    return {"id": name, "message": message, "parent": parent}
+def _contents(event: Any, name: str) -> Iterator[tuple[str, Record, str]]:
+    """Yield the id, the content and the recipient of each message of an event."""
+    is_call = isinstance(event, Action)
+    text = joined_text(event.thought if is_call else event.content)
+    if isinstance(event, Observation) and event.is_error:
+        yield name, {"content_type": "system_error", "text": text}, "all"
+    elif not is_call or event.thought:
+        yield f"{name}-said" if is_call else name, {"content_type": "text", "parts": [text]}, "all"
+    if is_call:
+        plain = event.arguments if isinstance(event.arguments, str) else json_of(event.arguments).decode()
+        yield name, {"content_type": "code", "language": "json", "text": plain}, event.tool
 
 
 # -- the format -------------------------------------------------------------------------------------------------------
