@@ -37,6 +37,7 @@ from foldlog._formats.in_parts.parts import (
     kept,
     named,
 )
+from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import member, time_at, usage_told
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import call_id_of, parts_as, role_of
@@ -204,8 +205,8 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
 def _parts(event: Any) -> list[dict[str, Any]]:
     match event:
         case Action():
-            call = {"id": call_id_of(event), "args": event.arguments, "name": event.tool}
-            return [{"function_call": {key: value for key, value in call.items() if value is not None}}]
+            given = {} if event.arguments is None else {"args": arguments_of(event)}
+            return [{"function_call": {"id": call_id_of(event), **given, "name": event.tool}}]
         case Observation():
             result = event.content if isinstance(event.content, str) else list(event.content)
             outcome = {"error" if event.is_error else "result": result}

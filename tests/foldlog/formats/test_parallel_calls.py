@@ -167,6 +167,17 @@ def test_each_call_is_read_back_with_its_result_and_its_reply(format):
         assert replies[0] == replies[1] != replies[2] == replies[3]
 
 
+@pytest.mark.parametrize("format", ["strands", "google-adk", "anthropic-messages", "langchain", "gemini-cli", "atif"])
+@pytest.mark.parametrize("text, given", [('{"of": "a"}', {"of": "a"}), ("of a", {"input": "of a"})])
+def test_a_call_is_given_an_object_where_the_sdk_takes_no_text(format, text, given):
+    (call,) = (
+        each
+        for each in decode(list(encode([Action(id=0, tool="run", call_id="k", arguments=text)], format)), format)
+        if isinstance(each, Action)
+    )
+    assert call.arguments == given
+
+
 def test_every_format_is_here():
     assert {*LOGS, "otlp-genai", *(name for names in SHAPES.values() for name in names)} == set(FORMATS)
 
