@@ -203,9 +203,7 @@ class CopilotEncoder(RepliesEncoder):
 
     def head(self, event: Event) -> list[_Part]:
         start = {"sessionId": session_of(event), "version": 1, "producer": "foldlog"}
-        self._last = None
-        start |= {"copilotVersion": "", "startTime": ""}
-        return [self._line("foldlog-start", event, "session.start", start)]
+        return [self._line("foldlog-start", event, "session.start", start | {"copilotVersion": "", "startTime": ""})]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         self._last = record.get("id") if type(record) is dict else self._last
@@ -224,9 +222,7 @@ def _written(events: Sequence[Any]) -> tuple[str, _Part]:
     if isinstance(event, Observation):
         text = joined_text(event.content)
         outcome: _Part = {"error": {"message": text}} if event.is_error else {"result": {"content": text}}
-        return "tool.execution_complete", {
-            "toolCallId": call_id_of(event), "success": not event.is_error, **outcome
-        }  # fmt: skip
+        return "tool.execution_complete", {"toolCallId": call_id_of(event), "success": not event.is_error, **outcome}
     if isinstance(event, Action):
         calls = [{"toolCallId": call_id_of(call), "name": call.tool, "arguments": call.arguments} for call in events]
         told = {"content": joined_text(said_before(events)), "toolRequests": calls}

@@ -222,18 +222,18 @@ class PiEncoder(RepliesEncoder):
     def records(self, event: Event) -> Sequence[Any] | None:
         if not isinstance(event, CondensationAction):
             return super().records(event)
+        if event.summary is None or event.summary_offset:
+            return None
         self._before += super().complete(0)  # a condensation tells which entry is the first that it keeps
         members, gone = self._shown.all(), set(event.forgotten_event_ids or ())
         kept = [entry for event_id, entry in members if event_id not in gone]
         is_end = kept == [entry for _, entry in members[len(members) - len(kept) :]] and None not in kept
-        if event.summary is None or event.summary_offset or not is_end:
+        if not is_end:
             return None
         first = {"firstKeptEntryId": kept[0] if kept else _id(event)}
         tokens = event.metadata.get("tokens_before", 0)
-        return [
-            *self.complete(0),
-            self._entry([event], "compaction", summary=event.summary, **first, tokensBefore=tokens),
-        ]
+        entry = self._entry([event], "compaction", summary=event.summary, **first, tokensBefore=tokens)
+        return [*self.complete(0), entry]
 
     def complete(self, most: int = HELD_MAX) -> Sequence[Any]:
         before, self._before = self._before, []
