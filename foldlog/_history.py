@@ -626,13 +626,14 @@ class History:
         go with it. One that cannot be read is named in ``unconfirmed``. Events that others append during the call count
         as later ones.
         """
-        from foldlog._maintenance import redacted
+        from foldlog._maintenance import cleared, redacted
         from foldlog._reports.sums import KeptSums
 
         event_id = event.id if isinstance(event, Event) else check_whole("event", event)
-        options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries, "complete": complete}
+        options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries}
         with KeptSums(self._store).put_back():
-            return redacted(self._store, self.id, event_id, **options)
+            receipt = redacted(self._store, self.id, event_id, **options, alone=False)
+            return receipt._replace(bytes_pending=cleared(self._store)) if complete else receipt
 
     def why(self, event_id: int, at: int | None = None) -> Why:
         """Return why the View, now or at a version, shows an event, or the summary with this id, or does not; and

@@ -44,7 +44,6 @@ from foldlog.eventstore.maintenance import backup, copy, erase, redact, rekey, v
 from foldlog.eventstore.maintenance.unfinished import purge
 
 _PAGE = 1_000
-_GONE = "what was erased is gone for every reader"
 
 BackedUp = backup.BackedUp
 Vacuumed = backup.Vacuumed
@@ -277,19 +276,11 @@ def erased(
                 names = each.unconfirmed if dry_run else holders(store, each.unconfirmed, {each.id}, files)
                 yield each._replace(unconfirmed=names), None
     if complete and gone and not dry_run:
-        purge(store.database.recorder, _GONE)  # a server vacuums its tables once for all
+        cleared(store)
 
 
 def redacted(
-    store: Store,
-    conversation: str,
-    event_id: int,
-    *,
-    reason: str,
-    by: str | None,
-    with_summaries: bool,
-    complete: bool,
-    alone: bool = False,
+    store: Store, conversation: str, event_id: int, *, reason: str, by: str | None, with_summaries: bool, alone: bool
 ) -> RedactionReceipt:
     """Redact an event, with the records that may repeat its content: see ``History.redact``. With ``alone``, the caller
     redacts what ``with_twins`` returns.
@@ -322,10 +313,13 @@ def redacted(
     for name, paths in sources.items():
         keep_source(store, name, paths)
     files = chain.from_iterable(sources.values())
-    unconfirmed = holders(store, (*unread, *receipt.unconfirmed), {*named, *forks}, files)
-    if complete:
-        purge(store.database.recorder, _GONE)
-    return receipt._replace(unconfirmed=unconfirmed, bytes_pending=store.database.bytes_pending)
+    return receipt._replace(unconfirmed=holders(store, (*unread, *receipt.unconfirmed), {*named, *forks}, files))
+
+
+def cleared(store: Store) -> bool:
+    """Clear the tables of a server, once for all that is gone. Return whether bytes are pending."""
+    purge(store.database.recorder, "what was erased is gone for every reader")
+    return store.database.bytes_pending
 
 
 def with_twins(store: Store, named: Mapping[str, Sequence[Event]], unread: list[str]) -> dict[str, list[Event]]:

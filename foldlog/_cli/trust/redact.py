@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from datetime import datetime
 from functools import cache, partial
 from itertools import chain
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -166,8 +166,7 @@ def run(
             ids = {name: [event.id for event in reversed(each)] for name, each in named.items()}
             if events and conversation is not None:
                 ids[conversation] = list(dict.fromkeys(events))
-            options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries, "complete": False}
-            redact = partial(redacted, **options, alone=not events)
+            redact = partial(redacted, reason=reason, by=by, with_summaries=with_summaries, alone=searches)
             receipts, stay = _redacted(store, stores, ids, redact, shown, text)
         taken = _taken(receipts, with_summaries=with_summaries)
         done = f"{count(len(taken), 'event')} redacted"
