@@ -31,7 +31,7 @@ def companion_of(conversation: str) -> str:
 
 def companions(store: Store, *conversations: str) -> list[ConversationRow]:
     """Return the other companions of these conversations, erased ones too. Cost: these, and a look-up for each."""
-    wanted = dict.fromkeys(map(str, conversations))  # the store refuses what is no text
+    wanted = dict.fromkeys(map(str, conversations))  # the store refuses an id that is not text
     begun = ((whole, beginning_with(companion(whole, ""), store.conversations)) for whole in wanted)
     return [row for whole, rows in begun for row in rows if companion_of(row.id) == whole and row.id not in wanted]
 
