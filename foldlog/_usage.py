@@ -24,15 +24,22 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "cache_write_1h_tokens": ("cache_write_1h_tokens", "ephemeral_1h_input_tokens"),
     "completion_tokens": ("completion_tokens", "output_tokens"),
-    "reasoning_tokens": ("reasoning_tokens", "reasoning_output_tokens", "reasoning"),
+    "reasoning_tokens": (
+        *("reasoning_tokens", "reasoning_output_tokens", "output_reasoning_tokens", "thoughts_tokens", "reasoning"),
+    ),
 }
-_PARTS = ("_details", "cache_creation", "server_tool_use")
+_PARTS = ("details", "cache_creation", "server_tool_use")
 """Ends of the names of objects in which a part of the counts is told."""
 _DEARER = ("dearer", "audio_tokens", "input_audio_tokens", "output_audio_tokens", "web_search_requests")
 _OURS = [(theirs, ours) for ours, names in _NAMES.items() for theirs in reversed(names)]
 """Ours for each name, the one that counts if several are told behind the others."""
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names: its ``input_tokens`` are those that neither come from the cache nor go there."""
+_MAY_BE_BESIDE = (
+    ("completion_tokens", ("reasoning_tokens",)),
+    ("prompt_tokens", ("cached_tokens", "cache_write_tokens")),
+)
+"""The parts that some sources count beside a prompt or a reply: the total tells it."""
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 _NO_DEARER = (None, "standard", "standard_only", "default", "auto", "flex", "batch")
 """The service tiers of replies that cost what a table says of their tokens, or less."""
@@ -59,6 +66,11 @@ def usage_of(told: Any) -> dict[str, int]:
         found["cache_write_tokens"] = by_age
     if "prompt_tokens" not in counts and "input_tokens" in counts:
         found["prompt_tokens"] += sum(told.get(name) or 0 for name in _BESIDE_THE_INPUT if name in counts)
+    lacks = counts.get("total_tokens", 0) - found.get("prompt_tokens", 0) - found.get("completion_tokens", 0)
+    for whole_of, parts in _MAY_BE_BESIDE:
+        if 0 < lacks == sum(found.get(part, 0) for part in parts):
+            found[whole_of] = found.get(whole_of, 0) + lacks
+            break
     if not found.get("prompt_tokens") and not found.get("completion_tokens") and counts.get("total_tokens"):
         found["prompt_tokens"] = counts["total_tokens"]
     if not any(found.values()) or min(found.values()) < 0:

@@ -220,6 +220,7 @@ def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
             cache_write_tokens="input_tokens_cache_write",
             completion_tokens="output_tokens",
             reasoning_tokens="reasoning_tokens",
+            total_tokens="total_tokens",
         )
         read.add(Annotation, name="sample", data={"model": model, "usage": usage})
 

@@ -59,11 +59,14 @@ _RUN = "foldlog.run"
 _RECORD = "message"
 """The key of a condensation's metadata with the SDK's message that is its summary."""
 _USAGE = {
-    "prompt_tokens": "input_token_count",
+    "input_tokens": "input_token_count",
     "cached_tokens": "cache_read_input_token_count",
     "cache_write_tokens": "cache_creation_input_token_count",
     "completion_tokens": "output_token_count",
     "reasoning_tokens": "reasoning_output_token_count",
+    "total_tokens": "total_token_count",
+    "cache_read_input_tokens": "anthropic.cache_read_input_tokens",
+    "cache_creation_input_tokens": "anthropic.cache_creation_input_tokens",
 }
 _DEFAULT = "default"
 """The session of a run without a session, as with the SDK's ``FileHistoryProvider``."""

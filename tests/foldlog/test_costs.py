@@ -47,6 +47,11 @@ def test_usage_has_one_shape_and_no_count_that_nobody_told():
         ({"input_tokens": 30, "cached_input_tokens": 20, "reasoning_output_tokens": 2}, (30, 20, None, None, 2)),
         ({"output_tokens": 5}, (None, None, None, 5, None)),
         ({"total_tokens": 7}, (7, None, None, None, None)),
+        (
+            {"prompt_tokens": 37, "completion_tokens": 5, "reasoning_tokens": 8, "total_tokens": 50},
+            (37, None, None, 13, 8),
+        ),
+        ({"input_tokens": 9, "output_tokens": 5, "details": {"reasoning_tokens": 3}}, (9, None, None, 5, 3)),
         *(
             (nothing, (None,) * 5)
             for nothing in (None, 7, {}, {"prompt_tokens": 0}, {"input_tokens": True}, {"prompt_tokens": -1})

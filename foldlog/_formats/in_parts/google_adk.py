@@ -61,7 +61,7 @@ _NO_ACTIONS: dict[str, Any] = {
 }
 _TIMES = ("start_timestamp", "end_timestamp")
 _USAGE = {
-    "prompt_tokens": ("prompt_token_count",),
+    "prompt_tokens": ("prompt_token_count", "tool_use_prompt_token_count"),
     "cached_tokens": ("cached_content_token_count",),
     "completion_tokens": ("candidates_token_count", "thoughts_token_count"),
     "reasoning_tokens": ("thoughts_token_count",),

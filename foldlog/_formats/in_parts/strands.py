@@ -30,6 +30,7 @@ _USAGE = {
     "cached_tokens": "cacheReadInputTokens",
     "cache_write_tokens": "cacheWriteInputTokens",
     "completion_tokens": "outputTokens",
+    "total_tokens": "totalTokens",  # also of what is cached, where the input is without it
 }
 _message = member("message")
 

@@ -133,6 +133,74 @@ def test_a_compaction_of_the_adk_that_is_none_is_an_annotation(compaction):
     assert isinstance(event, Annotation)
 
 
+WITH_USAGE = {
+    "strands": (
+        "inputTokens outputTokens",
+        lambda used: {
+            "message": {"role": "assistant", "content": [{"text": "hi"}], "metadata": {"usage": used}},
+            "message_id": 1,
+        },
+    ),
+    "google-adk": ("prompt_token_count candidates_token_count", lambda used: adk(1, "hi") | {"usage_metadata": used}),
+    "pydantic-ai": (
+        "input_tokens output_tokens",
+        lambda used: {"kind": "response", "parts": [{"part_kind": "text", "content": "hi"}], "usage": used},
+    ),
+    "langchain": (
+        "input_tokens output_tokens",
+        lambda used: {"type": "ai", "data": {"content": "hi", "type": "ai", "usage_metadata": used}},
+    ),
+    "anthropic-messages": (
+        "input_tokens output_tokens",
+        lambda used: {"role": "assistant", "content": [{"type": "text", "text": "hi"}], "usage": used},
+    ),
+    "gemini-cli": (
+        "input output",
+        lambda used: {"id": "g1", "timestamp": "", "type": "gemini", "content": "hi", "tokens": used},
+    ),
+    "pi": (
+        "input output",
+        lambda used: {"type": "message", "id": "a", "message": {"role": "assistant", "content": [], "usage": used}},
+    ),
+    "opencode": (
+        "input output",
+        lambda used: {"info": {"id": "m", "sessionID": "s", "role": "assistant", "tokens": used}, "parts": []},
+    ),
+    "inspect-eval": ("input_tokens output_tokens", lambda used: {"id": "s-1", "epoch": 1, "model_usage": {"m": used}}),
+}
+"""The names that a format has for the tokens of a prompt and a reply, and a record with such counts."""
+
+
+@pytest.mark.parametrize(
+    "format, counts, usage",
+    [
+        ("strands", {"cacheReadInputTokens": 30, "totalTokens": 43}, (40, 30, None, 3, None)),
+        ("strands", {"cacheReadInputTokens": 30, "totalTokens": 73}, (70, 30, None, 3, None)),
+        ("strands", {"cacheReadInputTokens": 30, "cacheWriteInputTokens": 2, "totalTokens": 75}, (72, 30, 2, 3, None)),
+        ("google-adk", {"tool_use_prompt_token_count": 5, "thoughts_token_count": 2}, (45, None, None, 5, 2)),
+        ("pydantic-ai", {"cache_read_tokens": 30, "details": {"output_reasoning_tokens": 2}}, (40, 30, None, 3, 2)),
+        ("pydantic-ai", {"details": {"reasoning_tokens": 2, "input_tokens": 1}}, (40, None, None, 3, 2)),
+        ("langchain", {"input_token_details": {"cache_read": 30}, "total_tokens": 43}, (40, 30, None, 3, None)),
+        ("anthropic-messages", {"cache_read_input_tokens": 30, "cache_creation_input_tokens": 2}, (72, 30, 2, 3, None)),
+        ("gemini-cli", {"tool": 5, "thoughts": 2, "cached": 30}, (45, 30, None, 5, 2)),
+        ("pi", {"cacheRead": 30, "cacheWrite": 2}, (72, 30, 2, 3, None)),
+        ("opencode", {"reasoning": 2, "cache": {"read": 30, "write": 2}}, (72, 30, 2, 5, 2)),
+        (
+            "inspect-eval",
+            {"input_tokens_cache_read": 30, "reasoning_tokens": 2, "total_tokens": 75},
+            (70, 30, None, 5, 2),
+        ),
+    ],
+)
+def test_a_prompt_and_a_reply_are_whole_however_a_source_counts_their_parts(format, counts, usage):
+    names, record = WITH_USAGE[format]
+    prompt, reply = names.split()
+    events = decode([record({prompt: 40, reply: 3, **counts})], format)
+    kinds = ("prompt", "cached", "cache_write", "completion", "reasoning")
+    told = {f"{kind}_tokens": count for kind, count in zip(kinds, usage, strict=True) if count is not None}
+    assert [event.meta["usage"] for event in events if "usage" in event.meta] == [told]
+
+
 def test_usage_is_that_of_the_response():
     usage = {"prompt_token_count": 40, "candidates_token_count": 9, "thoughts_token_count": 2}
     record = adk(1, "hi") | {"usage_metadata": {**usage, "cached_content_token_count": 7}, "model_version": "m"}
