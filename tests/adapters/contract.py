@@ -55,14 +55,20 @@ def history_of(store: Any) -> foldlog.History:
     return store.histories.sync[conversation]
 
 
+def own_events(histories: foldlog.Histories) -> list[tuple[str, Any]]:
+    """Return all events of a store with the names of their conversations, those that forks share once."""
+    rows, store = list(histories.store.iter_conversations()), histories.store
+    own = [(row.id, store.query(row.id, lambda read: read.events(read.found.begins, read.version))) for row in rows]
+    return [(name, each) for name, events in own for each in events]
+
+
 def redacted_one_by_one(url: str, folder: Path) -> Iterator[tuple[str, str, Any]]:
     """Yield the URLs of copies of a store that is closed, in each of which another event is redacted, and that event. A
     value of a document goes with the later ones that are stored as differences to it.
     """
     source = Path(url.removeprefix("sqlite:///"))
     with foldlog.open(url) as histories:
-        rows = [row.id for row in histories.store.iter_conversations()]
-        events = [(name, each) for name in rows for each in histories[name].events() if can_be_redacted(each)]
+        events = [(name, each) for name, each in own_events(histories) if can_be_redacted(each)]
     for name, event in events:
         copy = folder / f"{source.name}-redacted"
         shutil.copy(source, copy)

@@ -136,15 +136,16 @@ class ThreadBranches:
         return (next(same) for _, same in groupby(merge(*lines, key=_id_of, reverse=True), _id_of))
 
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
-        """Return a checkpoint by its id. Cost: for a checkpoint that is not the newest of its branch, the later
-        branches.
+        """Return a checkpoint by its id; of a redacted one what stands instead, or None. Cost: for a checkpoint that is
+        not the newest of its branch, the later branches.
         """
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
                 return branch.tip
         for name in sorted((branch.tip.branch for branch in branches), reverse=True):
             if put := self.appended_for(name, checkpoint_id):
-                return self.at(name, put[-1].first_id + put[-1].events)
+                found = self.at(name, put[-1].first_id + put[-1].events)
+                return found if found.value is not None else None
         copies = (self._line(branch) for branch in branches if _FORKS in branch.tip.branch and not branch.begins)
         later = (takewhile(lambda each: each.id >= checkpoint_id, line) for line in copies)  # a copy has no keys
         return next((each for each in chain(*later) if each.id == checkpoint_id), None)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import operator
 import os
 import random
 import sqlite3
 from itertools import islice
 from pathlib import Path
+from typing import Annotated
 from uuid import UUID
 
 import pytest
@@ -19,12 +21,13 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, MessagesState, StateGraph
 
 import foldlog
 from foldlog.adapters.langgraph import FoldlogSaver
 from foldlog.eventstore import CondensationAction, Retraction
 from foldlog.projections import well_formed
-from tests.adapters.contract import Condenses, counted, work
+from tests.adapters.contract import Condenses, counted, own_events, redacted_one_by_one, work
 from tests.adapters.langgraph.scripted import ScriptedModel, agent, call, problem_of, reply, steps
 
 pytestmark = pytest.mark.anyio
@@ -388,6 +391,47 @@ def test_a_message_that_is_redacted_is_redacted_in_the_writes_too(saver, histori
     assert "secret two" not in str([*saver.list(THREAD)])
     saver.put_writes(one, [("a", 1)], "task")
     assert saver.get_tuple(one).pending_writes == [("task", "a", 1)]
+
+
+class Noted(MessagesState):
+    notes: Annotated[list, operator.add]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_thread_with_lists_goes_on_whatever_of_it_is_redacted(url, tmp_path):
+    def graph_of(saver):
+        def answer(state):
+            return {"messages": [AIMessage("fine")], "notes": [state["messages"][-1].content]}
+
+        return StateGraph(Noted).add_node("a", answer).add_edge(START, "a").compile(checkpointer=saver)
+
+    def copies():
+        yield from (copy for copy, _, _ in redacted_one_by_one(url, tmp_path))
+        for text in texts:
+            copy = tmp_path / "copy.db"
+            copy.write_bytes(Path(url.removeprefix("sqlite:///")).read_bytes())
+            with foldlog.open(copy) as histories:
+                for name, event in [each for each in own_events(histories) if text in repr(each[1])][::-1]:
+                    if text in repr(histories[name].events(event.id, event.id + 1)):
+                        histories[name].redact(event.id, reason="asked to")
+            yield f"sqlite:///{copy}"
+
+    texts = ("secret one", "secret two", "secret three")
+    with FoldlogSaver(url) as saver:
+        graph = graph_of(saver)
+        for text in texts[:2]:
+            graph.invoke(said(text), THREAD, durability="sync")
+        past = list(graph.get_state_history(THREAD))
+        graph.invoke(said(texts[2]), past[2].config, durability="sync")
+    asked = [each.config for each in past]
+    for copy in copies():
+        with FoldlogSaver(copy) as saver:
+            graph = graph_of(saver)
+            there = list(graph.get_state_history(THREAD))
+            assert [each.config for each in there][:1] == [graph.get_state(THREAD).config][: len(there)]
+            for config in asked:
+                graph.get_state(config)
+            assert [each.content for each in graph.invoke(said("go on"), THREAD)["messages"]][-2:] == ["go on", "fine"]
 
 
 async def test_deleting_erases_and_the_id_can_be_used_again(tmp_path):
