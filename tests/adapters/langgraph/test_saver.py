@@ -406,15 +406,15 @@ def test_a_thread_with_lists_goes_on_whatever_of_it_is_redacted(url, tmp_path):
         return StateGraph(Noted).add_node("a", answer).add_edge(START, "a").compile(checkpointer=saver)
 
     def copies():
-        yield from (copy for copy, _, _ in redacted_one_by_one(url, tmp_path))
+        yield from (path for path, _, _ in redacted_one_by_one(url, tmp_path))
         for text in texts:
-            copy = tmp_path / "copy.db"
-            copy.write_bytes(Path(url.removeprefix("sqlite:///")).read_bytes())
-            with foldlog.open(copy) as histories:
+            path = tmp_path / "copy.db"
+            path.write_bytes(Path(url.removeprefix("sqlite:///")).read_bytes())
+            with foldlog.open(path) as histories:
                 for name, event in [each for each in own_events(histories) if text in repr(each[1])][::-1]:
                     if text in repr(histories[name].events(event.id, event.id + 1)):
                         histories[name].redact(event.id, reason="asked to")
-            yield f"sqlite:///{copy}"
+            yield f"sqlite:///{path}"
 
     texts = ("secret one", "secret two", "secret three")
     with FoldlogSaver(url) as saver:
@@ -424,8 +424,8 @@ def test_a_thread_with_lists_goes_on_whatever_of_it_is_redacted(url, tmp_path):
         past = list(graph.get_state_history(THREAD))
         graph.invoke(said(texts[2]), past[2].config, durability="sync")
     asked = [each.config for each in past]
-    for copy in copies():
-        with FoldlogSaver(copy) as saver:
+    for path in copies():
+        with FoldlogSaver(path) as saver:
             graph = graph_of(saver)
             there = list(graph.get_state_history(THREAD))
             assert [each.config for each in there][:1] == [graph.get_state(THREAD).config][: len(there)]
