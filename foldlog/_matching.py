@@ -9,7 +9,6 @@ in few ways. So a search takes time in proportion to the text, whatever the text
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from base64 import urlsafe_b64decode
@@ -27,6 +26,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from foldlog._copies import path_in, stores_in
+from foldlog._formats.files.found import files_below
 from foldlog._formats.live import recorded
 from foldlog._formats.packing import place_of
 from foldlog._page.report import texts_of_page
@@ -343,7 +343,7 @@ def files_with(
     read, yield why. Cost: these files.
     """
     own = [] if store.path is None or not with_store else [store.path, f"{store.path}-wal"]
-    below = (os.path.join(at, name) for each in sources for at, _, found in os.walk(each) for name in found)
+    below = (path for each in sources for path in files_below(each))
     paths = (*own, index_path(store) or "", *map(path_in, names), *sources, *sorted(below))
     stores = {*stores_in(names)}
     for path in dict.fromkeys(paths):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from os import PathLike, fspath
+from os.path import getsize
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from foldlog._formats.detection import format_of, recognize
 from foldlog._formats.files import found
-from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, state_of
+from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, files_below, state_of
 from foldlog._formats.files.histories import Look, histories, no_look
 from foldlog._formats.format import Format, Options, Recognize
 from foldlog._formats.packing import keep
@@ -81,8 +82,8 @@ class Sources:
         """Return the size of the files under the paths in bytes: about the size of what will be read. Cost: the status
         of each file.
         """
-        files = (file for path in self._paths for file in (path.rglob("*") if path.is_dir() else (path,)))
-        return sum(file.stat().st_size for file in files if file.is_file())
+        files = (file for path in self._paths for file in (files_below(path) if path.is_dir() else (path,)))
+        return sum(map(getsize, files))
 
     def __iter__(self) -> Iterator[Source]:
         self.findings.clear()

@@ -22,7 +22,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
 from foldlog._documents import ImportDocument, ImportedDocument
-from foldlog._formats.files.found import state_of
+from foldlog._formats.files.found import files_below, state_of
 from foldlog._formats.reading_ahead import read_ahead
 from foldlog._formats.registry import formats
 from foldlog._importing import InAFork, import_source
@@ -262,10 +262,9 @@ def _states(paths: Sequence[Path]) -> _States:
     """Return what differs when a file at these paths, or below them, was changed, removed or added."""
     found: _States = {}
     for path in paths:
-        for folder, _, names in os.walk(path) if path.is_dir() else [(path.parent, (), (path.name,))]:
-            for name in names:
-                if state := state_of(place := os.path.join(folder, name)):
-                    found[place] = state
+        for place in files_below(path) if path.is_dir() else (str(path),):
+            if state := state_of(place):
+                found[place] = state
     return found
 
 

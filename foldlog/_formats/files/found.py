@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +58,25 @@ def state_of(path: str) -> tuple[int, ...]:
             status = os.stat(name)
             state += status.st_ino, status.st_size, status.st_mtime_ns
     return state
+
+
+def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[str]) -> bool:
+    """Return whether a folder below the root is to be read: it is not one of ``seen``, and no link to a folder above or
+    below the root. It is one of ``seen`` then.
+    """
+    real, top = os.path.realpath(folder), os.path.realpath(root)
+    if real in seen or (os.path.islink(folder) and os.path.commonpath((real, top)) in (real, top)):
+        return False
+    seen.add(real)
+    return True
+
+
+def files_below(path: str | PathLike[str]) -> Iterator[str]:
+    """Yield the files in a folder and in those below it, also behind links: each folder once."""
+    seen = set[str]()
+    for folder, below, names in os.walk(path, followlinks=True):
+        below[:] = [name for name in below if leads_on(path, os.path.join(folder, name), seen)]
+        yield from filter(os.path.isfile, (os.path.join(folder, name) for name in names))
 
 
 class Unchanged(NamedTuple):

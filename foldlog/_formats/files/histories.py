@@ -2,8 +2,8 @@
 
     a file      JSON Lines of records, or of objects that hold a history each; a JSON document: an array of records, an
                 object with such an array, an array of such objects
-    a folder    with a record a file (``events/12.json``, ``events/event-00012-….json``): one history; any other: all
-                histories in the files and folders below it
+    a folder    with a record a file (``events/12.json``, ``events/event-00012-….json``, ``messages/message_12.json``):
+                one history; any other: all histories in the files and folders below it, also behind links
 
 A container holds more than its records (metrics, a task, a patch). That is not imported, except for the name of the
 history, its active branch, and what its format knows ``beside`` the records: an answer, what calls of models used.
@@ -22,7 +22,7 @@ from typing import Any
 
 from foldlog._formats.files import found
 from foldlog._formats.files.containers import container_at, history_in, history_of
-from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, supported, what_it_is
+from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, leads_on, supported, what_it_is
 from foldlog._formats.files.naming import Names
 from foldlog._formats.files.readers import Array, JsonLines, Placed, elements, held_in, opened, record_in
 from foldlog._formats.files.scanner import Broken, Scanner
@@ -44,7 +44,7 @@ _NO_HISTORIES = frozenset(("event_cache", ".git"))
 """Folders of copies of events, and of something else."""
 _EMPTY = "is empty; import it again when its program has written to it"
 _NOT_JSON = "holds neither a JSON object nor an array; import the JSON or JSON Lines that the agent's program writes"
-_EVENT_FILE = re.compile(r"(?:event-)?(\d{1,18})(?:-.*)?\.json")
+_EVENT_FILE = re.compile(r"(?:event-|message_)?(\d{1,18})(?:-.*)?\.json")
 
 
 Look = Callable[[Path], Found | Unchanged | None]
@@ -64,13 +64,20 @@ def histories(
     Raises ``NotAHistory`` for a file without a history, ``OSError`` if it cannot be read.
     """
     if path.is_dir():
-        yield from _in_folder(path, path, recognize, look)
+        yield from _in_folder(path, path, recognize, look, set())
     elif path.is_file() and (known := look(path)) is not None:
         yield known
     elif path.is_file():
         yield from _File(path, path, recognize).histories()
     else:
-        raise NotAHistory(path, "is neither a file nor a folder" if path.exists() else "no such file or folder")
+        raise NotAHistory(path, _no_file(path))
+
+
+def _no_file(path: Path) -> str:
+    """Return why a path cannot be read, as the end of a sentence."""
+    if path.is_symlink() and not path.exists():
+        return "is a link to what does not exist"
+    return "is neither a file nor a folder" if path.exists() else "no such file or folder"
 
 
 def _contained(root: Path, path: Path, recognize: Recognize, begin: bytes = b"") -> Iterator[Found] | None:
@@ -108,7 +115,7 @@ def _what_database(path: Path) -> str:
 
 
 def _in_folder(
-    root: Path, folder: Path, recognize: Recognize, look: Look
+    root: Path, folder: Path, recognize: Recognize, look: Look, seen: set[str]
 ) -> Iterator[Found | LeftOut | Unchanged | ImportFinding]:
     names = sorted(os.listdir(folder))
     if (contained := _contained(root, folder, recognize)) is not None:
@@ -123,14 +130,16 @@ def _in_folder(
     for entry in (folder / name for name in names if name not in taken):
         try:
             if entry.is_dir():
-                if not entry.is_symlink() and entry.name not in _NO_HISTORIES:
-                    yield from _in_folder(root, entry, recognize, look)
+                if entry.name not in _NO_HISTORIES and leads_on(root, entry, seen):
+                    yield from _in_folder(root, entry, recognize, look, seen)
             elif (known := look(entry)) is not None:
                 yield known
             elif _may_hold_histories(entry) or recognize.reader_of(entry, begin := _beginning(entry)) is not None:
                 yield from _File(root, entry, recognize).histories()
             elif begin and not _is_of_another(entry, begin):
                 yield LeftOut(entry, is_read=False)
+            elif not entry.is_file() and not entry.name.startswith("."):
+                yield ImportFinding(str(entry), _no_file(entry))
         except NotAHistory as error:
             yield LeftOut(entry) if error.foreign or error.repeats else ImportFinding(str(entry), error.why)
         except OSError as error:
@@ -160,12 +169,13 @@ def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
     is_row = steps[-1][0] - steps[0][0] < 2 * len(steps)
     for (before, _), (number, name) in pairwise((*steps[:1], *steps)):
         for missing in range(before + 1, number) if is_row else ():
-            yield f"event-{missing:05}.json" if name.startswith("event-") else f"{missing}.json"
+            before_it = "message_" * name.startswith("message_")
+            yield f"event-{missing:05}.json" if name.startswith("event-") else f"{before_it}{missing}.json"
         yield name
 
 
 def _of_event_files(root: Path, folder: Path, steps: list[tuple[int, str]], format: Format) -> Found:
-    home = folder.absolute().parent if folder.name == "events" else folder.absolute()
+    home = folder.absolute().parent if folder.name in ("events", "messages") else folder.absolute()
     beside = [home / "metadata.json", home / "base_state.json"]
     state = {**_sidecar(beside[0]), **_sidecar(beside[1])}
     leaf = state.get("leaf_event_id")

@@ -176,6 +176,36 @@ def test_the_leaf_that_the_state_names_decides_the_branch(write, tmp_path):
     assert [event.origin.id for event in View.from_events(source.events())] == ["a", "b"]
 
 
+def test_a_folder_of_strands_messages_is_one_history(write):
+    for number in (0, 1, 2, 4, 5, 6, 8, 10):
+        said = {"role": "user", "content": [{"text": f"m{number}"}]}
+        path = f"session_7/agents/agent_a/messages/message_{number}.json"
+        write(path, {"message": said, "message_id": number, "redact_message": None})
+    write("session_7/session.json", {"session_id": "7"})
+    one = read("session_7")[0]
+    name, format, records, findings = one[0]
+    assert (len(one), name, format) == (1, "session_7/agents/agent_a", "strands")
+    assert [each["message_id"] for each in records] == [0, 1, 2, 4, 5, 6, 8, 10]
+    assert [each.partition(": ")[0].rpartition("/")[2] for each in findings] == [f"message_{n}.json" for n in (3, 7, 9)]
+
+
+def test_folders_behind_links_are_read_once_and_what_is_no_file_is_told(write, tmp_path):
+    for name in ("runs/a.jsonl", "runs/z/b.jsonl", "elsewhere/c.jsonl", "above.jsonl"):
+        write(name, chat(), chat())
+    for name, to in (("a", "z"), ("link", "../elsewhere"), ("link2", "../elsewhere"), ("up", "..")):
+        (tmp_path / "runs" / name).symlink_to(to)
+    (tmp_path / "elsewhere/loop").symlink_to("../runs")
+    (tmp_path / "runs/dangling.jsonl").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "runs/pipe.jsonl")
+    sources = open_sources(["runs"])
+    assert [each.name for each in sources] == ["runs/a", "runs/link/c", "runs/z/b"]
+    assert sorted(map(str, sources.findings)) == [
+        "runs/dangling.jsonl: is a link to what does not exist",
+        "runs/pipe.jsonl: is neither a file nor a folder",
+    ]
+    assert sources.size_bytes() == 3 * (tmp_path / "runs/a.jsonl").stat().st_size
+
+
 def test_a_folder_of_v0_events_in_the_order_of_their_numbers_without_the_cache(write, tmp_path):
     for number in (0, 2, 10):
         write(f"sessions/s1/events/{number}.json", v0(number))
