@@ -38,7 +38,9 @@ def test_why_agrees_with_the_views(events: list[Event]) -> None:
             assert why.by is not None, why.reason
             assert event.id not in shown[why.by.id + 1]
             if isinstance(why.by, Retraction):
-                assert target(why.by) <= (event.id if event.id >= 0 else -event.id - 2) < why.by.id
+                place = event.id if event.id >= 0 else -event.id - 2
+                # An earlier event leaves where a retraction is taken back that had brought it back.
+                assert target(why.by) <= place < why.by.id or event.id in shown[why.by.id]
             else:
                 assert event.id in shown[why.by.id], "shown until it was forgotten"
             assert why.stands_in is None or why.stands_in.id in shown[-1]
