@@ -328,7 +328,7 @@ def with_twins(store: Store, named: Mapping[str, Sequence[Event]], unread: list[
     these, one that cannot be read is named in ``unread``. Cost: the structural events; the events of a conversation
     that has companions, or of which an import took events back; those of companions.
     """
-    from foldlog._formats.rewritten import counted_in, is_replacing
+    from foldlog._formats.rewritten import is_replacing, standing_in
     from foldlog._matching import copies_of, texts_of, twin_keys
     from foldlog._reports.unreadable import sound
 
@@ -343,13 +343,13 @@ def with_twins(store: Store, named: Mapping[str, Sequence[Event]], unread: list[
         structural = store.query(name, lambda read: [*read.structural_events(0, read.version)])
         imported = [each for each in own if each.origin is not None]
         if imported and any(map(is_replacing, structural)):
-            counts = counted_in(structural, row.version)
+            stands = standing_in(structural, row.version)
             keys = {key for event in imported for key in twin_keys(event)}
-            gone = {key for event in imported if not counts(event) for key in twin_keys(event)}
+            gone = {key for event in imported if not stands(event) for key in twin_keys(event)}
             theirs = (
                 each for each in all_of(row, begins, []) if each.origin and has_content(each) and each.id not in ids
             )
-            twins = [each for each in theirs if not (gone if counts(each) else keys).isdisjoint(twin_keys(each))]
+            twins = [each for each in theirs if not (gone if stands(each) else keys).isdisjoint(twin_keys(each))]
             found[name] += twins
             own += twins
             ids |= {each.id for each in twins}

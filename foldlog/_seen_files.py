@@ -24,7 +24,7 @@ from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import JsonLines, held_in
 from foldlog._formats.live import read_on
 from foldlog._formats.registry import format_named, formats
-from foldlog._formats.rewritten import counted_in
+from foldlog._formats.rewritten import standing_in
 from foldlog._formats.sources import Source
 from foldlog._reports.kept import KeptBeside
 from foldlog.eventstore import ConversationRow, Event, EventStoreError, Store
@@ -65,7 +65,7 @@ class _Stored:
     def __init__(self, store: Store, conversation: str, version: int) -> None:
         self._store, self._conversation, self._version = store, conversation, version
         structural = store.query(conversation, lambda read: [*read.structural_events(0, version)])
-        self._counts = counted_in(structural, version)
+        self._stands = standing_in(structural, version)
 
     def version(self) -> int:
         return self._version
@@ -74,7 +74,7 @@ class _Stored:
         return Views(self._store).at(self._conversation, version)
 
     def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]:
-        return filter(self._counts, self._store.events(self._conversation, start, stop, reverse=reverse))
+        return filter(self._stands, self._store.events(self._conversation, start, stop, reverse=reverse))
 
 
 class _Kept(NamedTuple):

@@ -17,12 +17,14 @@ import msgspec
 
 from foldlog._formats.packing import events_of, is_step_aside, unpack
 from foldlog._formats.record import Located
-from foldlog.eventstore import DocumentChanges, Event, Origin, Redaction, Retraction
+from foldlog.eventstore import CondensationAction, DocumentChanges, Event, Origin, Redaction, Retraction
 from foldlog.projections import contains, intervals_kept
 
 _REASON = "the source was rewritten"
 WRITTEN_AGAIN = "the source has this again"
 """The reason of a retraction before records that a source has twice."""
+_SAYING_AGAIN = ("codex",)
+"""Formats with a record of a condensation that has copies of what a model is sent with its summary."""
 FILLED = object()
 
 
@@ -194,10 +196,26 @@ def is_replacing(event: Event) -> bool:
     return isinstance(event, Retraction) and event.reason in reasons and event.origin is not None
 
 
+def copies_before(event: Event) -> int:
+    """Return how many events before a condensation are copies: the others of its record, which say again what a model
+    is sent from then on.
+    """
+    place = event.origin.rest if event.origin is not None and event.origin.format in _SAYING_AGAIN else None
+    return place if isinstance(event, CondensationAction) and type(place) is int else 0
+
+
 def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
     """Return whether figures count an event of a conversation with these structural events, up to ``version``: all but
-    those that an import took back because their source no longer has them, or has them again.
+    copies, and those that an import took back.
     """
+    structural = list(structural)
+    stands = standing_in(structural, version)
+    copies = tuple((each.id - number, each.id - 1) for each in structural if (number := copies_before(each)))
+    return lambda event: stands(event) and not contains(copies, event.id)
+
+
+def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
+    """Return whether an event stands: no import took it back because its source no longer has it, or has it again."""
     kept = intervals_kept(filter(is_replacing, structural), version)
     return lambda event: event.origin is None or contains(kept, event.id)
 

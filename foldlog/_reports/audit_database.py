@@ -17,7 +17,7 @@ import msgspec
 from sqlite_utils import Database
 
 from foldlog._documents import AddedDocument, DamagedDocument
-from foldlog._formats.rewritten import is_replacing
+from foldlog._formats.rewritten import copies_before, is_replacing
 from foldlog._kinds import label
 from foldlog._reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
 from foldlog._reports.own_ids import in_own_ids
@@ -374,11 +374,13 @@ def add_events(store: Store, database: Database, recorded: Sequence[Recorded]) -
     for one in recorded:
         if isinstance(one.event, Retraction) and is_replacing(one.event):
             _take_back(database, one.conversation, one.event.version, one.event.id)
+        elif copies := copies_before(one.event):
+            _take_back(database, one.conversation, one.event.id - copies, one.event.id - 1)
     return len(condensations)
 
 
 def _take_back(database: Database, conversation: str, first: int, last: int) -> None:
-    """Mark events that an import took back, as figures do: see ``counted_in``."""
+    """Mark events that an import took back, and copies: figures count neither, see ``counted_in``."""
     imported = "SELECT id FROM events WHERE conversation = ? AND id BETWEEN ? AND ? AND body ->> 'origin' IS NOT NULL"
     for table in ("events", "condensations"):
         marked = f"UPDATE {table} SET taken_back = 1 WHERE conversation = ? AND id IN ({imported})"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from foldlog._formats.record import UNREAD
-from foldlog._formats.rewritten import counted_in, is_replacing
+from foldlog._formats.rewritten import copies_before, counted_in, is_replacing
 from foldlog._reports.sent import sent_of
 from foldlog._reports.sizes import view_tokens
 from foldlog._usage import IMPORTED
@@ -118,7 +118,8 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
     """
     attributes = store.query(row.id, lambda reading: newest_value(reading, ATTRIBUTES, row.version, default={}))
     structural = store.query(row.id, lambda reading: [*reading.structural_events(0, row.version)])
-    counts_event, number = counted_in(structural, row.version), row.version
+    counts_event = counted_in(structural, row.version)
+    number = row.version - sum(map(copies_before, structural))
     if any(map(is_replacing, structural)):
         number = sum(counts_event(event) for _, event in store.log(row.id, 0, row.version))
     title = form = last = None

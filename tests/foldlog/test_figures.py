@@ -117,10 +117,11 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     total, of_all = stats["events"]["total"], foldlog("stats", "--json").document["events"]["total"]
     assert foldlog("audit", "--to", "audit.db").status == 0
     logged = foldlog("log", "c", "--json").document["events"]
-    standing = [event for event in logged if "taken_back" not in event]
+    standing = [event for event in logged if event.keys().isdisjoint(("taken_back", "copy"))]
     assert (listed["version"], len(standing)) == (len(logged), total)
-    assert (len(standing) < len(logged)) is (len(copies) > 1 or name == "gemini-cli")  # which names a message again
-    assert foldlog("log", "c", "--all").out.count("(taken back by an import)") == len(logged) - total
+    assert (len(standing) < len(logged)) is (len(copies) > 1 or name in ("gemini-cli", "codex"))  # which say some again
+    shown = foldlog("log", "c", "--all").out
+    assert shown.count("(taken back by an import)") + shown.count("(a copy)") == len(logged) - total
     with closing(sqlite3.connect("audit.db")) as audited:
         asked = "SELECT count(*), sum(kind = 'observation' AND is_error) FROM events WHERE NOT taken_back"
         assert audited.execute(f"{asked} AND conversation = 'c'").fetchone() == (total, stats["errors"] or 0)
@@ -157,6 +158,34 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
             for place in (0, 1)
         ]
         assert sums == [sum(one[place] for one in counted) for place in (0, 1)]
+
+
+@pytest.mark.parametrize("is_redacted", [False, True])
+def test_the_copies_in_a_compaction_of_codex_are_shown_and_count_as_nothing_new(foldlog, is_redacted):
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "list the files"}]}
+    call = {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "k"}
+    result = {"type": "function_call_output", "call_id": "k", "output": {"content": "no", "success": False}}
+    items = [said, call, result]
+    lines = [("session_meta", {"id": "c"}), *(("response_item", each) for each in items)]
+    lines += [("compacted", {"message": "So far", "replacement_history": [*items, {**said, "role": "assistant"}]})]
+    rows = [json.dumps({"timestamp": "2026-03-05T10:00:00Z", "type": kind, "payload": told}) for kind, told in lines]
+    Path("c.jsonl").write_text("\n".join(rows) + "\n")
+    assert foldlog("import", "c.jsonl", "--format", "codex").status == 0
+    with library.open("foldlog.db") as histories:
+        assert [event.id for event in histories["c"].view()] == [4, 5, 6, 7]
+    if is_redacted:
+        Path("c.jsonl").unlink()
+        assert foldlog("redact", "c", 4, "--reason", "asked to", "--yes").status == 0
+    stats = foldlog("stats", "c", "--json").document
+    told = {name: count for name, count in stats["events"].items() if name != "redaction"}
+    assert told == {"total": 5 + is_redacted, "annotation": 1, "user": 1, "action": 1, "error": 1, "condensation": 1}
+    assert stats["tools"] == {"shell": {"calls": 1, "errors": 1}}
+    (listed,) = foldlog("list", "--long", "--json").document["conversations"]
+    assert (listed["events"], listed["errors"]) == (5 + is_redacted, 1)
+    with library.open("foldlog.db") as histories:
+        histories["other"].append(Message(source="user", content="something else"))
+    run, _ = foldlog("diff", "c", "other", "--json").document["runs"]
+    assert (run["requests"], run["calls"], run["errors"]) == (1, 1, 1)
 
 
 def test_a_reply_of_the_program_is_no_call_and_what_a_user_types_for_it_no_request(foldlog, write):

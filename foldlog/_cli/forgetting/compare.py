@@ -157,13 +157,14 @@ def _replays(
     store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
 ) -> tuple[dict[str, Replay], list[int]]:
     """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
+    from foldlog._formats.rewritten import counted_in
     from foldlog._reports.overview import is_request
     from foldlog._reports.replays import Replaying
     from foldlog.condensers import ESTIMATE
 
     replaying = {name: Replaying(condenser, model or ESTIMATE) for name, condenser in condensers.items()}
     structural = store.query(conversation, lambda reading: [*reading.structural_events(0, version)])
-    kept = intervals_kept(structural, version)
+    kept, counts_event = intervals_kept(structural, version), counted_in(structural, version)
     if any(isinstance(event, CondensationAction) and contains(kept, event.id) for event in structural):
         replaying[_RECORDED] = Replaying(None, model or ESTIMATE)
     asks: list[int] = []
@@ -171,7 +172,7 @@ def _replays(
         for event in store.events(conversation, 0, version):
             if not contains(kept, event.id):
                 continue  # a retraction took it back
-            if is_request(event):
+            if is_request(event) and counts_event(event):
                 asks.append(event.id)
             for name, one in replaying.items():
                 with _named(name):

@@ -20,7 +20,7 @@ from foldlog._cli.pager import paged
 from foldlog._cli.selection import Kinds, Selection, Since, Until, selection
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import BorderDocument, LogDocument, streamed
-from foldlog._formats.rewritten import counted_in
+from foldlog._formats.rewritten import counted_in, standing_in
 from foldlog._kinds import KINDS, label
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.unreadable import sound
@@ -30,7 +30,7 @@ from foldlog.eventstore import Border, CorruptEvent, DocumentChanges, Event, Log
 
 _POLL_S = 0.2
 _SAID = frozenset(KINDS) - {"documents"}
-_TAKEN_BACK = "(taken back by an import) "
+_UNCOUNTED = {"taken_back": "(taken back by an import) ", "copy": "(a copy) "}
 _SPAN = 500
 """The number of events that are read at a time, from the end, to find the last selected ones."""
 
@@ -81,7 +81,7 @@ def run(
         if as_json:
             borders = tuple(BorderDocument(parent=one.parent, parent_version=one.version) for one in lineage)
             documents = streamed(
-                event_document(event, recorded_at) | ({"taken_back": True} if reading.is_taken_back(event) else {})
+                event_document(event, recorded_at) | ({why: True} if (why := reading.uncounted(event)) else {})
                 for recorded_at, event in events
             )
             document = LogDocument(
@@ -112,15 +112,20 @@ class _Reading:
         self.findings: list[str] = []
         self.documents = 0
         """Changes of documents that are left out."""
-        self._counted: tuple[int, Callable[[Event], bool]] | None = None
+        self._counted: tuple[int, Callable[[Event], bool], Callable[[Event], bool]] | None = None
 
-    def is_taken_back(self, event: Event) -> bool:
-        """Return whether an import took an event back, up to the newest version: figures do not count it."""
+    def uncounted(self, event: Event) -> str:
+        """Return why figures do not count an event, up to the newest version: ``taken_back`` by an import, or ``copy``;
+        empty where they do.
+        """
         if self._counted is None or self._counted[0] != self.version:
             with suppress(CorruptEvent):  # it is a finding
                 structural = self._store.query(self._conversation, lambda read: [*read.structural_events()])
-                self._counted = self.version, counted_in(structural, self.version)
-        return self._counted is not None and not self._counted[1](event)
+                counts, stands = counted_in(structural, self.version), standing_in(structural, self.version)
+                self._counted = self.version, counts, stands
+        if self._counted is None or self._counted[1](event):
+            return ""
+        return "copy" if self._counted[2](event) else "taken_back"
 
     def end(self, stop: int | None) -> int:
         return self.version if stop is None else min(stop, self.version)
@@ -173,16 +178,16 @@ def _show(events: Iterable[Logged], borders: list[Border], reading: _Reading, st
 
     for recorded_at, event in ((at, reading.in_own_ids(each)) for at, each in events):
         pass_borders(event.id)
-        is_back = reading.is_taken_back(event)
+        why = reading.uncounted(event)
         if full:
-            show_event(console, event, recorded_at, is_taken_back=is_back)
+            show_event(console, event, recorded_at, uncounted=why)
             continue
         kind = label(event)
-        style = "" if (event.shown or is_structural(event)) and not is_back else "dim "
-        back = _TAKEN_BACK if is_back else ""
+        style = "" if (event.shown or is_structural(event)) and not why else "dim "
+        mark = _UNCOUNTED.get(why, "")
         write(
             (f"{event.id:>6}  {event_moment(event, recorded_at):<19}  ", "dim"),
             (f"{kind:<{LABEL_COLUMNS}}", f"{style}{STYLES[kind]}"),
-            (f"{back}{gist(event, max(0, width - len(back)))}", style),
+            (f"{mark}{gist(event, max(0, width - len(mark)))}", style),
         )
     pass_borders(reading.end(stop))
