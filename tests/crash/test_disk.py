@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -61,6 +62,11 @@ def test_a_full_disk_is_said_the_store_closes_and_has_what_was_acknowledged_when
     with pytest.raises(StoreUnusable, match=r"is closed: a write failed .*full.*; open the store again"):
         append()
     store.close()
+    path.with_name("store.db-shm").unlink()  # SQLite makes it again, for readers too
+    with suppress(OSError), (small_disk / "more").open("wb", 0) as more:
+        append_for_ever(lambda: more.write(b"x" * 4_096))
+    with pytest.raises(StoreUnavailable, match=r"disk I/O error; the disk is full: free some space, then open"):
+        open_at(path)
     (small_disk / "ballast").unlink()
     assert inspect(path, acknowledged) == []
     with open_at(path) as store:

@@ -29,6 +29,7 @@ _ADVICE: Final = {
     # Our statements are what they are, so it is the file that lacks a table, an index or a column.
     sqlite3.SQLITE_ERROR: _IS_DAMAGED,
     sqlite3.SQLITE_FULL: "free some space, then open the store again",
+    sqlite3.SQLITE_IOERR_SHMSIZE: "the disk is full: free some space, then open the store again",
     sqlite3.SQLITE_IOERR: "look at the disk, then open the store again",
     sqlite3.SQLITE_READONLY: _FOLDER_TOO,
     sqlite3.SQLITE_CANTOPEN: f"check that it exists, and {_FOLDER_TOO}",
@@ -42,8 +43,7 @@ _ADVICE: Final = {
 }
 
 _ADVICE_OF_THE_SYSTEM: Final = {
-    errno.EACCES: f"{_GIVE_RIGHTS}; {_TO_READ}",
-    errno.EPERM: f"{_GIVE_RIGHTS}; {_TO_READ}",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), f"{_GIVE_RIGHTS}; {_TO_READ}"),
     errno.EROFS: _TO_READ,
     errno.ENOENT: "make its folder first",
     errno.ENOSPC: "free some space, then open the store again",
@@ -120,7 +120,7 @@ def _said(error: BaseException) -> str:
     elif isinstance(error, UnicodeDecodeError):  # sqlite3 cannot decode a message that quotes damaged bytes
         problem, advice = "a column of text holds bytes that are not text", _IS_DAMAGED
     else:
-        problem, advice = str(error), _ADVICE.get(_code(error))
+        problem, advice = str(error), _ADVICE.get(getattr(error, "sqlite_errorcode", 0), _ADVICE.get(_code(error)))
     return f"{problem}; {advice}" if advice else problem
 
 
