@@ -833,9 +833,11 @@ class Steps:
         if self.met:
             refusals.add("HistoryDiverged")
         origins = [event["origin"] for event in given]
-        others = [each for each in site.model.living.values() if each.name != name]
-        if any(event["redacted"] and event["was"] in origins for each in others for event in each.events):
-            refusals.add("WasRedacted")  # what was redacted there must not come back here
+        # What was redacted must not come back, here or under another name. Where this history goes on otherwise, the
+        # refusal may be that one.
+        held = [each for each in site.model.living.values() if each.name != name or "HistoryDiverged" in refusals]
+        if any(event["redacted"] and event["was"] in origins for each in held for event in each.events):
+            refusals.add("WasRedacted")
         if error not in _STOPPED and error not in refusals:
             raise Finding("ingest: error", f"{name}: got {error}, expected {refusals}")
         if error is None and not self.met and (site.model.version(name) < whole or None not in refusals):
