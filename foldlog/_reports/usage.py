@@ -152,8 +152,14 @@ def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
         if isinstance(last, dict) and total != seen:  # the same count is often written twice
             lacks_calls = _tokens(total) - _tokens(seen) > _tokens(last)
             call = _told_by(event, model, usage_of(last) | ({"dearer": 1, "lacking": 1} if lacks_calls else {}))
-            yield call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {_tokens(total)}")
+            yield _at_total(call, total)
             seen = total
+
+
+def _at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
+    """Return a call of which copies of its log have the same total at the same time."""
+    counted = f"{_tokens(total)} {total.get('cost', '')}".strip()
+    return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counted}")
 
 
 def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -182,12 +188,13 @@ _OF_COPILOT = {
 
 
 def _of_openhands_v0(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Count differences: the metrics accumulate."""
+    """Count differences: the metrics accumulate. A trajectory repeats what the events of its session tell."""
     model, counter = UNNAMED, _Counter()
     for event in events:
         model = event.meta.get("model", model)
         told = _inner(event.meta, "accumulated")
-        yield from counter.added(_told_by(event, model, usage_of(told), _cost(told.get("cost"))))
+        calls = counter.added(_told_by(event, model, usage_of(told), _cost(told.get("cost"))))
+        yield from (_at_total(call, told) for call in calls)
 
 
 def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:

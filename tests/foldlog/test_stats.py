@@ -485,6 +485,17 @@ def test_a_reply_that_several_logs_repeat_is_counted_once():
         assert figures.calls == 3
 
 
+def test_a_run_of_openhands_v0_in_a_trajectory_and_in_its_session_is_counted_once():
+    run = [{**USUAL["openhands-v0"], **record} for record in V0]
+    later = [{**record, "timestamp": "2026-03-01T12:00:00"} for record in run]
+    with open_store("memory:") as store:
+        for name, records in (("trajectory", run), ("session", run), ("other", later)):
+            store.ingest(name, decode(records, "openhands-v0"))
+        for names, calls in ((["session"], 2), (["trajectory", "session"], 2), (["session", "other"], 4)):
+            (figures,) = collect_stats(store, names, views=Views(store)).models.values()
+            assert (figures.calls, figures.prompt_tokens, figures.cost) == (calls, 15 * calls, 0.375 * calls)
+
+
 def test_calls_of_a_codex_log_that_an_edited_one_repeats_count_once(foldlog, write):
     def line(second, kind, payload):
         return {"timestamp": f"2026-01-01T00:00:{second:02}Z", "type": kind, "payload": payload}
