@@ -50,8 +50,8 @@ from foldlog.eventstore import (
     VersionConflict,
     summary_id,
 )
-from foldlog.formats import decode
-from foldlog.projections import View, well_formed
+from foldlog.formats import Decoder
+from foldlog.projections import View
 
 _FORMAT = "agent-framework"
 _RUN = "foldlog.run"
@@ -171,9 +171,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
             prompt = SentRecords(history, condense=self._condense)
         except ConversationErased:
             return []
-        view = prompt.view
-        shown = view if run is None or _answers(run, view) else well_formed(view)
-        return _messages(view, prompt.records(shown, _FORMAT))
+        shown = prompt.view if run is None else prompt.before(_answered(run, prompt.view))
+        return _messages(prompt.view, prompt.records(shown, _FORMAT))
 
     def _saved(self, conversation: str, records: list[Any], run: _Run | None) -> None:
         history = self.histories.sync[conversation]
@@ -203,15 +202,13 @@ class _Run:
 
 
 def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
-    try:
-        view = history.view()
-    except ConversationErased:
-        view = View.from_events(())
+    view, decoder = history.view(), Decoder(_FORMAT, history)
     events: list[Event] = [] if run is None else list(_compacted(run, view))
+    decoder.skip(len(events))
     excluded, replied = list[int](), None
     for record in records[_repeated(history, view, records) :]:
         first = len(events)
-        events += (replace(event, id=NOT_RECORDED) for event in decode([record], format=_FORMAT))
+        events += (replace(event, id=NOT_RECORDED) for event in decoder.events(record))
         if record["additional_properties"].get(EXCLUDED_KEY):
             excluded += range(view.version + first, view.version + len(events))
         if record["role"] == "assistant":
@@ -280,11 +277,12 @@ def _identity(record: Any) -> tuple[str, ...]:
     return "", record["role"], json.dumps(record["contents"], sort_keys=True)
 
 
-def _answers(context: Any, view: View) -> bool:
-    """Return whether a run goes on with calls that wait: for their results, or for an approval."""
-    given = {content.type for message in context.input_messages for content in message.contents}
-    asked = any(isinstance(event, Annotation) and event.name == _ASKS for event in view)
-    return asked or not given.isdisjoint(_ANSWERS)
+def _answered(context: Any, view: View) -> set[str | None]:
+    """Return the ids of the calls with which a run goes on: it has their results, or they wait for an approval."""
+    given = (content for message in context.input_messages for content in message.contents)
+    answered = {(content.function_call or content).call_id for content in given if content.type in _ANSWERS}
+    asked = (event.data for event in view if isinstance(event, Annotation) and event.name == _ASKS)
+    return answered.union(data["function_call"]["call_id"] for data in asked if data and "function_call" in data)
 
 
 def _ids(message: Message) -> _Ids | None:

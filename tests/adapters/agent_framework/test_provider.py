@@ -268,19 +268,48 @@ async def test_what_is_left_out_within_a_run_is_forgotten(provider, histories):
     assert len(client.prompts[-1]) == 5
 
 
+class Nameless(ScriptedClient):
+    """A client whose messages have no ids, as those of many servers."""
+
+    async def _answered(self, messages):
+        response = await super()._answered(messages)
+        response.messages[0].message_id = None
+        return response
+
+
+def dead(number):
+    """What a run leaves that was killed in a tool."""
+    return [Message("user", ["go"]), Message("assistant", [call("measure", "{}", f"dead{number}")])]
+
+
+@pytest.mark.parametrize("client_of", [ScriptedClient, Nameless])
+async def test_a_call_that_a_killed_run_left_is_in_no_later_prompt(provider, client_of):
+    def script(messages, number):
+        return [call("measure", '{"unit":"km"}', f"c{number}")] if messages[-1].role == "user" else [said("finished")]
+
+    client = client_of(script)
+    for number in range(3):
+        await provider.save_messages("s", dead(number))
+        await asked(agent_of(client, provider), "step")
+    called = [content.call_id for message in client.prompts[-1] for content in message.contents if content.call_id]
+    assert called == ["c0", "c0", "c2", "c2", "c4", "c4"], "each call with its result"
+
+
 async def test_a_call_that_waits_for_approval_is_loaded_and_goes_on(provider):
     @tool(approval_mode="always_require")
     def risky() -> str:
         """Risky."""
         return "done"
 
-    client = ScriptedClient(lambda messages, number: [call("risky", "{}", "c")] if number == 0 else [said("finished")])
+    calls = [call("risky", "{}", "c"), call("measure", '{"unit":"km"}', "beside")]
+    client = ScriptedClient(lambda messages, number: [said("finished")] if number % 2 else calls)
     for each_call in (True, False):
         client.prompts.clear()
         session = AgentSession(session_id=f"s{each_call}")
+        await provider.save_messages(session.session_id, dead(0))
         agent = Agent(
             client,
-            tools=[risky],
+            tools=[risky, tool(measure)],
             context_providers=[provider],
             require_per_service_call_history_persistence=each_call,
         )
@@ -288,3 +317,6 @@ async def test_a_call_that_waits_for_approval_is_loaded_and_goes_on(provider):
         answer = Message("user", [request.to_function_approval_response(True)])
         assert (await agent.run(answer, session=session)).text == "finished"
         assert "done" in str(parts(client.prompts[-1]))
+        await provider.save_messages(session.session_id, dead(1))
+        assert (await agent.run("go on", session=session)).user_input_requests
+        assert "dead" not in str(client.prompts)
