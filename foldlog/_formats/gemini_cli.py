@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import force_setattr
 
 from foldlog._formats.blocks import said, thinking_of
-from foldlog._formats.files.readers import in_document
+from foldlog._formats.files.readers import in_document, parsed
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
 from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told
@@ -47,7 +47,10 @@ _STABLE = ("sessionId", "projectHash", "startTime", "kind")
 class _Documents(FileReader):
     def holds(self, path: Path, begin: bytes) -> bool:
         begins = re.match(rb'\s*\{\s*"(sessionId|projectHash)"', begin) is not None
-        return begins and path.suffix == ".json" and all(b'"%b"' % key.encode() in begin for key in _STABLE[:3])
+        line, _, more = begin.partition(b"\n")
+        lines = begins and more.strip() != b"" and parsed(line, 0, 0).problem is None
+        begins = begins and not lines and path.suffix == ".json"
+        return begins and all(b'"%b"' % key.encode() in begin for key in _STABLE[:3])
 
     def histories(self, path: Path) -> Iterator[Contained]:
         return in_document(path, "messages", session_in, _STABLE, "$set")

@@ -179,3 +179,9 @@ def test_the_list_of_prompts_beside_the_sessions_is_left_out_of_a_folder(foldlog
     ran = foldlog("import", "tmp")
     assert ran.status == 0
     assert "logs.json" in ran.err
+
+
+def test_lines_are_read_under_the_name_of_a_document(tmp_path):
+    (tmp_path / "x.json").write_text("".join(f"{json.dumps(each)}\n" for each in (HEADER, said("u1", "one"))))
+    (source,) = open_sources([tmp_path / "x.json"])
+    assert (source.format, shown(source.events())) == (GEMINI, ["one"])
