@@ -331,6 +331,26 @@ def test_watching_imports_what_grows_and_what_is_new_and_the_page_beside_it_show
     assert shown == [{"a": 2, "b": 2, "c": 2}, {"a": 2, "b": 3, "c": 2, "d": 2}]
 
 
+def test_watching_an_empty_folder_waits_for_its_first_history(foldlog, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    (folder / "new").mkdir()
+    sleeps: list[float] = []
+
+    def something_happens(seconds: float) -> None:
+        sleeps.append(seconds)
+        if len(sleeps) == 1:
+            (folder / "new" / "e.jsonl").write_text("{")
+        elif len(sleeps) == 2:
+            write(folder / "new", "e", "hello")
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(import_, "time", SimpleNamespace(sleep=something_happens))
+    watched = foldlog("import", folder / "new", "--watch")
+    assert (watched.status, watched.err.count("waiting for one")) == (0, 1)
+    assert watched.out.splitlines()[-1] == "1 event of 1 conversation added to foldlog.db."
+    assert foldlog("import", folder / "nowhere", "--watch").status == 2
+
+
 def test_an_import_without_a_place_or_files_says_what_to_give(foldlog, folder: Path):
     assert "claude-code, codex" in foldlog("import", "--from", "clod").err
     assert "claude-code, codex" in foldlog("import").err

@@ -123,7 +123,10 @@ def run(
         store.register(Views(store))  # Views are folded while their events are written
         given = _with_stdin(paths, Path(folder))
         options = _Options(format, prefix, conversation, check, strict, as_json, watch)
-        before = _states(given) if watch else {}
+        try:
+            before = _when_there(given, format) if watch else {}
+        except KeyboardInterrupt:  # which is how it ends
+            return
         imported, elsewhere, sources = _import_all(store, given, options, named)
         _warn(elsewhere, len(elsewhere), "these paths")
         for what, paths in (_LEFT_OUT, sources.left_out), (_NOT_OPENED, sources.not_opened):
@@ -266,6 +269,25 @@ def _states(paths: Sequence[Path]) -> _States:
             if state := state_of(place):
                 found[place] = state
     return found
+
+
+def _when_there(paths: Sequence[Path], format: str) -> _States:
+    """Wait until no folder of these is without a history. Return how the files were before that was seen."""
+    is_told = False
+    while True:
+        before = _states(paths)
+        try:
+            open_sources(paths, format)
+        except NotAHistory as error:
+            if error.path.is_dir():
+                if not is_told:
+                    terminal.note(f"{error}; waiting for one")
+                is_told = True
+                _changed(paths, before)
+                continue
+        except UnknownFormat:
+            pass  # the import says so
+        return before
 
 
 def _changed(paths: Sequence[Path], before: _States) -> _States:
