@@ -234,20 +234,22 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         history.append(moves.events, expected_version=version, documents=documents, dedupe="origin")
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
-        """Return whether one of the entries is a copy of a message from before its redaction: it has its time."""
+        """Return whether one of the entries has the time of a redacted part, and not what is left of this part."""
         if not self.histories.sync.store.conversation(history.id).redactions:
             return False
         ours = (event for event in history.events() if event.origin is not None and event.origin.format == _FORMAT)
-        redacted = {
-            events[0].timestamp: [*map(_plain, _messages(records))]
+        redacted = [
+            (event.timestamp or events[0].timestamp, part)
             for events, records in shown_records(ours, _FORMAT, history)
-            if any(event.redacted is not None for event in events)
-        }
-        times = [next(decode([_entry(entry)], format=_FORMAT)).timestamp for entry in entries]
-        return any(
-            time is not None and redacted.get(time, [plain]) != [plain]
-            for time, plain in zip(times, [_plain(entry.message) for entry in entries], strict=True)
-        )
+            for event, part in zip(events, _parts(_messages(records)), strict=False)
+            if event.redacted is not None
+        ]
+        for entry in entries:
+            times = {event.timestamp for event in decode([_entry(entry)], format=_FORMAT)} - {None}
+            parts = _parts([entry.message])
+            if any(time in times and part not in parts for time, part in redacted):
+                return True
+        return False
 
     def _delete(self, conversation_id: str, expected: str) -> None:
         erase = partial(self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True)
@@ -275,6 +277,10 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
 def _plain(message: ModelMessage) -> Any:
     return to_plain(ModelMessagesTypeAdapter.dump_python([message], warnings=False)[0])
+
+
+def _parts(messages: Iterable[ModelMessage]) -> list[Any]:
+    return [part for message in messages for part in _plain(message)["parts"]]
 
 
 def _entry(entry: ConversationEntry) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pydantic_ai.messages import (
     ToolCallPart,
     UserPromptPart,
 )
-from pydantic_ai.tools import DeferredToolRequests
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_ai.usage import UsageLimits
 
 import foldlog
@@ -173,6 +173,37 @@ async def test_what_a_paused_run_waits_for_is_saved(store):
         result = await agent.run("go", conversation_id="c")
     assert isinstance(result.output, DeferredToolRequests)
     assert (await store.load("c")).deferred_tool_requests == result.output
+
+
+@pytest.mark.parametrize("secret", ["9 km", "approved"])
+async def test_a_run_goes_on_after_a_result_beside_an_approval_was_redacted(store, secret):
+    """The SDK joins the two requests with the results for the next run."""
+
+    def script(messages, number):
+        calls = [ToolCallPart("other", {}, "c0"), ToolCallPart("measure", {"unit": "km"}, "c1")]
+        return said(f"answer {number}") if number else ModelResponse(parts=calls)
+
+    agent = agent_of(store, script, output_type=[str, DeferredToolRequests])
+
+    @agent.tool_plain(requires_approval=True, name="other")
+    def other() -> str:
+        """Wait for approval."""
+        return "approved"
+
+    await agent.run("go", conversation_id="c")
+    approved = DeferredToolResults(approvals={"c0": True})
+    await agent.run(deferred_tool_results=approved, conversation=await store.load("c"))
+    old = await store.load("c")
+    history = store.histories.sync[store.conversation("c")]
+    (result,) = (event for event in history.events() if getattr(event, "content", None) == secret)
+    history.redact(result.id, reason="asked to")
+    with pytest.raises(ConversationConflict):
+        await agent.run("more", message_history=old.messages, conversation_id="c")
+    for _ in range(2):
+        messages = (await agent.run("more", conversation=await store.load("c"))).all_messages()
+        assert (await store.load("c")).messages == messages
+        assert {("tool-return", "c0"), ("tool-return", "c1")} <= set(told(messages))
+        assert secret not in str(messages)
 
 
 async def test_one_agent_may_run_in_two_conversations_at_once(store):
