@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from foldlog._formats.json_text import parse
+from foldlog._formats.json_text import UnreadableJson, check_depth, parse
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -106,8 +106,13 @@ def keep(record: Any, events: Sequence[Event], format: str, *, parsed: bool = Fa
     JSON.
 
     A step to another branch does not belong to the record: see ``is_step_aside``. Raises ``InvalidEvent`` where the
-    record is not JSON.
+    record is not JSON, or nested deeper than what is unpacked.
     """
+    if not parsed:
+        try:
+            check_depth(record)
+        except UnreadableJson as error:
+            raise InvalidEvent(f"the record is {error}") from error
     if len(events) != 1:
         events = [event for event in events if not is_step_aside(event)]
     packed = _packed(record, events, format, parsed=parsed)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from foldlog._formats import packing
+from foldlog._formats.json_text import DEPTH_MAX
 from foldlog._formats.registry import FORMATS
 from foldlog.eventstore import Action, InvalidEvent, Message, Origin, codec
 
@@ -129,6 +130,11 @@ def test_a_program_may_set_the_time_of_an_event():
 def test_what_is_not_json_is_refused():
     with pytest.raises(InvalidEvent, match="the record is not JSON"):
         packing.keep({"x": {1, 2}}, [message()], "openai-chat")
+    deep = []
+    for _ in range(DEPTH_MAX):
+        deep = [deep]
+    with pytest.raises(InvalidEvent, match="the record is nested deeper than 480 levels"):
+        packing.keep({"x": deep}, [message()], "openai-chat")
 
 
 def test_every_sample_stays_as_it_is():
