@@ -218,6 +218,7 @@ class Format:
     ``times``         whether records say when they happened. If they never do, an event of an imported history has no
                       time; in one that is recorded while it happens, the time of its recording stands for it
     ``marks_errors``  whether records of its program say that a call failed
+    ``says_again``    whether the events before the condensation of a record are copies of what a model is sent with it
     """
 
     name: str
@@ -243,6 +244,7 @@ class Format:
     kept_in: tuple[str, ...] = ()
     times: bool = True
     marks_errors: bool = True
+    says_again: bool = False
 
 
 class Recognize(NamedTuple):

@@ -17,14 +17,13 @@ import msgspec
 
 from foldlog._formats.packing import events_of, is_step_aside, unpack
 from foldlog._formats.record import Located
+from foldlog._words.times import known_format
 from foldlog.eventstore import CondensationAction, DocumentChanges, Event, Origin, Redaction, Retraction
 from foldlog.projections import contains, intervals_kept
 
 _REASON = "the source was rewritten"
 WRITTEN_AGAIN = "the source has this again"
 """The reason of a retraction before records that a source has twice."""
-_SAYING_AGAIN = ("codex",)
-"""Formats with a record of a condensation that has copies of what a model is sent with its summary."""
 FILLED = object()
 
 
@@ -200,8 +199,9 @@ def copies_before(event: Event) -> int:
     """Return how many events before a condensation are copies: the others of its record, which say again what a model
     is sent from then on.
     """
-    place = event.origin.rest if event.origin is not None and event.origin.format in _SAYING_AGAIN else None
-    return place if isinstance(event, CondensationAction) and type(place) is int else 0
+    if not isinstance(event, CondensationAction) or event.origin is None or type(event.origin.rest) is not int:
+        return 0
+    return event.origin.rest if known_format(event.origin.format, lambda one: one.says_again) else 0
 
 
 def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:

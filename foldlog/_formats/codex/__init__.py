@@ -68,6 +68,7 @@ FORMAT = Format(
     begins=_is_old,
     live=True,
     reads_on=lambda past: True,
+    says_again=True,
     kept_in=(
         "$CODEX_HOME/sessions",
         "$CODEX_HOME/archived_sessions",
