@@ -47,7 +47,8 @@ def _matches(record: Any) -> bool:
     if not _accepts(record):
         return False
     data = record["data"]
-    return "content" in data and "additional_kwargs" in data and data.get("type") == record["type"]
+    is_known = _kind(record["type"]) in (*_TYPES.values(), *_SPEAKERS) or "additional_kwargs" in data
+    return "content" in data and is_known and data.get("type") == record["type"]
 
 
 class _Decoder(FollowingDecoder):

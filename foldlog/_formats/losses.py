@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from foldlog._formats.format import Format
 from foldlog._formats.packing import is_declined
-from foldlog._formats.record import dict_or_empty, joined_text
+from foldlog._formats.record import UNREAD, dict_or_empty, joined_text
 from foldlog._formats.told import call_id_of, data_in
 from foldlog._kinds import label
+from foldlog._usage import IMPORTED
 from foldlog.eventstore import (
     ATTRIBUTES,
     Action,
@@ -38,6 +39,8 @@ _MAIN = ""
 """The key of the field for which a part is there. If that is lost, its other fields are not counted."""
 _GIVEN, _THINKING = "argument", "thinking block"
 _NOUNS = {"image_url": "image", "file": "file"}
+_OF_AN_IMPORT = frozenset((IMPORTED, UNREAD))
+"""Documents in which an import keeps what it knows of the source."""
 _OF_CHAT = ("message", "call", "blocks")
 """Keys of ``meta`` for the fields of a chat message that events lack."""
 _COUNTS = frozenset(("usage", "cost"))
@@ -67,7 +70,8 @@ class Losses:
 
     def leave_out(self, event: Event) -> None:
         """Count an event that has no record."""
-        if not is_declined(event):
+        is_of_import = isinstance(event, DocumentChanges) and event.changed.keys() <= _OF_AN_IMPORT
+        if not (is_of_import or is_declined(event)):
             self._counts[_name(event)] += 1
 
     def seek(self, event: Event) -> None:

@@ -8,7 +8,7 @@ A message becomes the events that ``openai_chat`` makes of it. In addition:
     thought, action       parts of what an assistant says, or what a call of its means
     tool_call_ids         the calls that a tool's message answers: an Observation each, the first with the content
     user                  behind an assistant's message the environment's answer, as it is without tool calls
-    is_demo               a demonstration: it is shown, as the model was shown it
+    is_demo               a demonstration: it is shown, as the model was shown it, and no user asks for it
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class _Dialect(OpenAI):
     def given(self, message: dict[str, Any]) -> list[dict[str, Any]]:
         if message["role"] == "user":
             before = self._before
-            follows = before.get("role") == "assistant" and message.get("is_demo") == before.get("is_demo")
-            return [{**message, "role": "environment"}] if follows else [message]
+            is_demo = bool(message.get("is_demo"))
+            is_answer = before.get("role") == "assistant" and is_demo == bool(before.get("is_demo"))
+            return [{**message, "role": "environment"}] if is_demo or is_answer else [message]
         call_ids = message.get("tool_call_ids")
         if type(call_ids) is not list or not all(type(call_id) is str for call_id in call_ids):
             call_ids = []

@@ -281,6 +281,7 @@ def test_the_metrics_of_a_run_of_v0_count_where_its_events_tell_nothing(foldlog,
     write("s/events/1.json", [{**say, "llm_metrics": None}])
     assert foldlog("import", "runs.jsonl", "s").status == 0
     assert spent()[0] == {"runs:i": (100, 10, 0.25, 1), "s": (100, 10, 0.5, 1)}
+    assert foldlog("export", "s", "-o", "x.json").err == ""  # what an import knows is not left out
 
 
 def test_the_share_of_the_condenser_in_a_run_of_v0_is_counted_once(foldlog, write):

@@ -11,7 +11,7 @@ import foldlog
 from foldlog._reports.stats import collect_stats
 from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
-from foldlog.formats import Decoder, Encoder, decode, encode
+from foldlog.formats import Decoder, Encoder, decode, detect, encode
 from foldlog.projections import well_formed
 from tests.foldlog.records import used
 
@@ -36,6 +36,15 @@ def test_messages_of_langchain():
     assert (events[2].thinking[0]["thinking"], events[2].thought[0]["text"]) == ("hm", "I look")
     assert [event.source for event in of(Message, events)] == ["user", "agent", "environment", "agent"]
     assert [event.shown for event in events] == [True] * 11 + [False]
+
+
+def test_messages_of_langchain_are_recognized_without_what_most_have():
+    bare = {"type": "human", "data": {"content": "hi", "type": "human"}}
+    assert detect([bare, {"type": "ai", "data": {"content": "", "type": "ai", "tool_calls": []}}]) == "langchain"
+    others = {"type": "user.message", "data": {"content": "hi", "type": "user.message"}}, {**bare, "type": "ai"}
+    for other in others:
+        with pytest.raises(ValueError, match="format"):
+            detect([other])
 
 
 def test_items_of_openais_responses():

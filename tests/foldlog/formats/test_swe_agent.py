@@ -51,7 +51,7 @@ def test_a_demonstration_is_shown_and_what_follows_it_is_the_users():
     demo.append(said("done", "submit", is_demo=True))
     events = read(SYSTEM, *demo, told("a kite"), said("look", "ls"), told("kite.py"))
     assert [event.source for event in events[1:]] == [
-        *("user", "agent", "environment", "agent"),
+        *("environment", "agent", "environment", "agent"),
         *("user", "agent", "environment"),
     ]
     assert len(View.from_events(events)) == len(events)
