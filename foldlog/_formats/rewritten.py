@@ -17,8 +17,7 @@ import msgspec
 
 from foldlog._formats.packing import events_of, is_step_aside, unpack
 from foldlog._formats.record import Located
-from foldlog._words.times import known_format
-from foldlog.eventstore import CondensationAction, DocumentChanges, Event, Origin, Redaction, Retraction
+from foldlog.eventstore import DocumentChanges, Event, Origin, Redaction, Retraction
 from foldlog.projections import contains, intervals_kept
 
 _REASON = "the source was rewritten"
@@ -193,25 +192,6 @@ def is_replacing(event: Event) -> bool:
     """Return whether an event takes back what its source no longer has, or has again."""
     reasons = _REASON, WRITTEN_AGAIN
     return isinstance(event, Retraction) and event.reason in reasons and event.origin is not None
-
-
-def copies_before(event: Event) -> int:
-    """Return how many events before a condensation are copies: the others of its record, which say again what a model
-    is sent from then on.
-    """
-    if not isinstance(event, CondensationAction) or event.origin is None or type(event.origin.rest) is not int:
-        return 0
-    return event.origin.rest if known_format(event.origin.format, lambda one: one.says_again) else 0
-
-
-def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
-    """Return whether figures count an event of a conversation with these structural events, up to ``version``: all but
-    copies, and those that an import took back.
-    """
-    structural = list(structural)
-    stands = standing_in(structural, version)
-    copies = tuple((each.id - number, each.id - 1) for each in structural if (number := copies_before(each)))
-    return lambda event: stands(event) and not contains(copies, event.id)
 
 
 def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:

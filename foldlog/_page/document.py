@@ -22,9 +22,9 @@ from foldlog._documents import (
     SavingsDocument,
     ToldDocument,
 )
-from foldlog._formats.rewritten import counted_in, is_replacing
+from foldlog._formats.rewritten import is_replacing
 from foldlog._kinds import KINDS, label
-from foldlog._reports.overview import Overview, is_about_it
+from foldlog._reports.overview import Overview, counted_in, is_about_it
 from foldlog._reports.savings import saving_of
 from foldlog._reports.sizes import CountedTokens
 from foldlog._reports.spending import total_of

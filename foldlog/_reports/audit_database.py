@@ -17,9 +17,10 @@ import msgspec
 from sqlite_utils import Database
 
 from foldlog._documents import AddedDocument, DamagedDocument
-from foldlog._formats.rewritten import copies_before, is_replacing
+from foldlog._formats.rewritten import is_replacing
 from foldlog._kinds import label
 from foldlog._reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
+from foldlog._reports.overview import copies_before
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.unreadable import followed, logged
 from foldlog._words.texts import as_json, storable, text_of

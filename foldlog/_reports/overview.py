@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from foldlog._formats.record import UNREAD
-from foldlog._formats.rewritten import copies_before, counted_in, is_replacing
+from foldlog._formats.rewritten import is_replacing, standing_in
 from foldlog._reports.sent import sent_of
 from foldlog._reports.sizes import view_tokens
 from foldlog._usage import IMPORTED
-from foldlog._words.times import time_text
+from foldlog._words.times import known_format, time_text
 from foldlog.eventstore import (
     ATTRIBUTES,
+    CondensationAction,
     ConversationErased,
     ConversationRow,
     DocumentChanges,
@@ -27,6 +28,7 @@ from foldlog.eventstore import (
     is_structural,
     newest_value,
 )
+from foldlog.projections import contains
 
 if TYPE_CHECKING:
     from foldlog.projections import Views
@@ -150,6 +152,25 @@ def _ends(store: Store, row: ConversationRow, counts_event: Callable[[Event], bo
         start = max(_WITHIN, stop - _WITHIN)
         stop, page = start, [*store.log(row.id, start, stop)]
     return first + page
+
+
+def copies_before(event: Event) -> int:
+    """Return how many events before a condensation are copies: the others of its record, which say again what a model
+    is sent from then on.
+    """
+    if not isinstance(event, CondensationAction) or event.origin is None or type(event.origin.rest) is not int:
+        return 0
+    return event.origin.rest if known_format(event.origin.format, lambda one: one.says_again) else 0
+
+
+def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
+    """Return whether figures count an event of a conversation with these structural events, up to ``version``: all but
+    copies, and those that an import took back.
+    """
+    structural = list(structural)
+    stands = standing_in(structural, version)
+    copies = tuple((each.id - number, each.id - 1) for each in structural if (number := copies_before(each)))
+    return lambda event: stands(event) and not contains(copies, event.id)
 
 
 def is_about_it(event: Event) -> bool:

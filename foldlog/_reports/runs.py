@@ -19,9 +19,8 @@ from msgspec.structs import replace
 
 from foldlog._documents import KnewDocument, LineDocument, RunDocument, RunsDocument, StepDocument
 from foldlog._formats.record import dict_or_empty
-from foldlog._formats.rewritten import counted_in
 from foldlog._kinds import label
-from foldlog._reports.overview import is_request
+from foldlog._reports.overview import counted_in, is_request
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import view_tokens
 from foldlog._reports.spending import spent_by

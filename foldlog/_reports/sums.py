@@ -19,11 +19,11 @@ from foldlog._documents import (
     SavingsDocument,
     SpentDocument,
 )
-from foldlog._formats.rewritten import counted_in, is_replacing
+from foldlog._formats.rewritten import is_replacing
 from foldlog._reports.counts import Counts, strategy_of
 from foldlog._reports.kept import KeptBeside, value_of
 from foldlog._reports.of_all import KeptOfAll
-from foldlog._reports.overview import Overview, overview_of
+from foldlog._reports.overview import Overview, counted_in, overview_of
 from foldlog._reports.prices import Prices
 from foldlog._reports.savings import forgotten_by, is_made, saving_of
 from foldlog._reports.sizes import CountedTokens, CountsTokens

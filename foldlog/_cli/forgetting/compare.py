@@ -157,8 +157,7 @@ def _replays(
     store: Store, conversation: str, version: int, condensers: Mapping[str, Condenser], model: AgentModel | None
 ) -> tuple[dict[str, Replay], list[int]]:
     """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
-    from foldlog._formats.rewritten import counted_in
-    from foldlog._reports.overview import is_request
+    from foldlog._reports.overview import counted_in, is_request
     from foldlog._reports.replays import Replaying
     from foldlog.condensers import ESTIMATE
 

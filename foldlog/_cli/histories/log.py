@@ -20,8 +20,9 @@ from foldlog._cli.pager import paged
 from foldlog._cli.selection import Kinds, Selection, Since, Until, selection
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import BorderDocument, LogDocument, streamed
-from foldlog._formats.rewritten import counted_in, standing_in
+from foldlog._formats.rewritten import standing_in
 from foldlog._kinds import KINDS, label
+from foldlog._reports.overview import counted_in
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.unreadable import sound
 from foldlog._words.event_json import event_document
