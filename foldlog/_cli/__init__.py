@@ -24,6 +24,21 @@ The rules of every command:
     agent_model.py                                          the agent's model, at the command line
 """
 
-from foldlog._cli.application import main
+import atexit
+import signal
+import sys
 
-__all__ = ["main"]
+from foldlog._cli.outcome import INTERRUPTED, INTERRUPTED_WORDS
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    try:
+        from foldlog._cli.application import run
+
+        status = run(sys.argv[1:])
+    except KeyboardInterrupt:  # in an import, or while something was told
+        sys.stderr.write(f"foldlog: {INTERRUPTED_WORDS}\n")
+        status = INTERRUPTED
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the work is done, and has its status
+    sys.exit(status)

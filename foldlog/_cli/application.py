@@ -19,7 +19,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from foldlog._cli import terminal
 from foldlog._cli.hints import use_store
 from foldlog._cli.mistakes import meant
-from foldlog._cli.outcome import DONE, FINDINGS, REFUSED, Refused, is_of_damage
+from foldlog._cli.outcome import DONE, FINDINGS, INTERRUPTED, INTERRUPTED_WORDS, REFUSED, Refused, is_of_damage
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -49,7 +49,7 @@ _WrongUsage: Any = typer.BadParameter.__mro__[-4]
 """The base of typer's errors for a wrong command line: its own ``TyperException``, before 0.27 one of Click."""
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 _TOO_SMALL = "Input should be greater than or equal to "
-_INTERRUPTED, _PIPE_CLOSED = 130, 141  # the status that a shell reports for a program that SIGINT or SIGPIPE ended
+_PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
 _SHOW_HISTORIES = {"list", "log", "show", "search", "view", "documents", "stats", "why", "diff"}
 _ONLY_SHOW = _SHOW_HISTORIES | {"condensers", "adapters"}
 """Commands that succeed when their reader has read enough (``| head``): they end with 0."""
@@ -218,14 +218,10 @@ def _unwrapped(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
-def main() -> None:
-    """Run the command line and exit with its status."""
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line. Return its status."""
     # Events are many objects without cycles: the search for cycles took half of the time.
     gc.set_threshold(100_000, 20, 100)
-    sys.exit(_run(sys.argv[1:]))
-
-
-def _run(arguments: Sequence[str]) -> int:
     as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
     use_store(None)
     try:
@@ -234,7 +230,7 @@ def _run(arguments: Sequence[str]) -> int:
         status = command.main(list(arguments), prog_name="foldlog", standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        status = _INTERRUPTED
+        status = INTERRUPTED
     except _WrongUsage as error:  # usage: an unknown option, a missing argument
         problem = (
             error.format_message().replace(_NO_NUMBER, "a whole number is needed").replace(_TOO_SMALL, "give at least ")
@@ -264,8 +260,8 @@ def _run(arguments: Sequence[str]) -> int:
             terminal.emit(UnfinishedDocument(outcome="unfinished", problem=problem))
         terminal.complain(problem)
         return FINDINGS if unfinished or is_of_damage(error) else REFUSED
-    if status == _INTERRUPTED:
-        terminal.complain("interrupted: completed work was kept, no partial data was written")
+    if status == INTERRUPTED:
+        terminal.complain(INTERRUPTED_WORDS)
     if terminal.has_found() and status in (None, DONE):
         return FINDINGS
     return DONE if status is None else int(status)

@@ -7,6 +7,7 @@ import shlex
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from contextlib import closing
 from importlib import metadata
@@ -359,3 +360,15 @@ def test_an_interrupted_import_leaves_nothing_behind_and_says_so(tmp_path):
     assert importing.returncode == 130
     assert err == "foldlog: interrupted: completed work was kept, no partial data was written\n"
     assert [file.name for file in tmp_path.iterdir()] == ["long.jsonl"]
+
+
+def test_a_command_is_interrupted_in_one_line_from_its_first_import_to_its_end(tmp_path):
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    early = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ran = subprocess.run([FOLDLOG, "condensers"], env=early, capture_output=True, text=True, check=False)
+    words = "foldlog: interrupted: completed work was kept, no partial data was written\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", words)
+    late = "atexit.register(os.kill, os.getpid(), signal.SIGINT); sys.argv[1:] = ['condensers']; main()"
+    program = f"import atexit, os, signal, sys\nfrom foldlog._cli import main\n{late}"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 
 import foldlog
 from foldlog import EventStoreError, Message
-from foldlog._cli.application import _run, build
+from foldlog._cli.application import build
+from foldlog._cli.application import run as _run
 from foldlog._cli.stores import bytes_pending_words
 from foldlog._search import SearchIndex, SearchRefused
 from foldlog.eventstore import (
