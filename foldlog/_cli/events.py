@@ -82,13 +82,7 @@ _Part = tuple[str, str]
 """Heading and text."""
 
 
-_UNCOUNTED = {
-    "taken_back": ("taken back", "by an import: its source no longer has it, or has it again"),
-    "copy": ("copy", "of what a model is sent after a compaction: figures do not count it"),
-}
-
-
-def show_event(console: Console, event: Event, recorded_at: datetime, *, uncounted: str = "") -> None:
+def show_event(console: Console, event: Event, recorded_at: datetime, *, is_uncounted: bool = False) -> None:
     """Print the event with its line breaks. On a terminal its text is wrapped, never cut."""
     from rich.text import Text
 
@@ -96,8 +90,9 @@ def show_event(console: Console, event: Event, recorded_at: datetime, *, uncount
     heading = Text.assemble((number, "bold"), kind)
     heading.append(event_moment(event, recorded_at) or "no time of its own", style="dim")
     console.print(heading, soft_wrap=not terminal.has_edge())
-    why = [(name, told) for key, (name, told) in _UNCOUNTED.items() if key == uncounted]
-    for name, value in (*_facts(event, recorded_at), *why):
+    why = "by figures: it is a copy, or an import took it back, which its source no longer has, or has again"
+    back = (("not counted", why),) if is_uncounted else ()
+    for name, value in (*_facts(event, recorded_at), *back):
         line = Text.assemble((f"{name:>15}  ", "dim"), terminal.printable(value, one_line=True))
         console.print(line, soft_wrap=not terminal.has_edge())
     for name, text in _parts(event):

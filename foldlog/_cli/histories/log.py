@@ -20,7 +20,6 @@ from foldlog._cli.pager import paged
 from foldlog._cli.selection import Kinds, Selection, Since, Until, selection
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import BorderDocument, LogDocument, streamed
-from foldlog._formats.rewritten import standing_in
 from foldlog._kinds import KINDS, label
 from foldlog._reports.overview import counted_in
 from foldlog._reports.own_ids import in_own_ids
@@ -31,7 +30,7 @@ from foldlog.eventstore import Border, CorruptEvent, DocumentChanges, Event, Log
 
 _POLL_S = 0.2
 _SAID = frozenset(KINDS) - {"documents"}
-_UNCOUNTED = {"taken_back": "(taken back by an import) ", "copy": "(a copy) "}
+_UNCOUNTED = "(not counted) "
 _SPAN = 500
 """The number of events that are read at a time, from the end, to find the last selected ones."""
 
@@ -82,7 +81,7 @@ def run(
         if as_json:
             borders = tuple(BorderDocument(parent=one.parent, parent_version=one.version) for one in lineage)
             documents = streamed(
-                event_document(event, recorded_at) | ({why: True} if (why := reading.uncounted(event)) else {})
+                event_document(event, recorded_at) | ({"uncounted": True} if reading.is_uncounted(event) else {})
                 for recorded_at, event in events
             )
             document = LogDocument(
@@ -113,20 +112,15 @@ class _Reading:
         self.findings: list[str] = []
         self.documents = 0
         """Changes of documents that are left out."""
-        self._counted: tuple[int, Callable[[Event], bool], Callable[[Event], bool]] | None = None
+        self._counted: tuple[int, Callable[[Event], bool]] | None = None
 
-    def uncounted(self, event: Event) -> str:
-        """Return why figures do not count an event, up to the newest version: ``taken_back`` by an import, or ``copy``;
-        empty where they do.
-        """
+    def is_uncounted(self, event: Event) -> bool:
+        """Return whether figures do not count an event, up to the newest version: see ``counted_in``."""
         if self._counted is None or self._counted[0] != self.version:
             with suppress(CorruptEvent):  # it is a finding
                 structural = self._store.query(self._conversation, lambda read: [*read.structural_events()])
-                counts, stands = counted_in(structural, self.version), standing_in(structural, self.version)
-                self._counted = self.version, counts, stands
-        if self._counted is None or self._counted[1](event):
-            return ""
-        return "copy" if self._counted[2](event) else "taken_back"
+                self._counted = self.version, counted_in(structural, self.version)
+        return self._counted is not None and not self._counted[1](event)
 
     def end(self, stop: int | None) -> int:
         return self.version if stop is None else min(stop, self.version)
@@ -179,16 +173,16 @@ def _show(events: Iterable[Logged], borders: list[Border], reading: _Reading, st
 
     for recorded_at, event in ((at, reading.in_own_ids(each)) for at, each in events):
         pass_borders(event.id)
-        why = reading.uncounted(event)
+        uncounted = reading.is_uncounted(event)
         if full:
-            show_event(console, event, recorded_at, uncounted=why)
+            show_event(console, event, recorded_at, is_uncounted=uncounted)
             continue
         kind = label(event)
-        style = "" if (event.shown or is_structural(event)) and not why else "dim "
-        mark = _UNCOUNTED.get(why, "")
+        style = "" if (event.shown or is_structural(event)) and not uncounted else "dim "
+        back = _UNCOUNTED if uncounted else ""
         write(
             (f"{event.id:>6}  {event_moment(event, recorded_at):<19}  ", "dim"),
             (f"{kind:<{LABEL_COLUMNS}}", f"{style}{STYLES[kind]}"),
-            (f"{mark}{gist(event, max(0, width - len(mark)))}", style),
+            (f"{back}{gist(event, max(0, width - len(back)))}", style),
         )
     pass_borders(reading.end(stop))
