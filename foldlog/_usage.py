@@ -35,10 +35,7 @@ _OURS = [(theirs, ours) for ours, names in _NAMES.items() for theirs in reversed
 """Ours for each name, the one that counts if several are told behind the others."""
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names: its ``input_tokens`` are those that neither come from the cache nor go there."""
-_MAY_BE_BESIDE = (
-    ("completion_tokens", ("reasoning_tokens",)),
-    ("prompt_tokens", ("cached_tokens", "cache_write_tokens")),
-)
+_MAY_BE_BESIDE = {"completion_tokens": ["reasoning_tokens"], "prompt_tokens": ["cached_tokens", "cache_write_tokens"]}
 """The parts that some sources count beside a prompt or a reply: the total tells it."""
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 _NO_DEARER = (None, "standard", "standard_only", "default", "auto", "flex", "batch")
@@ -67,7 +64,7 @@ def usage_of(told: Any) -> dict[str, int]:
     if "prompt_tokens" not in counts and "input_tokens" in counts:
         found["prompt_tokens"] += sum(told.get(name) or 0 for name in _BESIDE_THE_INPUT if name in counts)
     lacks = counts.get("total_tokens", 0) - found.get("prompt_tokens", 0) - found.get("completion_tokens", 0)
-    for whole_of, parts in _MAY_BE_BESIDE:
+    for whole_of, parts in _MAY_BE_BESIDE.items():
         if 0 < lacks == sum(found.get(part, 0) for part in parts):
             found[whole_of] = found.get(whole_of, 0) + lacks
             break

@@ -39,8 +39,6 @@ _MAIN = ""
 """The key of the field for which a part is there. If that is lost, its other fields are not counted."""
 _GIVEN, _THINKING = "argument", "thinking block"
 _NOUNS = {"image_url": "image", "file": "file"}
-_OF_AN_IMPORT = frozenset((IMPORTED, UNREAD))
-"""Documents in which an import keeps what it knows of the source."""
 _OF_CHAT = ("message", "call", "blocks")
 """Keys of ``meta`` for the fields of a chat message that events lack."""
 _COUNTS = frozenset(("usage", "cost"))
@@ -70,7 +68,7 @@ class Losses:
 
     def leave_out(self, event: Event) -> None:
         """Count an event that has no record."""
-        is_of_import = isinstance(event, DocumentChanges) and event.changed.keys() <= _OF_AN_IMPORT
+        is_of_import = isinstance(event, DocumentChanges) and event.changed.keys() <= {IMPORTED, UNREAD}
         if not (is_of_import or is_declined(event)):
             self._counts[_name(event)] += 1
 

@@ -155,9 +155,7 @@ def _ends(store: Store, row: ConversationRow, counts_event: Callable[[Event], bo
 
 
 def copies_before(event: Event) -> int:
-    """Return how many events before a condensation are copies: the others of its record, which say again what a model
-    is sent from then on.
-    """
+    """Return how many events before a condensation are copies: the others of its record, see ``Format.says_again``."""
     if not isinstance(event, CondensationAction) or event.origin is None or type(event.origin.rest) is not int:
         return 0
     return event.origin.rest if known_format(event.origin.format, lambda one: one.says_again) else 0
