@@ -173,11 +173,10 @@ class History:
         def known(read: ReadTransaction) -> tuple[int, list[Retraction]]:
             return read.version, [each for each in read.structural_events() if isinstance(each, Retraction)]
 
-        first = next(self.events(0, 1), None)
-        if first is None:
+        if not self.version():
             return iter(())
         version, retractions = self._store.query(self.id, known)
-        chosen = format or format_of_history(first)
+        chosen = format or format_of_history(self.events(0, version))
         return encode_standing(self.events(0, version), version, retractions, chosen, notes)
 
     def tail(self, count: int) -> tuple[Event, ...]:

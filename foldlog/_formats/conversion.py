@@ -157,9 +157,12 @@ def _records(
         notes(f"left out: {lost}; {format.name} has no place for it; all else is written")
 
 
-def format_of_history(first: Event) -> str:
-    """Return the format in which a history is exported, by its first event."""
-    return _NATIVE if first.origin is None else first.origin.format
+def format_of_history(events: Iterable[Event]) -> str:
+    """Return the format in which a history is exported. The first event decides that was imported, or that is shown:
+    documents come before an adapter's first record.
+    """
+    first = next((event for event in events if event.origin is not None or event.shown), None)
+    return _NATIVE if first is None or first.origin is None else first.origin.format
 
 
 def check_origin(event: Event, format: str) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from foldlog._cli.application import COMMANDS
+from foldlog._histories import Histories
 from foldlog.eventstore import ANY_VERSION, CondensationAction, CondensationRequest, Message, open_store
 from tests.foldlog.records import said
 from tests.foldlog.terminals import FOLDLOG
@@ -68,6 +69,14 @@ def test_an_import_is_listed_viewed_logged_and_exported(foldlog, five_messages, 
     ran = foldlog("export", "five", "--format", "openai-chat")
     assert (ran.status, len(ran.out.splitlines()), ran.err) == (0, 5, f"foldlog: note: {note}\n")
     assert foldlog("export", "five", "--format", "openai-chat", "--json").document["notes"] == [note]
+
+
+def test_an_export_has_the_format_of_the_first_record_also_after_documents(foldlog):
+    with open_store("sqlite:///foldlog.db") as store:
+        history = Histories(store)["c"]
+        history.append((), documents={"state": {}})
+        history.append_records([{"role": "user", "content": "a"}], format="openai-chat")
+    assert foldlog("export", "c").out == '{"role":"user","content":"a"}\n'
 
 
 def test_export_gives_back_what_was_imported_and_a_view_whole_events_with_their_roles(foldlog):

@@ -209,6 +209,18 @@ def test_branches_of_a_source_are_exported_as_it_wrote_them_and_a_retraction_tak
         assert len(exported(history)[0]) == 4
 
 
+def test_the_format_of_an_export_is_that_of_the_first_record_also_after_documents():
+    records = [{"role": "user", "content": "a"}]
+    with foldlog.open("memory:") as histories:
+        for name in ("imported", "own", "documents"):
+            histories[name].append((), documents={"state": {}})
+        histories["imported"].append_records(records, format="openai-chat")
+        histories["own"].append(Message(source="user", content="a"))
+        exports = {name: exported(histories[name])[0] for name in ("imported", "own", "documents")}
+        native = exported(histories["own"], "openhands-v1")[0]
+        assert exports == {"imported": records, "own": native, "documents": []}
+
+
 def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
     with foldlog.open("memory:") as histories:
         history = histories["c"]

@@ -248,6 +248,7 @@ async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
             assert view == parts(agent.messages)
         assert sum(isinstance(event, CondensationAction) for event in history.events()) >= 5
         assert len([event for event in history.events() if event.origin]) > 2 * len(history.view())
+        assert list(history.export()) == list(history.export("strands"))
         assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
 
 
