@@ -274,7 +274,7 @@ def records_of(events: Iterable[Event], format: str) -> Iterator[Any]:
 
 
 def newest_records(history: History, stop: int, format: str) -> Iterator[dict[str, Any]]:
-    """Yield the records of a format before the event ``stop``, the newest first, each with its source id.
+    """Yield the records of a format before the event ``stop``, the newest first.
 
     Its records must stand alone. Events of other formats are left out. Cost: the records taken.
     """
@@ -284,7 +284,7 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
         if event.origin is None or event.origin.format != format:
             continue
         group.append(event)
-        if event.origin.id is not None:
+        if not place_of(event):
             yield from islice((record for each in reversed(group) for record in encoder.records(each)), 1)
             group.clear()
 

@@ -25,8 +25,8 @@ from pydantic import BaseModel
 
 import foldlog
 from foldlog.adapters.google_adk import FoldlogSessionService, SharedStates
-from foldlog.eventstore import CondensationAction
-from foldlog.formats import decode, encode
+from foldlog.eventstore import CondensationAction, can_be_redacted
+from foldlog.formats import decode
 from foldlog.projections import View
 from tests.adapters.contract import Condenses, Lists
 from tests.adapters.google_adk.scripted import USAGE, ScriptedModel, any_event, any_state, call, reply, said
@@ -368,9 +368,23 @@ async def _compare(service, compaction):
     assert len(requests) > 10 or compaction == "foldlog"
     assert rewinds > 5
     history, kept = service.histories.sync[conversation], (await service.get_session(**S)).events
-    assert len(list(encode(history.events(), "google-adk"))) == len(kept)
-    whole = list(decode(encode(history.events(), "google-adk"), "google-adk"))
+    assert len(list(history.export())) == len(kept)
+    whole = list(decode(history.export(), "google-adk"))
     assert shown(View.from_events(whole)) == shown(history.view()), "an import of all records gives the same View"
+    await _compare_recent(service)
+    for event in choice.sample([each for each in history.events() if can_be_redacted(each)], 30):
+        history.redact(event.id, reason="asked to", with_summaries=True)
+    await _compare_recent(service)
+
+
+async def _compare_recent(service):
+    """The newest events are the last of all, whatever they are and whatever of them is redacted."""
+    kept = (await service.get_session(**S)).events
+    assert any(event.actions.compaction for event in kept)
+    for count in (1, 20, len(kept)):
+        recent = await service.get_session(**S, config=GetSessionConfig(num_recent_events=count))
+        assert recent.events == kept[-count:]
+        assert recent.last_update_time == kept[-1].timestamp
 
 
 async def test_a_compaction_within_the_times_of_an_earlier_one_changes_nothing(service):
