@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
-from pydantic_ai import AgentRunResult, RunContext
+from pydantic_ai import AgentRunResult, ModelRequest, ModelResponse, RunContext, ToolReturn, ToolReturnPart
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import (
@@ -28,11 +28,7 @@ from pydantic_ai.conversation_store import (
     ConversationRecord,
     ConversationStore,
 )
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelMessagesTypeAdapter,
-    ModelResponse,
-)
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, UserPromptPart
 
 from foldlog._formats.told import REDACTED
 from foldlog._history import History
@@ -241,13 +237,12 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         redacted = [
             (event.timestamp or events[0].timestamp, part)
             for events, records in shown_records(ours, _FORMAT, history)
-            for event, part in zip(events, _parts(_messages(records)), strict=False)
+            for event, part in zip(events, [p for m in _messages(records) for p in _plain(m)["parts"]], strict=False)
             if event.redacted is not None
         ]
         for entry in entries:
             times = {event.timestamp for event in decode([_entry(entry)], format=_FORMAT)} - {None}
-            parts = _parts([entry.message])
-            if any(time in times and part not in parts for time, part in redacted):
+            if any(time in times and part not in _plain(entry.message)["parts"] for time, part in redacted):
                 return True
         return False
 
@@ -277,10 +272,6 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
 def _plain(message: ModelMessage) -> Any:
     return to_plain(ModelMessagesTypeAdapter.dump_python([message], warnings=False)[0])
-
-
-def _parts(messages: Iterable[ModelMessage]) -> list[Any]:
-    return [part for message in messages for part in _plain(message)["parts"]]
 
 
 def _entry(entry: ConversationEntry) -> dict[str, Any]:
@@ -324,6 +315,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         self.scope, self.condense = scope, condense
         self._given: Sequence[ModelMessage] = ()
         self._saved: Conversation | None = None
+        self._results: dict[str, ToolReturn[Any]] = {}
 
     async def for_run(self, ctx: RunContext[Any]) -> FoldlogSteps:
         """Return a capability for this run only."""
@@ -338,6 +330,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
         """
         await self._save(ctx, ctx.messages)
+        self._results.clear()
         run, given = ctx.messages, request_context.messages
         if len(given) < len(run) or not all(map(operator.is_, run, given)):
             return request_context
@@ -371,8 +364,29 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         """Save the last messages of the run."""
         ended = result.conversation
-        await self._save(ctx, ended.messages, ended.deferred_tool_requests)
+        await self._save(ctx, [*ended.messages, *self._unseen(ended)], ended.deferred_tool_requests)
         return result
+
+    async def after_tool_execute(self, ctx: RunContext[Any], *, call: Any, result: Any, **told: Any) -> Any:
+        """Keep the result until the model is called again."""
+        self._results[call.tool_call_id] = result if isinstance(result, ToolReturn) else ToolReturn(result)
+        return result
+
+    def _unseen(self, ended: Conversation) -> list[ModelRequest]:
+        """Return the request with the results of the last response, which ``run_stream`` shows to no capability."""
+        last, waits = ended.messages[-1] if ended.messages else None, ended.deferred_tool_requests
+        if not isinstance(last, ModelResponse) or last.state != "complete":
+            return []
+        waiting = [] if waits is None else [call.tool_call_id for call in (*waits.approvals, *waits.calls)]
+        none = ToolReturn("There is no result: the run ended with its final result.")
+        told = [(c, self._results.get(c.tool_call_id, none)) for c in last.tool_calls if c.tool_call_id not in waiting]
+        parts = list[Any](
+            ToolReturnPart(c.tool_name, r.return_value, c.tool_call_id, tool_kind=c.tool_kind, metadata=r.metadata)
+            for c, r in told
+        )
+        parts += [UserPromptPart(result.content) for _, result in told if result.content]
+        about = {"run_id": last.run_id, "conversation_id": ended.conversation_id}
+        return [ModelRequest(parts, timestamp=parts[0].timestamp, **about)] if parts else []
 
     async def _save(self, ctx: RunContext[Any], messages: Sequence[Any], deferred: Any = None) -> None:
         if self._saved is None:

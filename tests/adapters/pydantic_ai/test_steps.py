@@ -7,7 +7,7 @@ import random
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, Conversation
+from pydantic_ai import Agent, Conversation, ToolReturn
 from pydantic_ai.conversation_store import ConversationConflict
 from pydantic_ai.messages import (
     CompactionPart,
@@ -18,6 +18,7 @@ from pydantic_ai.messages import (
     ToolCallPart,
     UserPromptPart,
 )
+from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_ai.usage import UsageLimits
 
@@ -142,8 +143,6 @@ async def test_a_message_is_saved_before_the_model_and_before_the_tools(store):
         await look("model")
         return ModelResponse(parts=[ToolCallPart("tool", {}, "c0")]) if len(messages) == 1 else said("finished")
 
-    from pydantic_ai.models.function import FunctionModel
-
     agent = Agent(FunctionModel(script), tools=[tool], capabilities=[FoldlogSteps(store)])
     await agent.run("go", conversation_id="c")
     assert seen == [("model", 1), ("tool", 2), ("model", 3)]
@@ -156,6 +155,67 @@ async def test_streamed_runs_are_saved_too(store):
         await streamed.get_output()
     loaded = await store.load("c")
     assert [message.kind for message in loaded.messages] == ["request", "response", "request", "response"]
+
+
+@pytest.mark.parametrize("ends", ["early", "exhaustive"])
+async def test_the_results_of_the_last_response_of_a_streamed_run_are_saved(store, ends):
+    """The SDK shows no capability the request with them."""
+
+    async def stream(messages, info):
+        yield {0: DeltaToolCall("measure", '{"unit": "km"}', tool_call_id="c0")}
+        yield {1: DeltaToolCall("look", "{}", tool_call_id="c1")}
+        yield {2: DeltaToolCall("final_result", '{"unit": "km"}', tool_call_id="c2")}
+
+    def look() -> ToolReturn:
+        return ToolReturn("a map", content="This is the map.", metadata={"sheet": 4})
+
+    agent = agent_of(store, steps(0), output_type=Unit, end_strategy=ends)
+    agent.tool_plain(look)
+    for given in ("go", "go on"):
+        conversation = await store.load("c") or Conversation(conversation_id="c")
+        with agent.override(model=FunctionModel(stream_function=stream)):
+            async with agent.run_stream(given, conversation=conversation) as streamed:
+                assert await streamed.get_output() == Unit(unit="km")
+        ours, theirs = (await store.load("c")).messages, streamed.all_messages()
+        assert ours[:-1] == theirs[:-1]
+        assert (ours[-1].run_id, ours[-1].conversation_id) == (theirs[-1].run_id, "c")
+        was_called = {part.tool_call_id: part for part in theirs[-1].parts[:2] if ends == "exhaustive"}
+        *results, look_at = ours[-1].parts if was_called else [*ours[-1].parts, None]
+        assert [part.tool_call_id for part in results] == ["c0", "c1", "c2"]
+        for part in results:
+            same = was_called.get(part.tool_call_id)
+            none = "There is no result: the run ended with its final result."
+            assert (part.content, part.metadata) == ((same.content, same.metadata) if same else (none, None))
+        assert (look_at and look_at.content) == ("This is the map." if was_called else None)
+    result = await agent.run("more", message_history=theirs, conversation_id="c", output_type=str)
+    assert (await store.load("c")).messages == result.all_messages()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_paused_run_goes_on_with_the_result_of_the_call_that_ran(store, streamed):
+    ran = []
+
+    async def stream(messages, info):
+        for place, (name, call_id) in enumerate((("other", "c0"), ("pay", "c1"))):
+            yield {place: DeltaToolCall(name, "{}", tool_call_id=call_id)}
+
+    def script(messages, info):
+        calls = [ToolCallPart("other", {}, "c0"), ToolCallPart("pay", {}, "c1")]
+        return ModelResponse(parts=calls) if len(messages) == 1 else said("finished")
+
+    model = FunctionModel(script, stream_function=stream)
+    agent = Agent(model, capabilities=[FoldlogSteps(store)], output_type=[str, DeferredToolRequests])
+    agent.tool_plain(lambda: "approved", name="other", requires_approval=True)
+    agent.tool_plain(lambda: ran.append("paid") or "paid", name="pay")
+    if streamed:
+        async with agent.run_stream("go", conversation_id="c") as result:
+            await result.get_output()
+    else:
+        await agent.run("go", conversation_id="c")
+    approved = DeferredToolResults(approvals={"c0": True})
+    result = await agent.run(deferred_tool_results=approved, conversation=await store.load("c"))
+    assert (result.output, ran) == ("finished", ["paid"])
+    assert {("tool-return", "c0"), ("tool-return", "c1")} <= set(told(result.all_messages()))
 
 
 async def test_what_a_paused_run_waits_for_is_saved(store):
