@@ -12,8 +12,7 @@ it returns.
 REFUSED: Final = 2
 """Bad input or usage: nothing was done. An error says why, also after findings."""
 
-INTERRUPTED: Final = 130
-"""Ctrl-C: the status that a shell reports for a program that SIGINT ended."""
+INTERRUPTED: Final = 130  # the status that a shell reports for a program that SIGINT ended
 INTERRUPTED_WORDS: Final = "interrupted: completed work was kept, no partial data was written"
 
 

@@ -48,9 +48,8 @@ class _Documents(FileReader):
     def holds(self, path: Path, begin: bytes) -> bool:
         begins = re.match(rb'\s*\{\s*"(sessionId|projectHash)"', begin) is not None
         line, _, more = begin.partition(b"\n")
-        lines = begins and more.strip() != b"" and parsed(line, 0, 0).problem is None
-        begins = begins and not lines and path.suffix == ".json"
-        return begins and all(b'"%b"' % key.encode() in begin for key in _STABLE[:3])
+        is_document = path.suffix == ".json" and not (more.strip() and parsed(line, 0, 0).problem is None)
+        return begins and is_document and all(b'"%b"' % key.encode() in begin for key in _STABLE[:3])
 
     def histories(self, path: Path) -> Iterator[Contained]:
         return in_document(path, "messages", session_in, _STABLE, "$set")

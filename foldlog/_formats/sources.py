@@ -82,8 +82,7 @@ class Sources:
         """Return the size of the files under the paths in bytes: about the size of what will be read. Cost: the status
         of each file.
         """
-        files = (file for path in self._paths for file in (files_below(path) if path.is_dir() else (path,)))
-        return sum(map(getsize, files))
+        return sum(getsize(file) for path in self._paths for file in files_below(path))
 
     def __iter__(self) -> Iterator[Source]:
         self.findings.clear()

@@ -346,7 +346,7 @@ def test_watching_an_empty_folder_waits_for_its_first_history(foldlog, folder: P
 
     monkeypatch.setattr(import_, "time", SimpleNamespace(sleep=something_happens))
     watched = foldlog("import", folder / "new", "--watch")
-    assert (watched.status, watched.err.count("waiting for one")) == (0, 1)
+    assert (watched.status, watched.err.count("waiting for one")) == (0, 2)
     assert watched.out.splitlines()[-1] == "1 event of 1 conversation added to foldlog.db."
     assert foldlog("import", folder / "nowhere", "--watch").status == 2
 

@@ -263,30 +263,20 @@ _States = dict[str, tuple[int, ...]]
 
 def _states(paths: Sequence[Path]) -> _States:
     """Return what differs when a file at these paths, or below them, was changed, removed or added."""
-    found: _States = {}
-    for path in paths:
-        for place in files_below(path) if path.is_dir() else (str(path),):
-            if state := state_of(place):
-                found[place] = state
-    return found
+    return {file: state for path in paths for file in files_below(path) if (state := state_of(file))}
 
 
 def _when_there(paths: Sequence[Path], format: str) -> _States:
     """Wait until no folder of these is without a history. Return how the files were before that was seen."""
-    is_told = False
     while True:
         before = _states(paths)
         try:
             open_sources(paths, format)
         except NotAHistory as error:
             if error.path.is_dir():
-                if not is_told:
-                    terminal.note(f"{error}; waiting for one")
-                is_told = True
+                terminal.note(f"{error}; waiting for one")
                 _changed(paths, before)
                 continue
-        except UnknownFormat:
-            pass  # the import says so
         return before
 
 

@@ -61,9 +61,7 @@ def state_of(path: str) -> tuple[int, ...]:
 
 
 def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[str]) -> bool:
-    """Return whether a folder below the root is to be read: it is not one of ``seen``, and no link to a folder above or
-    below the root. It is one of ``seen`` then.
-    """
+    """Return whether a folder is to be read, once: if not ``seen``, nor a link to one above or below the root."""
     real, top = os.path.realpath(folder), os.path.realpath(root)
     if real in seen or (os.path.islink(folder) and os.path.commonpath((real, top)) in (real, top)):
         return False
@@ -72,7 +70,9 @@ def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[s
 
 
 def files_below(path: str | PathLike[str]) -> Iterator[str]:
-    """Yield the files in a folder and in those below it, also behind links: each folder once."""
+    """Yield the file at a path, or the files in a folder and in those below it, also behind links: each folder once."""
+    if os.path.isfile(path):
+        yield str(path)
     seen = set[str]()
     for folder, below, names in os.walk(path, followlinks=True):
         below[:] = [name for name in below if leads_on(path, os.path.join(folder, name), seen)]

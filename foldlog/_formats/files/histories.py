@@ -70,14 +70,7 @@ def histories(
     elif path.is_file():
         yield from _File(path, path, recognize).histories()
     else:
-        raise NotAHistory(path, _no_file(path))
-
-
-def _no_file(path: Path) -> str:
-    """Return why a path cannot be read, as the end of a sentence."""
-    if path.is_symlink() and not path.exists():
-        return "is a link to what does not exist"
-    return "is neither a file nor a folder" if path.exists() else "no such file or folder"
+        raise NotAHistory(path, "is neither a file nor a folder" if path.exists() else "no such file or folder")
 
 
 def _contained(root: Path, path: Path, recognize: Recognize, begin: bytes = b"") -> Iterator[Found] | None:
@@ -139,7 +132,8 @@ def _in_folder(
             elif begin and not _is_of_another(entry, begin):
                 yield LeftOut(entry, is_read=False)
             elif not entry.is_file() and not entry.name.startswith("."):
-                yield ImportFinding(str(entry), _no_file(entry))
+                why = "is neither a file nor a folder" if entry.exists() else "is a link to what does not exist"
+                yield ImportFinding(str(entry), why)
         except NotAHistory as error:
             yield LeftOut(entry) if error.foreign or error.repeats else ImportFinding(str(entry), error.why)
         except OSError as error:
@@ -169,8 +163,7 @@ def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
     is_row = steps[-1][0] - steps[0][0] < 2 * len(steps)
     for (before, _), (number, name) in pairwise((*steps[:1], *steps)):
         for missing in range(before + 1, number) if is_row else ():
-            before_it = "message_" * name.startswith("message_")
-            yield f"event-{missing:05}.json" if name.startswith("event-") else f"{before_it}{missing}.json"
+            yield f"event-{missing:05}.json" if name[0] == "e" else f"{'message_' * (name[0] == 'm')}{missing}.json"
         yield name
 
 

@@ -136,9 +136,7 @@ class ThreadBranches:
         return (next(same) for _, same in groupby(merge(*lines, key=_id_of, reverse=True), _id_of))
 
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
-        """Return a checkpoint by its id; of a redacted one what stands instead, or None. Cost: for a checkpoint that is
-        not the newest of its branch, the later branches.
-        """
+        """Return a checkpoint by its id, or what stands instead. Cost: if it is not the newest, later branches."""
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
                 return branch.tip
