@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from foldlog.eventstore.maintenance.salvage import Salvaged, salvage
 from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.errors import DatabaseError
-from foldlog.eventstore.recorders.sqlite.readable import copy_readable
+from foldlog.eventstore.recorders.sqlite.readable import _Rows, copy_readable
 from foldlog.projections import Views
 
 NAMES = ("a", "ümlaut ✓", "c")
@@ -516,3 +517,18 @@ def test_what_is_impossible_beside_the_events_does_not_come_over(path: Path):
 def test_events_whose_conversation_has_no_name_any_more_are_counted(path: Path):
     execute(path, "DELETE FROM conversations WHERE id = 'a'")
     assert copy_readable(str(path), str(path.with_name("copied.db"))).nameless == 1
+
+
+def test_a_damaged_tree_that_leads_back_is_read_once():
+    class Source:
+        def execute(self, _: str, at: tuple[int]) -> Iterator[tuple[int]]:
+            for number in [*range(at[0], 10), 1]:
+                yield (number,)
+                if number == 1:
+                    damaged = sqlite3.DatabaseError("malformed")
+                    damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+                    raise damaged
+
+    rows = _Rows(Source(), "SELECT", "id")
+    assert len(list(islice(rows.read(2, 1), 1_000))) < 100
+    assert not rows.are_all

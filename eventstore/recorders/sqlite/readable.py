@@ -133,7 +133,7 @@ class _Rows:
             try:
                 for row in self._execute(self._select[step], (at,)):
                     yield row
-                    at = row[0] + step
+                    at = max(at, row[0] + step, key=step.__mul__)  # a damaged tree may lead back
                 return
             except sqlite3.DatabaseError as error:
                 _raise_unless_read_around(error)
