@@ -119,10 +119,7 @@ class _Rows:
 
     def __init__(self, source: sqlite3.Connection, select: str, key: str) -> None:
         self._execute = source.execute
-        self._select = {
-            1: f"{select} >= ? ORDER BY {key}",
-            -1: f"{select} <= ? ORDER BY {key} DESC",
-        }
+        self._select = {1: f"{select} >= ? ORDER BY {key}", -1: f"{select} <= ? ORDER BY {key} DESC"}
         self.are_all = True
         """Whether no read has failed."""
 
@@ -132,13 +129,16 @@ class _Rows:
         while at is not None:
             try:
                 for row in self._execute(self._select[step], (at,)):
+                    if (row[0] - at) * step < -1:  # a damaged tree leads back; rows may share a number
+                        break
                     yield row
-                    at = max(at, row[0] + step, key=step.__mul__)  # a damaged tree may lead back
-                return
+                    at = row[0] + step
+                else:
+                    return
             except sqlite3.DatabaseError as error:
                 _raise_unless_read_around(error)
-                self.are_all = False
-                at = self._next(at, step)
+            self.are_all = False
+            at = self._next(at, step)
 
     def _next(self, at: int, step: int) -> int | None:
         """Return the next number from which SQLite can read; None if there is none."""
@@ -157,11 +157,11 @@ class _Rows:
 
     def _can_read(self, start: int, step: int) -> bool:
         try:
-            self._execute(self._select[step], (start,)).fetchone()
+            row = self._execute(self._select[step], (start,)).fetchone()
         except sqlite3.DatabaseError as error:
             _raise_unless_read_around(error)
             return False
-        return True
+        return row is None or (row[0] - start) * step >= 0
 
 
 def _raise_unless_read_around(error: sqlite3.DatabaseError) -> None:
