@@ -97,12 +97,17 @@ def held(view: View, action: CondensationAction) -> CondensationAction:
         metadata = {**action.metadata, "events_kept_whole": whole}
         action = forget(going, metadata, summary=action.summary, offset=offset)
     after = view.then((action,))
-    sent = sent_ids(after)
-    lost = sent_ids(view) - sent - {event.id for event in going}
-    if lost or all(isinstance(event, SystemMessage) or is_unseen(event) for event in after if event.id in sent):
+    lost = sent_ids(view) - sent_ids(after) - {event.id for event in going}
+    if lost or (_has_message(view) and not _has_message(after)):
         what = f"{len(lost)} events that stay could not" if lost else "no message could"
         raise NoCondensationAvailable(f"without the {len(going)} events to forget {what} be sent")
     return action
+
+
+def _has_message(view: View) -> bool:
+    """Return whether a model is sent more of a View than a system prompt."""
+    sent = (view[position] for position in view.fit_positions)
+    return any(not isinstance(event, SystemMessage) and not is_unseen(event) for event in sent)
 
 
 def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:

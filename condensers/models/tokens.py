@@ -21,11 +21,7 @@ from foldlog.projections import Dialect, View, begins_reply, rendered, says_some
 _MESSAGES_KEPT = 20_000
 """The number of counts that a counter keeps. It also keeps their messages, which Views mostly share."""
 
-_COUNTED_AS: Mapping[Dialect, Dialect] = {
-    "anthropic": "litellm",
-    "anthropic-cached": "litellm",
-    "responses": "openai",
-}
+_COUNTED_AS: Mapping[Dialect, Dialect] = {"anthropic": "litellm", "anthropic-cached": "litellm", "responses": "openai"}
 """Messages are counted in a form that litellm takes. Reasoning that only its server can read is not counted."""
 
 _CONVERSATIONS_KEPT = 64

@@ -126,12 +126,7 @@ def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> 
         shown[index] = before[1]
     if not shown:
         return Step(view)
-    report = {
-        "condenser": by,
-        "rule": asdict(condenser),
-        "masked": len(shown),
-        "newest_masked": view[max(shown)].id,
-    }
+    report = {"condenser": by, "rule": asdict(condenser), "masked": len(shown), "newest_masked": view[max(shown)].id}
     return Step(view.with_masks(shown), (report,))
 
 

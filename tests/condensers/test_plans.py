@@ -131,3 +131,11 @@ def test_a_call_that_joins_forgotten_ones_and_waits_outdates_a_plan():
     view = viewed(message(), call(call_id="a", response_id="r"), answer(call_id="a"))
     plan = (condensed(1, 2), view)
     assert "nothing can be forgotten" in outdated(plan, later(view, call(call_id="b", response_id="r")))
+
+
+def test_a_view_of_which_no_message_was_sent_may_lose_what_was_not_sent():
+    view = viewed(Annotation(name="lines", shown=True, origin=Origin(format="a")) for _ in range(3))
+    plan = condensed(0, 1)
+    assert outdated((plan, view), []) is None
+    talk = viewed(message(), Annotation(name="lines", shown=True, origin=Origin(format="a")))
+    assert "no message could be sent" in str(outdated((condensed(0), talk), []))
