@@ -14,7 +14,7 @@ import foldlog
 from foldlog._documents import CallDocument as Turn
 from foldlog._reports.prices import Price
 from foldlog._reports.replays import replay
-from foldlog.condensers.base import Condensation, Condenser
+from foldlog.condensers.base import Condensation, Condenser, stepped
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
@@ -213,7 +213,7 @@ class Watching(Condenser):
 
     def step(self, view, agent_llm=None):
         try:
-            step = self.condenser.step(view, agent_llm)
+            step = stepped(self.condenser, view, agent_llm)  # a condensation that may forget nothing leaves the View
         except NoCondensationAvailable:
             self._count(view)
             raise
