@@ -62,7 +62,7 @@ class AuditDatabaseMismatch(EventStoreError):
 
 
 class NoAuditDatabase(EventStoreError):
-    """The file is not an audit database, or cannot become one: give another file. Or its disk is full."""
+    """The file is not an audit database, or cannot be written. The message names the remedy."""
 
     def __init__(self, path: Path, problem: str, remedy: str = "give another file") -> None:
         super().__init__(f"{path} cannot be the audit database: {problem}; {remedy}")
@@ -73,15 +73,23 @@ def written(path: Path) -> Iterator[None]:
     """Raise ``NoAuditDatabase`` for an error of SQLite or of the system in the block."""
     try:
         yield
-    except sqlite3.Error as error:
-        is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-        raise _failed(path, str(error), is_full=is_full) from error
-    except OSError as error:
-        raise _failed(path, error.strerror or str(error), is_full=error.errno == errno.ENOSPC) from error
+    except (sqlite3.Error, OSError) as error:
+        problem = getattr(error, "strerror", None) or str(error)
+        raise NoAuditDatabase(path, problem, _remedy(error)) from error
 
 
-def _failed(path: Path, problem: str, *, is_full: bool) -> NoAuditDatabase:
-    return NoAuditDatabase(path, problem, "free some space") if is_full else NoAuditDatabase(path, problem)
+def _remedy(error: sqlite3.Error | OSError) -> str:
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF, getattr(error, "errno", None):
+        case (sqlite3.SQLITE_FULL, _) | (_, errno.ENOSPC):
+            return "free some space"
+        case (sqlite3.SQLITE_BUSY, _):
+            return "another program writes it: try again when that program has ended"
+        case (sqlite3.SQLITE_IOERR, _) | (_, errno.EIO):
+            return "look at its disk, or give another file"
+        case (sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN, _) | (_, errno.EACCES | errno.EPERM | errno.EROFS):
+            return "give this user the right to write the file and its folder, or give another file"
+        case _:
+            return "give another file"
 
 
 def check_target(store: Store, path: Path, conversations: Sequence[str] | None = None) -> None:

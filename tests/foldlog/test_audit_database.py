@@ -333,17 +333,48 @@ def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_the
 
 
 @pytest.mark.parametrize(
-    "error", [sqlite3.OperationalError("database or disk is full"), OSError(errno.ENOSPC, "No space left on device")]
+    "error, remedy",
+    [
+        (sqlite3.SQLITE_FULL, "free some space"),
+        (OSError(errno.ENOSPC, "No space left on device"), "free some space"),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, "another program writes it: try again when that program has ended"),
+        (sqlite3.SQLITE_IOERR_WRITE, "look at its disk, or give another file"),
+        (OSError(errno.EIO, "Input/output error"), "look at its disk, or give another file"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, "the right to write the file and its folder, or give another file"),
+        (PermissionError(errno.EACCES, "Permission denied"), "its folder, or give another file"),
+        (sqlite3.SQLITE_NOTADB, "it; give another file"),
+    ],
 )
-def test_on_a_full_disk_it_says_to_free_space(store: Store, tmp_path: Path, monkeypatch, error: Exception):
+def test_an_error_of_its_file_names_the_remedy(store: Store, tmp_path: Path, monkeypatch, error: Any, remedy: str):
     def fail(*_: object) -> None:
+        if isinstance(error, int):
+            raised = sqlite3.OperationalError("SQLite refuses it")
+            raised.sqlite_errorcode = error
+            raise raised
         raise error
 
-    if isinstance(error, sqlite3.Error):
-        error.sqlite_errorcode = sqlite3.SQLITE_FULL
     monkeypatch.setattr(audit_database, "add_events", fail)
-    with pytest.raises(NoAuditDatabase, match=r"; free some space$"):
+    with pytest.raises(NoAuditDatabase, match=f"{remedy}$"):
         update(store, tmp_path / "audit.db")
+
+
+def test_a_follower_whose_file_is_locked_says_so_in_one_line(foldlog: Any, tmp_path: Path, monkeypatch):
+    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+        store.append("c1", Message(source="user", content="word"), expected_version=0)
+        update(store, tmp_path / "audit.db")
+        store.append("c1", Message(source="user", content="again"), expected_version=1)
+    reached = audit_database.AuditTables.apply
+
+    def locked(self: Any, *given: Any, **named: Any) -> Any:
+        self._database.execute("PRAGMA busy_timeout = 0")
+        with closing(sqlite3.connect(tmp_path / "audit.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            return reached(self, *given, **named)
+
+    monkeypatch.setattr(audit_database.AuditTables, "apply", locked)
+    ran = foldlog("audit", "--follow", f"--to={tmp_path}/audit.db", f"--db={tmp_path}/store.db")
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert "audit.db cannot be the audit database: database is locked; another program writes it" in ran.err
 
 
 def test_a_new_one_is_made_without_a_log_so_that_a_full_disk_cannot_leave_half_of_it(

@@ -132,9 +132,9 @@ def _follow(db: str, to: Path | None, conversations: list[str] | None, as_json: 
         raise Refused("--follow needs --to FILE and follows the whole store; leave out conversations and --json")
     from foldlog._follower import Follower
     from foldlog._reports.audit_database import AuditTables
-    from foldlog._reports.audit_file import check_target
+    from foldlog._reports.audit_file import check_target, written
 
-    with open_existing(db) as store:
+    with open_existing(db) as store, written(to):
         check_target(store, to)
         with Follower(store, AuditTables(store, to)) as follower, terminal.working(str(to), "events") as update:
             with suppress(KeyboardInterrupt):  # which is how it ends
