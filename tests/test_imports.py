@@ -45,7 +45,13 @@ def test_importing_foldlog_imports_nothing_heavy():
 
 @pytest.mark.parametrize(
     "arguments, commands",
-    [(["--help"], set()), (["view", "--help"], {"view"}), (["log", "c1", "--db", "no.db"], {"log"})],
+    [
+        (["--help"], set()),
+        (["view", "--help"], {"view"}),
+        (["log", "c1", "--db", "no.db"], {"log"}),
+        (["compare", "nobody", "--db", "memory:"], {"compare"}),
+        (["report", "nobody", "--agent-model", "gpt-4o", "--db", "memory:"], {"report"}),
+    ],
 )
 def test_a_command_imports_nothing_heavy_and_no_other_command(arguments, commands):
     code = f"""

@@ -69,14 +69,14 @@ def run(
     """
     if prices is not None and agent is None:
         raise Refused("--prices has the prices of many models; name that of the agent with --agent-model MODEL")
-    price, priced = _price(agent, prices)
-    model = None if prices is not None and priced == agent and find_spec("litellm") is None else agent_model(agent)
-    condensers = _condensers(configs or [], agent, model)
-    from foldlog.condensers import ESTIMATE
-
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         version = store.conversation(conversation).version
+        price, priced = _price(agent, prices)
+        model = None if prices is not None and priced == agent and find_spec("litellm") is None else agent_model(agent)
+        condensers = _condensers(configs or [], agent, model)
+        from foldlog.condensers import ESTIMATE
+
         replays, asks = _replays(store, conversation, version, condensers, model)
         with terminal.working("comparing"):
             called = None if agent is not None else _model_called(store, conversation)

@@ -64,10 +64,10 @@ def run(
 
     Example: foldlog condense tidewatch --dry-run
     """
-    model = agent_model(agent)
-    condenser = None if config is None else load_condenser_for(config, agent, model)
     with open_existing(db) as store:
         whole(store, conversation)
+        model = agent_model(agent)
+        condenser = None if config is None else load_condenser_for(config, agent, model)
         histories = Histories(store, condenser=condenser, agent_llm=model)
         try:
             with terminal.working("condensing"):

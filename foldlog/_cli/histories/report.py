@@ -35,9 +35,9 @@ def run(
 
     Example: foldlog report tidewatch --output tidewatch.html
     """
-    model = named_model(agent)
     with open_existing(db) as store, terminal.working("reading", "events") as update:
         conversation = resolved(store, conversation)
+        model = named_model(agent)
         path = _writable(output or _default_file(conversation, force=force))
         version = store.conversation(conversation).version
         update(total=version)
