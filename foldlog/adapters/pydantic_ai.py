@@ -315,6 +315,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         self.scope, self.condense = scope, condense
         self._given: Sequence[ModelMessage] = ()
         self._saved: Conversation | None = None
+        self._now: RunContext[Any] | None = None
         self._results: dict[str, ToolReturn[Any]] = {}
 
     async def for_run(self, ctx: RunContext[Any]) -> FoldlogSteps:
@@ -351,14 +352,17 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         await self._save(ctx, ctx.messages)
         return result
 
-    async def wrap_node_run(self, ctx: RunContext[Any], *, node: Any, handler: Any) -> Any:
-        """Save the received part of a response that is interrupted."""
+    async def wrap_run(self, ctx: RunContext[Any], *, handler: Any) -> Any:
+        """Save the received part of a response, and the results of its tools, where a run ends without a result."""
         try:
-            return await handler(node)
+            return await handler()
         except BaseException:
-            saved = [] if self._saved is None else self._saved.messages
-            if saved and len(saved) < len(ctx.messages) and all(map(operator.is_, saved, ctx.messages)):
-                await self._save(ctx, ctx.messages)
+            if self._saved is not None and self._now is not None:
+                saved, now = self._saved.messages, [*self._now.messages]
+                if len(saved) < len(now) and all(map(operator.is_, saved, now)):
+                    if now[-1].state == "incomplete" and now[-1].tool_calls:  # no later run calls these tools
+                        now[-1] = replace(now[-1], state="interrupted")
+                    await self._save(self._now, now)
             raise
 
     async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
@@ -392,7 +396,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         if self._saved is None:
             assert ctx.conversation_id is not None  # every run has one
             self._saved = await self._continued(ctx.conversation_id)
-        saved = self._saved
+        saved, self._now = self._saved, ctx
         same = len(messages) == len(saved.messages) and all(map(operator.is_, messages, saved.messages))
         if not same or deferred is not None:
             saved.messages, saved.usage, saved.deferred_tool_requests = list(messages), replace(ctx.usage), deferred

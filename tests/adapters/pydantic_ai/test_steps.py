@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 from pydantic import BaseModel
-from pydantic_ai import Agent, Conversation, ToolReturn
+from pydantic_ai import Agent, Conversation, ToolReturn, capture_run_messages
 from pydantic_ai.conversation_store import ConversationConflict
 from pydantic_ai.messages import (
     CompactionPart,
@@ -189,6 +190,44 @@ async def test_the_results_of_the_last_response_of_a_streamed_run_are_saved(stor
         assert (look_at and look_at.content) == ("This is the map." if was_called else None)
     result = await agent.run("more", message_history=theirs, conversation_id="c", output_type=str)
     assert (await store.load("c")).messages == result.all_messages()
+
+
+@pytest.mark.parametrize("output", [str, Unit])
+@pytest.mark.parametrize("ends", ["raises at once", "raises", "raises after all", "leaves", "cancels", "is cancelled"])
+async def test_what_was_received_of_a_streamed_response_is_saved_however_its_block_ends(store, ends, output):
+    async def stream(messages, info):
+        assert problem_of(messages) is None
+        for place, tool in enumerate(("measure", "final_result") if output is Unit else ()):
+            yield {place: DeltaToolCall(tool, '{"unit": "km"}', tool_call_id=f"c{place}")}
+        for word in ("nine ", "km") if output is str else ():
+            yield word
+
+    async def run(prompt):
+        conversation = await store.load("c") or Conversation(conversation_id="c")
+        async with agent.run_stream(prompt, conversation=conversation) as streamed:
+            if ends == "raises after all" or prompt == "go on":
+                await streamed.get_output()
+            if ends in ("raises", "leaves"):
+                await anext(streamed.stream_response(debounce_by=None))
+            if ends == "is cancelled":
+                asyncio.current_task().cancel()
+                await asyncio.sleep(0)
+            elif ends == "cancels":
+                await streamed.cancel()
+            elif ends.startswith("raises") and prompt == "go":
+                raise KeyError("the block")
+
+    model = FunctionModel(stream_function=stream)
+    agent = Agent(model, tools=[measure], capabilities=[FoldlogSteps(store)], output_type=output)
+    with capture_run_messages() as theirs:
+        await asyncio.wait([asyncio.ensure_future(run("go"))])
+    ours = (await store.load("c")).messages
+    assert len(ours) == 2
+    left = ours[1].state == "interrupted" and theirs[1].state == "incomplete" and output is Unit  # its calls are over
+    assert ours == [theirs[0], replace(theirs[1], state="interrupted") if left else theirs[1]]
+    ends = ""
+    await run("go on")
+    assert (await store.load("c")).messages[:2] == ours
 
 
 @pytest.mark.parametrize("streamed", [False, True])
