@@ -1,15 +1,16 @@
-"""Pair results with calls. Ids may be used again: the nth result with an id is for the nth call with it. A result
-without an id is for the first open call of the newest reply.
+"""Pair results with calls, as ``projections.units`` does. A result without an id is for an open call of the newest
+reply.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from foldlog.eventstore import Action
+from foldlog.eventstore import Action, Observation
 from foldlog.projections import View
+from foldlog.projections.units import WaitingCalls
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -33,7 +34,7 @@ class Recent(OrderedDict[K, V]):
 
 
 _CALLS_MAX = 10_000
-"""A call waits for its result during this many later calls; after that the two are not paired."""
+"""A call waits for its result during at least this many later calls."""
 
 
 def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
@@ -42,7 +43,7 @@ def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
 
 
 class OpenCalls:
-    """Open calls by their id, each with its event id and its tool.
+    """The calls that wait for a result. One without an id never does.
 
     ``view`` gives the View before the first of them. Where there is one, the calls that were open there are read from
     it when one is asked for that did not come later.
@@ -52,44 +53,50 @@ class OpenCalls:
         self._view = view
         self._reply: list[Action] = []
         """The calls of the newest reply, also those that have their result."""
-        self._waiting: Recent[str, deque[tuple[int, str]]] = Recent(_CALLS_MAX)
+        self._wait_for(())
 
-    def open(self, action: Action, key: str | None = None) -> None:
-        """Open a call under ``key``, by default under its id. One without an id is never closed."""
-        if not is_of_reply(action, self._reply):
+    def _wait_for(self, calls: Iterable[Action]) -> None:
+        self._waiting, self._calls, self._added = WaitingCalls(), dict[int, Action](), 0
+        for call in calls:
+            self._add(call)
+
+    def _add(self, call: Action) -> None:
+        if call.call_id is not None:
+            self._waiting.add(call, call.id)
+            self._calls[call.id] = call
+            self._added += 1
+
+    def open(self, call: Action) -> None:
+        """Add the next call."""
+        if not is_of_reply(call, self._reply):
             self._reply = []
-        self._reply.append(action)
-        key = action.call_id if key is None else key
-        if key is not None:
-            waiting = self._waiting.get(key) or deque(maxlen=_CALLS_MAX)
-            waiting.append((action.id, action.tool))
-            self._waiting[key] = waiting
+        self._reply.append(call)
+        if self._added == 2 * _CALLS_MAX:
+            self._wait_for([*self._calls.values()][-_CALLS_MAX:])
+        self._add(call)
 
-    def first(self, key: str) -> tuple[int, str] | None:
-        """Return the event id and the tool of the oldest call under ``key``."""
-        waiting = self._waiting.get(key)
-        if waiting is None and self._view is not None:
-            self._read_past()
-            waiting = self._waiting.get(key)
-        return waiting[0] if waiting else None
+    def is_open(self, call_id: Any) -> bool:
+        """Return whether a call with this id waits. Cost: the calls that wait."""
+        return any(call.call_id == call_id for call in self.all())
+
+    def all(self) -> list[Action]:
+        """Return the calls that wait, in their order."""
+        self._read_past()
+        return [*self._calls.values()]
 
     def close(self, key: Any) -> tuple[str | None, int | None, str]:
-        """Close the oldest open call under ``key``, or the call that ``of_result`` returned. Return the key, if it is a
-        text, and the event id and the tool of the call: None and an empty text where there is no such call.
+        """Close the call that a result with the id ``key`` answers, or one that ``of_result`` returned. Return its id,
+        if it is a text, and the event id and the tool of the call: None and an empty text where there is no such call.
         """
-        call: tuple[int, str] | None = None
-        if isinstance(key, Action):
-            key, call = key.call_id, (key.id, key.tool)
-        if type(key) is not str:
+        call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, None)
+        if type(call_id) is not str:
             return None, None, ""
-        call = call or self.first(key)
-        if call is None:
-            return key, None, ""
-        waiting = self._waiting[key]
-        waiting.remove(call)
-        if not waiting:
-            self._waiting.pop(key)
-        return key, *call
+        answer = Observation(id=0, content="", call_id=call_id, cause=cause)
+        place = self._waiting.take(answer)
+        if place is None and self._view is not None:
+            self._read_past()
+            place = self._waiting.take(answer)
+        return (call_id, None, "") if place is None else (call_id, place, self._calls.pop(place).tool)
 
     def of_result(self, call_id: str | None, tool: str) -> str | Action | None:
         """Return the call that a result without an id answers, for ``close``: of the newest reply the first open call
@@ -105,31 +112,17 @@ class OpenCalls:
         if not self._reply:
             return tool or None
         named = (call for call in self._reply if call.tool == (tool or call.call_id))
-        return next((call for call in named if (call.id, call.tool) in self._waiting.get(call.call_id or "", ())), None)
-
-    def open_ids(self) -> list[str]:
-        """Return the key of each open call, in the order in which the keys were opened last."""
-        self._read_past()
-        return [key for key, calls in self._waiting.items() for _ in calls]
+        return next((call for call in named if call.id in self._calls), None)
 
     def forget(self, event_ids: Container[int]) -> None:
         """Drop the calls of these events, which are no longer shown."""
-        self._read_past()
-        kept = list(self._waiting.items())
-        self._waiting.clear()
-        for key, calls in kept:
-            if left := deque((call for call in calls if call[0] not in event_ids), _CALLS_MAX):
-                self._waiting[key] = left
+        self._wait_for([call for call in self.all() if call.id not in event_ids])
 
     def _read_past(self) -> None:
         past, self._view = self._view, None
         if past is None:
             return
-        view, reply, later = past(), self._reply, list(self._waiting.items())
-        self._waiting.clear()
-        for action in view.open_calls:
-            self.open(action)
+        view = past()
         newest = view.units.parallel_calls[-1].members if view.units.parallel_calls else ()
-        self._reply = reply or [call for place in newest if isinstance(call := view[place], Action)]
-        for key, calls in later:
-            self._waiting[key] = deque((*(self._waiting.get(key) or ()), *calls), _CALLS_MAX)
+        self._reply = self._reply or [call for place in newest if isinstance(call := view[place], Action)]
+        self._wait_for([*view.open_calls, *self._calls.values()])

@@ -136,8 +136,7 @@ class CopilotDecoder(FollowingDecoder):
         failed = data.get("success") is False
         if failed and not content and type(error) is dict:
             content = text_or_empty(error.get("message"))
-        known = self.calls.first(text_or_empty(data.get("toolCallId")))
-        read.shown = read.shown and known is not None  # one that the user asked for has no call
+        read.shown = read.shown and self.calls.is_open(data.get("toolCallId"))  # one that the user asked for has none
         read.answer(data.get("toolCallId"), content, is_error=failed)
 
     def _conversation(self) -> frozenset[int]:

@@ -89,8 +89,8 @@ class CodexDecoder(FollowingDecoder):
             if line == "event_msg" and type(payload) is dict and payload.get("type") == "turn_aborted":
                 own = read.origin, read.timestamp
                 read.begin(Origin(format=NAME), None)
-                for call_id in self.calls.open_ids():
-                    read.answer(call_id, ABORTED, is_error=True)
+                for call in self.calls.all():
+                    read.answer(call, ABORTED, is_error=True)
                 read.begin(*own)
             elif line == "session_meta" and read.version == 0 and (parent := parent_of(payload)):
                 read.meta["parent"] = f"{self.options.prefix}{parent}"

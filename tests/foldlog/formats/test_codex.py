@@ -211,9 +211,9 @@ def test_an_answer_is_an_error_where_it_says_so():
         assert read(call("a"), output("a", told))[1].is_error is failed, told
 
 
-def test_an_id_that_is_used_again_is_paired_in_order():
+def test_a_result_is_that_of_the_newest_open_call_with_its_id_as_in_a_view():
     events = read(call("x", "one"), call("x", "two"), output("x"), output("x"), output("x"), output(None))
-    assert [(event.cause, event.tool) for event in events[2:]] == [(0, "one"), (1, "two"), (None, ""), (None, "")]
+    assert [(event.cause, event.tool) for event in events[2:]] == [(1, "two"), (0, "one"), (None, ""), (None, "")]
     assert [message["role"] for message in View.from_events(events).to_messages()][1:] == ["assistant", "tool"] * 2
 
 
