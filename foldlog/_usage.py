@@ -10,6 +10,9 @@ IMPORTED: Final = "imported usage"
 OF_NO_MODEL: Final = "<synthetic>"
 """What Claude Code names as the model of replies that it wrote itself."""
 
+COPIED: Final = "copied"
+"""The mark, in ``meta``, of an imported event that happened in another history, if at all: no call, no request."""
+
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "prompt_tokens": ("prompt_tokens", "input_tokens"),
     "cached_tokens": (

@@ -10,7 +10,8 @@ steps, and the events that they become:
     results of its observation      Observation each; a Message from the environment where it answers no call
 
 A trajectory does not tell compactions: an agent that summed up its history begins another trajectory, whose first steps
-are copies (``is_copied_context``), or says so in a step. Trajectories of sub-agents in it are kept in the last record.
+are copies (``is_copied_context``), or says so in a step. A View shows copies, since the model was sent them; their
+calls, requests and tokens are no figures. Trajectories of sub-agents in it are kept in the last record.
 """
 
 from __future__ import annotations
@@ -90,15 +91,18 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._agent: dict[str, Any] = {}
-        self._begun = False
+        self._begun = self._copies = False
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         source, agent, counts = text_or_empty(record.get("source")), record.get("agent"), record.get("metrics")
+        self._copies = self._copies or record.get("is_copied_context") is True
+        read.is_copy = record.get("is_copied_context") is True or (self._copies and not source)
         if not source and type(agent) is dict:
             self._agent = agent
         model = record.get("model_name", self._agent.get("model_name") if counts else None)
         names = {name: name for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
-        read.tell(model, within(counts, "cost_usd"), counts, **names)
+        if not read.is_copy:
+            read.tell(model, within(counts, "cost_usd"), counts, **names)
         if source == "system" and not self._begun:
             tools = self._agent.get("tool_definitions")
             content = "\n".join(texts_of(tuple(said_in(record.get("message")))))

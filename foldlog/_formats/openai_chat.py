@@ -9,8 +9,8 @@ The messages, and the events that they become:
 
 A call without an id has the name of its tool as its id. A result without an id is of the first open call of the newest
 reply, of the tool that it names.
-Call ids may be used again within a history: the nth observation with an id belongs to the nth call with it. Messages
-have no ids of their own, so an event's ``origin.id`` is None.
+Call ids may be used again within a history: a result is for the newest reply with an open call of its id, and there
+for the first of them. Messages have no ids of their own, so an event's ``origin.id`` is None.
 
 Other agents keep such messages too, with more in them: a dialect below ``OpenAI`` says what.
 """
@@ -73,6 +73,10 @@ class OpenAI:
         """Return a message from the message that OpenAI would have."""
         return message
 
+    def is_copy(self, message: dict[str, Any]) -> bool:
+        """Return whether a message happened in another history, if at all."""
+        return False
+
     def remember(self, message: dict[str, Any]) -> None:
         """Remember what later messages need."""
 
@@ -133,6 +137,7 @@ class OpenAIChatDecoder(FollowingDecoder):
             self.options.findings.append(
                 f"is a message of {foreign.name}; it is kept, and calls and results in it are not shown"
             )
+        read.is_copy = self._dialect.is_copy(record)
         for message in self._dialect.given(record):
             for event in READER.chat(message, f"message-{self.next_id}"):
                 read.take(event)

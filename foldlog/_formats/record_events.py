@@ -15,6 +15,7 @@ from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Options, RecordDecoder
 from foldlog._formats.members import Members
 from foldlog._formats.record import NotAnEvent, read_time, refused, text_or_empty, usage_told
+from foldlog._usage import COPIED
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -104,6 +105,8 @@ class RecordEvents:
         self.meta: dict[str, Any] = {}
         """The ``meta`` of the next event."""
         self.shown = shown
+        self.is_copy = False
+        """Whether its events happened in another history, if at all: no figure counts their calls and requests."""
         self.known: Any = None
         self.response: str | None = origin.id if type(origin.id) is str else f"message-{decoder.next_id}"
         self._decoder = decoder
@@ -128,6 +131,8 @@ class RecordEvents:
             origin = Origin(format=self.origin.format)
         else:
             origin, self.is_empty = self.origin, False
+        if self.is_copy:
+            self.meta[COPIED] = True
         if self.meta and kind is not Retraction:
             fields["meta"], self.meta = self.meta, {}
         fields.setdefault("timestamp", self.timestamp)

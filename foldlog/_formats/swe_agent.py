@@ -8,7 +8,7 @@ A message becomes the events that ``openai_chat`` makes of it. In addition:
     thought, action       parts of what an assistant says, or what a call of its means
     tool_call_ids         the calls that a tool's message answers: an Observation each, the first with the content
     user                  behind an assistant's message the environment's answer, as it is without tool calls
-    is_demo               a demonstration: it is shown, as the model was shown it, and no user asks for it
+    is_demo               a demonstration: it is shown, as the model was shown it; its calls are no figures
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ class _Dialect(OpenAI):
             call_ids = []
         results = [{**message, "tool_call_id": call_id, "content": ""} for call_id in call_ids[1:]]
         return [{**message, "tool_call_id": next(iter(call_ids), None)}, *results]
+
+    def is_copy(self, message: dict[str, Any]) -> bool:
+        return bool(message.get("is_demo"))
 
     def written(self, message: dict[str, Any]) -> dict[str, Any]:
         message["agent"] = self._last.get("agent", "main")

@@ -10,6 +10,7 @@ from foldlog._formats.record import UNREAD
 from foldlog._formats.rewritten import is_replacing, standing_in
 from foldlog._reports.sent import sent_of
 from foldlog._reports.sizes import view_tokens
+from foldlog._reports.usage import is_copy
 from foldlog._usage import IMPORTED
 from foldlog._words.times import known_format, time_text
 from foldlog.eventstore import (
@@ -179,9 +180,9 @@ def is_about_it(event: Event) -> bool:
 
 def is_request(event: Event) -> TypeGuard[Message]:
     """Return whether an event is a request of a user to the agent: not a command for the program alone, nor what that
-    answered, nor what the agent was not shown.
+    answered, nor what the agent was not shown, nor a copy.
     """
-    if not (isinstance(event, Message) and event.source == "user" and event.shown):
+    if not (isinstance(event, Message) and event.source == "user" and event.shown) or is_copy(event):
         return False
     parts = [] if isinstance(event.content, str) else event.content
     asked, said = _asked(event)

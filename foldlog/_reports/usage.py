@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
-from foldlog._usage import OF_NO_MODEL, usage_of
+from foldlog._usage import COPIED, OF_NO_MODEL, usage_of
 from foldlog._words.times import time_in
 from foldlog.condensers import model_of, on_a_model, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, SystemMessage
@@ -42,14 +42,21 @@ class ModelCall(NamedTuple):
 
 def begins_call(event: Event, before: Event | None) -> bool:
     """Return whether the agent's model was called for this event, after it said ``before``: see ``begins_reply``. A
-    reply of the program, in which the agent runs, is not one.
+    reply of the program, in which the agent runs, is not one, nor is a copy.
     """
-    return event.meta.get("model") != OF_NO_MODEL and begins_reply(event, before)
+    return event.meta.get("model") != OF_NO_MODEL and not is_copy(event) and begins_reply(event, before)
+
+
+def is_copy(event: Event) -> bool:
+    """Return whether an imported event happened in another history, if at all."""
+    return event.origin is not None and event.meta.get(COPIED) is True
 
 
 def is_call(event: Event) -> TypeGuard[Action]:
-    """Return whether an event is a call of a tool by the agent; what the user or the program did is not one."""
-    return isinstance(event, Action) and event.source == "agent"
+    """Return whether an event is a call of a tool by the agent; what the user or the program did is not one, nor is a
+    copy.
+    """
+    return isinstance(event, Action) and event.source == "agent" and not is_copy(event)
 
 
 def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
@@ -162,6 +169,30 @@ def _at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
     return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counted}")
 
 
+def _of_atif(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Read the metrics of steps. If the trajectory tells more together, it lacks calls; if no step tells any, read what
+    it tells of all.
+    """
+    listed, model, final = list(events), UNNAMED, _inner(None)
+    calls, replies = [*_of_replies(listed)], [event for event in listed if begins_call(event, None)]
+    for event in listed:
+        if (
+            isinstance(event, Annotation) and event.name == "trajectory" and not is_copy(event)
+        ):  # that has their sum too
+            final, about = _inner(event.data, "final_metrics"), _inner(event.data, "agent")
+            model = _name({"model": about.get("model_name")}) if about else model
+    usage, cost = usage_of({name: final.get(f"total_{name}") for name in _OF_ATIF}), _cost(final.get("total_cost_usd"))
+    if any(count > sum(call.usage.get(name, 0) for call in calls) for name, count in usage.items()) and calls:
+        calls[-1] = calls[-1]._replace(usage={**calls[-1].usage, "dearer": 1, "lacking": 1})
+    elif not calls and (usage or cost):
+        number = len({getattr(event, "response_id", None) or event.id for event in replies})
+        calls = [_told_by([*listed, *replies][-1], model, usage, cost, max(1, number))]
+    yield from calls
+
+
+_OF_ATIF = ("prompt_tokens", "cached_tokens", "completion_tokens")
+
+
 def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read what the end of a session counts; of replies that no end follows, the tokens that they have."""
     replies: list[Event] = []
@@ -213,6 +244,7 @@ def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 _READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {
+    "atif": _of_atif,
     "codex": _of_codex,
     "copilot-cli": _of_copilot,
     "openhands-v0": _of_openhands_v0,

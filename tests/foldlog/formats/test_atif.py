@@ -156,3 +156,40 @@ def test_events_of_ours_are_steps():
     again = [event for event in decode(written, "atif") if not isinstance(event, Annotation)]
     assert [type(event) for event in again] == [type(event) for event in events]
     assert again[4].thinking == events[4].thinking
+
+
+METRICS = {"total_prompt_tokens": 30, "total_completion_tokens": 4, "total_cost_usd": 0.5, "total_steps": 4}
+
+
+def test_the_final_metrics_count_where_no_step_tells_tokens_and_say_what_the_steps_lack(foldlog, tmp_path):
+    silent = [{key: value for key, value in each.items() if key != "metrics"} for each in STEPS]
+    copied = [{**each, "is_copied_context": True} for each in STEPS]
+    added = step(5, "agent", "done", metrics={"prompt_tokens": 9, "completion_tokens": 1})
+    cases = [
+        (silent, 30, (2, 2, 30, 4, 0.5)),
+        (STEPS, 30, (2, 1, 12, 3, 0.5)),  # the steps lack tokens
+        (STEPS, 12, (2, 2, 12, 3, 0.5)),
+        ([*copied, added], 30, (1, 1, 9, 1, 0)),  # the sum of a trajectory has the tokens of its copies
+        ([*copied, {**added, "metrics": None}], 30, (0, 0, 0, 0, 0)),
+    ]
+    for number, (steps, prompt, expected) in enumerate(cases):
+        final = {**METRICS, "total_prompt_tokens": prompt, "total_completion_tokens": min(prompt // 4, 4)}
+        document = {**HEAD, "session_id": f"s-{number}", "steps": steps, "final_metrics": final}
+        (tmp_path / f"{number}.json").write_text(json.dumps(document))
+        assert foldlog("import", tmp_path / f"{number}.json").status == 0
+        models = foldlog("stats", f"s-{number}", "--json").document["models"]
+        names = ("calls", "tokens_recorded", "prompt_tokens", "completion_tokens", "cost")
+        assert tuple(sum(each[name] or 0 for each in models) for name in names) == expected
+
+
+def test_steps_that_are_copies_are_shown_and_are_neither_calls_nor_requests(foldlog, tmp_path):
+    copied = [{**each, "is_copied_context": True} for each in STEPS]
+    document = {**HEAD, "steps": [*copied, step(5, "user", "and back?"), step(6, "agent", "9 km too")], **TAIL}
+    for name in ("s-1", "s-2"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({**document, "session_id": name}))
+    assert foldlog("import", tmp_path).status == 0
+    found = foldlog("stats", "--json").document
+    assert (found["tools"], found["spent"]["calls"]) == ({}, 0)
+    run, _ = foldlog("diff", "s-1", "s-2", "--json").document["runs"]
+    assert (run["requests"], run["replies"], run["calls"]) == (1, 1, 0)
+    assert len(View.from_events(read(*document["steps"]))) == 9

@@ -97,3 +97,12 @@ def test_an_import_says_once_that_history_processors_are_not_applied(foldlog, wr
         "before SWE-agent's history processors shortened it\n"
     )
     assert foldlog("import", "a.traj").err == ""
+
+
+def test_the_calls_of_a_demonstration_do_not_count_as_calls(foldlog, write):
+    demo = [{**each, "is_demo": True} for each in (called("x"), answered("x"))]
+    write("a.traj", [{"history": [SYSTEM, *demo, told("a kite"), called("c"), answered("c")], "trajectory": []}])
+    assert foldlog("import", "a.traj").status == 0
+    found = foldlog("stats", "--json").document
+    assert {name: each["calls"] for name, each in found["tools"].items()} == {"ls": 1}
+    assert found["events"] == {"total": 6, "system": 1, "user": 1, "action": 2, "observation": 2}
