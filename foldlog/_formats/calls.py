@@ -84,19 +84,20 @@ class OpenCalls:
         self._read_past()
         return [*self._calls.values()]
 
-    def close(self, key: Any) -> tuple[str | None, int | None, str]:
-        """Close the call that a result with the id ``key`` answers, or one that ``of_result`` returned. Return its id,
-        if it is a text, and the event id and the tool of the call: None and an empty text where there is no such call.
+    def close(self, key: Any, cause: int | None = None) -> tuple[str | None, int | None, str]:
+        """Close the call that a result with the id ``key`` answers, that of the event ``cause`` if it is one, or
+        one that ``of_result`` returned. Return its id, if it is a text, and the event id and the tool of the call:
+        ``cause`` and an empty text where there is no such call.
         """
-        call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, None)
+        call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, cause)
         if type(call_id) is not str:
-            return None, None, ""
+            return None, cause, ""
         answer = Observation(id=0, content="", call_id=call_id, cause=cause)
         place = self._waiting.take(answer)
         if place is None and self._view is not None:
             self._read_past()
             place = self._waiting.take(answer)
-        return (call_id, None, "") if place is None else (call_id, place, self._calls.pop(place).tool)
+        return (call_id, cause, "") if place is None else (call_id, place, self._calls.pop(place).tool)
 
     def of_result(self, call_id: str | None, tool: str) -> str | Action | None:
         """Return the call that a result without an id answers, for ``close``: of the newest reply the first open call

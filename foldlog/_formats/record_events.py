@@ -148,7 +148,7 @@ class RecordEvents:
         """Add an event that was read of a message alone. A result without an id is of the newest reply."""
         if isinstance(event, Observation):
             call_id = self._decoder.calls.of_result(event.call_id, event.tool)
-            extras = {"extras": event.extras} if event.extras else {}
+            extras: dict[str, Any] = {"extras": event.extras} if event.extras else {}
             self.answer(call_id, event.content, is_error=event.is_error, tool=event.tool, **extras)
         else:
             self.meta |= event.meta
@@ -172,9 +172,18 @@ class RecordEvents:
             thinking=thinking,
         )
 
-    def answer(self, call_id: Any, content: Any, *, is_error: bool = False, tool: Any = "", **fields: Any) -> Any:
-        """Add the result of a call. ``tool`` is the name of one that is not known."""
-        known, cause, called = self._decoder.calls.close(call_id)
+    def answer(
+        self,
+        call_id: Any,
+        content: Any,
+        *,
+        is_error: bool = False,
+        tool: Any = "",
+        cause: int | None = None,
+        **fields: Any,
+    ) -> Any:
+        """Add the result of a call. ``tool`` is the name of one that is not known, ``cause`` what the source says."""
+        known, cause, called = self._decoder.calls.close(call_id, cause)
         named = {"tool": called or text_or_empty(tool), "call_id": known, "cause": cause}
         return self.add(Observation, content=content, is_error=is_error, **named, **fields)
 

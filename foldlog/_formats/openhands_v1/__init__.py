@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from foldlog._formats.format import Beside, Format, Options
-from foldlog._formats.openhands_v1.branches import Branches
+from foldlog._formats.openhands_v1.branches import Branches, accepts
 from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder
 from foldlog._formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
 from foldlog._formats.record import dict_or_empty, dicts_in, member, usage_told
@@ -36,13 +36,9 @@ __all__ = ["FORMAT"]
 _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
 
-def _accepts(record: Any) -> bool:
-    return type(record) is dict and type(record.get("kind")) is str
-
-
 def _matches(record: Any) -> bool:
     """Return whether ``record`` has a known kind, or the fields that every event has."""
-    if not _accepts(record):
+    if not accepts(record):
         return False
     return record["kind"].endswith(_ENDINGS) or ("id" in record and ("timestamp" in record or "source" in record))
 
@@ -50,9 +46,9 @@ def _matches(record: Any) -> bool:
 def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV1Decoder:
     if options.past is not None:
         return OpenHandsV1Decoder(options)
-    numbers = () if options.leaf is None else enumerate(records)
-    last = max((number for number, record in numbers if _accepts(record)), default=-1)
-    return OpenHandsV1Decoder(options, Branches(options.leaf, last))
+    return OpenHandsV1Decoder(
+        options, Branches(options.leaf, 0 if options.leaf is None else sum(map(accepts, records)))
+    )
 
 
 def metrics_in(state: Any) -> dict[str, dict[str, Any]]:
@@ -75,7 +71,7 @@ def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
 FORMAT = Format(
     name=NAME,
     matches=_matches,
-    accepts=_accepts,
+    accepts=accepts,
     decoder=_decoder,
     encoder=OpenHandsV1Encoder,
     beside=_beside,

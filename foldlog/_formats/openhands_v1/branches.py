@@ -38,12 +38,12 @@ _START = Place(0, requested=False)
 class Branches:
     """The steps of a log that branches, while its records are read in order. Memory: some words for each record.
 
-    ``leaf`` is the id of the step in which the active branch ends; None means the last step. ``last`` is the number of
-    the last event, where there is a leaf.
+    ``leaf`` is the id of the step in which the active branch ends; None means the last step. ``count`` is the number of
+    records, where there is a leaf.
     """
 
-    def __init__(self, leaf: str | None = None, last: int = -1) -> None:
-        self._leaf, self._last = leaf, last
+    def __init__(self, leaf: str | None = None, count: int = 0) -> None:
+        self._leaf, self._left = leaf, count
         self._places: dict[str, Place | None] = {}
         self._newest: Place | None = None
         self._previous: Place | None = None
@@ -55,7 +55,7 @@ class Branches:
         above = self._followed(record)
         return None if above is self._newest else above or _START
 
-    def after(self, record: dict[str, Any], number: int, here: Place) -> Place | None:
+    def after(self, record: dict[str, Any], here: Place) -> Place | None:
         """Remember a record, and the place after its events. If it is the last record and not on the active branch,
         return the place of the active branch to go to.
         """
@@ -65,7 +65,8 @@ class Branches:
         self._previous = place
         if type(record.get("id")) is str:
             self._places[record["id"]] = place
-        if number != self._last or self._leaf is None:
+        self._left -= 1
+        if self._left or self._leaf is None:
             return None
         leaf = self._places.get(self._leaf, self._newest)
         return None if leaf is self._newest else leaf or _START
@@ -73,6 +74,11 @@ class Branches:
     def _followed(self, record: dict[str, Any]) -> Place | None:
         parent = record.get("parent_id")
         return self._places.get(parent) if type(parent) is str else self._previous
+
+
+def accepts(record: Any) -> bool:
+    """Return whether a value is an event: an object with a kind."""
+    return type(record) is dict and type(record.get("kind")) is str
 
 
 def _is_step(record: dict[str, Any]) -> bool:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from itertools import islice
 from typing import Any
 
 from foldlog._formats.calls import Recent
-from foldlog._formats.format import Options, Past, RecordDecoder
-from foldlog._formats.members import PROMPT_REPLACED, Members
-from foldlog._formats.openhands_v1.branches import Branches, Place, ShownEvent
+from foldlog._formats.format import Options
+from foldlog._formats.members import PROMPT_REPLACED
+from foldlog._formats.openhands_v1.branches import Branches, Place, ShownEvent, accepts
 from foldlog._formats.openhands_v1.contents import content_of, observed
 from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY
-from foldlog._formats.record import NotAnEvent, described, dict_or_empty, read_time, text_or_empty, text_or_none
+from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty, text_or_none
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import (
     Action,
@@ -52,219 +50,150 @@ _CAUSES_MAX = 10_000
 """An action waits for its result during this many events; after that the two are not paired."""
 
 
-class OpenHandsV1Decoder(RecordDecoder):
+class OpenHandsV1Decoder(FollowingDecoder):
     """Records of one history to events, one record after the other.
 
-    Without ``branches`` all of them are on the active branch.
+    Without ``branches`` all of them are on the active branch. Before the event of a record may come a retraction of the
+    branch that it leaves, and a condensation of an event that it replaces.
     """
+
+    format = NAME
+    expected = "an event object"
+    lacks = "text under 'kind', which every event of OpenHands V1 has"
+    accepts = staticmethod(accepts)
 
     def __init__(self, options: Options, branches: Branches | None = None) -> None:
         super().__init__(options)
-        self._branches, self._findings = branches, options.findings
+        self._branches = branches
         self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
-        self._callers: Recent[str, int] = Recent(_CAUSES_MAX)
-        self._record_number = -1
-        self._past = past = options.past if options.first_id else None
-        self._shown = Members(None if past is None else partial(_earlier_members, past))
-        self._requested: bool | None = None if past is not None else False
+        self._requested: bool | None = None if self.past is not None else False
         """Whether a condensation is requested; None before the View was asked."""
 
-    def events(self, record: Any) -> list[Event]:
-        """Return the event of the next record. Before it may come a retraction of the branch that it leaves, and a
-        condensation of an event that it replaces.
+    def known(self, event: Event, read: RecordEvents | None) -> ShownEvent:
+        """Return what is known of an event; of a condensation or its summary, what is known of the summary."""
+        source_id = (event.origin and event.origin.id) if read is None else read.origin.id
+        if read is None and event.id < 0 and self.past is not None:
+            source_id = self.past.source_id(summary_of(event.id))
+        call_id = event.call_id if isinstance(event, Action | Observation) else None
+        if type(source_id) is not str:
+            source_id = None
+        elif event.id < 0 or isinstance(event, CondensationAction):
+            source_id += SUMMARY
+        return ShownEvent(source_id, call_id, isinstance(event, Observation), isinstance(event, SystemMessage))
 
-        Raises ``NotAnEvent`` if the record is not an event.
-        """
-        self._record_number += 1
-        if type(record) is not dict:
-            raise NotAnEvent(f"expected an event object, found {described(record)}")
-        kind = record.get("kind")
-        if type(kind) is not str:
-            raise NotAnEvent("the object has no text under 'kind', which every event of OpenHands V1 has")
-        if self._branches is None:
-            return self._read(kind, record)
-        left = self._branches.before(record)
-        switch = [] if left is None else self._gone_to(left)
-        events = self._read(kind, record)
-        here = Place(self.next_id, bool(self._requested))
-        active = self._branches.after(record, self._record_number, here)
-        return [*switch, *events, *([] if active is None else self._gone_to(active))]
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        kind, own, branches = record["kind"], (read.origin, read.timestamp), self._branches
+        if branches is not None and (left := branches.before(record)) is not None:
+            self._go_to(read, left)
+        if kind == PROMPT_UPDATE:
+            self._replace_prompt(read)
+        read.begin(*own)
+        source = record.get("source")
+        known = _SOURCES.get(source) if type(source) is str else None
+        event = self._add(read, kind, record, known or _USUAL_SOURCE.get(kind, "environment"))
+        if type(event.origin.id) is str and type(event) is not Annotation:  # most events are bookkeeping
+            self._event_ids[event.origin.id] = event.id
+        if isinstance(event, CondensationRequest | CondensationAction):
+            self._requested = isinstance(event, CondensationRequest)
+        if branches is not None:
+            active = branches.after(record, Place(read.version, bool(self._requested)))
+            if active is not None:
+                self._go_to(read, active)
 
-    def _gone_to(self, place: Place) -> list[Event]:
-        """Return the retraction to a place on another branch. An open request on the branch that is left is declined
-        first: otherwise it would stay open after the retraction.
+    def _go_to(self, read: RecordEvents, place: Place) -> None:
+        """Add the retraction to a place on another branch, and decline an open request on the branch that is left:
+        otherwise it would stay open.
         """
         declined = self._requested and not place.requested
         self._requested = place.requested
-        events: list[Event] = [Retraction(id=self.next_id, version=place.version, origin=Origin(format=NAME))]
-        self._shown.follow(events[0], ShownEvent())
+        read.begin(Origin(format=NAME), None)
+        read.add(Retraction, version=place.version)
         if declined:
             metadata = {"outcome": "declined", "reason": "the source left the branch that requested it"}
-            events.append(
-                CondensationAction(
-                    id=self.next_id + 1, origin=Origin(format=NAME), forgotten_event_ids=(), metadata=metadata
-                )
-            )
-        self.next_id += len(events)
-        return events
+            read.add(CondensationAction, forgotten_event_ids=(), metadata=metadata)
 
-    def _read(self, kind: str, record: dict[str, Any]) -> list[Event]:
-        replaced = self._replaced() if kind == PROMPT_UPDATE else []
-        timestamp, time = read_time(record.get("timestamp"))
-        origin = Origin(format=NAME, id=record.get("id"), time=time)
-        source = record.get("source")
-        fields: dict[str, Any] = {
-            "id": self.next_id,
-            "timestamp": timestamp,
-            "origin": origin,
-            "source": (_SOURCES.get(source) if type(source) is str else None) or _USUAL_SOURCE.get(kind, "environment"),
-            "shown": True,
-        }
-        event = self._built(kind, record, fields)
-        self.next_id += 1
-        if type(origin.id) is str and type(event) is not Annotation:  # most events are bookkeeping
-            self._event_ids[origin.id] = event.id
-        self._follow(event, origin.id)
-        return [*replaced, event]
-
-    def _follow(self, event: Event, source_id: Any) -> None:
-        if event.shown or isinstance(event, CondensationAction):
-            self._shown.follow(event, _known(event, source_id))
-        if isinstance(event, Action) and event.call_id is not None:
-            self._callers[event.call_id] = event.id
-        elif isinstance(event, CondensationRequest | CondensationAction):
-            self._requested = isinstance(event, CondensationRequest)
-
-    def _replaced(self) -> list[Event]:
-        """Return the event that forgets the system prompt before an update: a model is shown only the last one.
-
-        Return none while a request is open: a condensation would fulfil it.
+    def _replace_prompt(self, read: RecordEvents) -> None:
+        """Add the event that forgets the system prompt before an update: a model is shown only the last one. Add none
+        while a request is open: a condensation would fulfil it.
         """
-        if self._requested is None and self._past is not None:
-            self._requested = self._past.view().unhandled_condensation_request
-        prompt = next((event_id for event_id, known in self._shown.newest_first() if known.is_prompt), None)
-        if prompt is None or self._requested:
-            return []
-        event = CondensationAction(
-            id=self.next_id,
-            origin=Origin(format=NAME),
-            forgotten_event_ids=(prompt,),
-            metadata={**PROMPT_REPLACED},
-        )
-        self._shown.follow(event, ShownEvent())
-        self.next_id += 1
-        return [event]
+        if self._requested is None and self.past is not None:
+            self._requested = self.past.view().unhandled_condensation_request
+        prompt = next((event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None)
+        if prompt is not None and not self._requested:
+            read.begin(Origin(format=NAME), None)
+            read.add(CondensationAction, forgotten_event_ids=(prompt,), metadata={**PROMPT_REPLACED})
 
-    def _built(self, kind: str, record: dict[str, Any], fields: dict[str, Any]) -> Event:
+    def _add(self, read: RecordEvents, kind: str, record: dict[str, Any], source: Source) -> Any:
+        """Add the event of a record."""
         match kind:
             case "MessageEvent" if (call_id := _answers(record)) is not None:
-                return self._told(call_id, record, fields)
+                return self._told(read, call_id, record, source)
             case "MessageEvent":
-                return _message(record, fields)
+                return read.add(Message, **_message(record, source))
             case "ActionEvent":
-                return _action(record, fields)
+                return read.add(Action, **_action(record), source=source)
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent":
-                return self._observation(kind, record, fields)
+                return self._observation(read, kind, record, source)
             case "SystemPromptEvent" | "SystemPromptUpdateEvent":
-                return _system(record, fields)
+                content = _extended([record.get("system_prompt")], [record.get("dynamic_context")])
+                tools = record.get("tools")
+                given = tuple(tools) if type(tools) is list else ()
+                return read.add(SystemMessage, content=content, tools=given, source=source)
             case "CondensationSummaryEvent":
-                return CondensationSummary(content=text_or_empty(record.get("summary")), **fields)
+                return read.add(CondensationSummary, content=text_or_empty(record.get("summary")), source=source)
             case "Condensation":
-                return self._condensation(record, {**fields, "shown": False})
+                return self._condensation(read, record, source)
             case "CondensationRequest":
-                return CondensationRequest(**{**fields, "shown": False})
+                return read.add(CondensationRequest, source=source)
         taken = ("kind", "id", "timestamp", "source")
         data = {key: value for key, value in record.items() if key not in taken}
-        return Annotation(name=kind, data=data, **{**fields, "shown": False})
+        return read.add(Annotation, name=kind, data=data, source=source)
 
-    def _observation(self, kind: str, record: dict[str, Any], fields: dict[str, Any]) -> Observation:
-        call_id = text_or_none(record.get("tool_call_id"))
-        action_id = record.get("action_id")
-        cause = self._event_ids.get(action_id) if type(action_id) is str else None
-        fields["cause"] = self._caller(call_id) if cause is None else cause
-        fields["call_id"] = call_id
-        fields["tool"] = text_or_empty(record.get("tool_name"))
+    def _observation(self, read: RecordEvents, kind: str, record: dict[str, Any], source: Source) -> Any:
+        action_id, observation = record.get("action_id"), record.get("observation")
+        content: Content = ""
+        extras, is_error = dict[str, Any](), kind == "AgentErrorEvent"
         if kind != "ObservationEvent":
-            answer = text_or_empty(record.get(ANSWERS[kind]))
-            if kind == "UserRejectObservation" and not answer.strip():
-                answer = _REJECTED
-            return Observation(content=answer, is_error=kind == "AgentErrorEvent", **fields)
-        observation = record.get("observation")
-        if type(observation) is not dict:
-            return Observation(content="", **fields)
-        content, extras, is_error = observed(observation)
-        return Observation(content=content, extras=extras, is_error=is_error, **fields)
+            content = text_or_empty(record.get(ANSWERS[kind]))
+            if kind == "UserRejectObservation" and not content.strip():
+                content = _REJECTED
+        elif type(observation) is dict:
+            content, extras, is_error = observed(observation)
+        cause = self._event_ids.get(action_id) if type(action_id) is str else None
+        told: dict[str, Any] = {"source": source} | ({"extras": extras} if extras else {})
+        name = record.get("tool_name")
+        return read.answer(record.get("tool_call_id"), content, is_error=is_error, tool=name, cause=cause, **told)
 
-    def _caller(self, call_id: str | None) -> int | None:
-        caller = None if call_id is None else self._callers.get(call_id)
-        if caller is not None or call_id is None:
-            return caller
-        return next((event.id for event in self._earlier(call_id) if isinstance(event, Action)), None)
-
-    def _earlier(self, call_id: str) -> Iterator[Event]:
-        """Yield the last events before the first record that have this call id, the last one first."""
-        last = () if self._past is None else islice(self._past.newest_first(), _CAUSES_MAX)
-        return (event for event in last if isinstance(event, Action | Observation) and event.call_id == call_id)
-
-    def _told(self, call_id: str, record: dict[str, Any], fields: dict[str, Any]) -> Event:
-        """Return what a tool's message says. OpenHands-Tab writes such a message after the observation, with the same
+    def _told(self, read: RecordEvents, call_id: str, record: dict[str, Any], source: Source) -> Any:
+        """Add what a tool's message says. OpenHands-Tab writes such a message after the observation, with the same
         content.
         """
-        if self._is_answered(call_id):
-            return _message(record, {**fields, "shown": False})
         said = record["llm_message"]
-        return Observation(
-            content=content_of(said.get("content")),
-            tool=text_or_empty(said.get("name")),
-            call_id=call_id,
-            cause=self._caller(call_id),
-            **fields,
-        )
+        shown = (known.is_answer for _, known in self.shown.newest_first() if known.call_id == call_id)
+        if not next(shown, False):
+            return read.answer(call_id, content_of(said.get("content")), tool=said.get("name"), source=source)
+        return read.add(Message, **_message(record, source), shown=False)
 
-    def _is_answered(self, call_id: str) -> bool:
-        for _, known in self._shown.newest_first():
-            if known.call_id == call_id:
-                return known.is_answer
-        return isinstance(next(self._earlier(call_id), None), Observation)
-
-    def _condensation(self, record: dict[str, Any], fields: dict[str, Any]) -> CondensationAction:
-        """Return the condensation in our ids: every earlier event with a forgotten id, and the summary of X for
+    def _condensation(self, read: RecordEvents, record: dict[str, Any], source: Source) -> Any:
+        """Add the condensation in our ids: every earlier event with a forgotten id, and the summary of X for
         "X-summary".
         """
         forgotten = record.get("forgotten_event_ids")
         names = [name for name in forgotten if type(name) is str] if type(forgotten) is list else []
         named: dict[str, list[int]] = {name: [] for name in names}
         stays = False
-        for event_id, known in self._shown.all():
+        for event_id, known in self.shown.all():
             if known.source_id in named:
                 named[known.source_id].append(event_id)
             elif event_id < 0:
                 stays = True
         if stays and any(not ids and self._event_ids.get(name) is None for name, ids in named.items()):
-            self._findings.append(_OF_NO_RECORD)
+            self.options.findings.append(_OF_NO_RECORD)
         summary, offset = record.get("summary"), record.get("summary_offset")
-        if type(summary) is str and type(offset) is int:
-            fields["summary"], fields["summary_offset"] = summary, offset
+        is_whole = type(summary) is str and type(offset) is int
+        told = {"summary": summary, "summary_offset": offset} if is_whole else {}
         ids = tuple(event_id for of_name in named.values() for event_id in of_name)
-        return CondensationAction(forgotten_event_ids=ids, **fields)
-
-
-def _earlier_members(past: Past, version: int | None) -> Iterator[tuple[int, ShownEvent]]:
-    for event in past.view(version):
-        source_id = None if event.origin is None else event.origin.id
-        if event.id < 0:
-            source_id = past.source_id(summary_of(event.id))
-        yield event.id, _known(event, source_id)
-
-
-def _known(event: Event, source_id: Any) -> ShownEvent:
-    """Return what is known of an event; of a condensation or its summary, what is known of the summary."""
-    call_id = event.call_id if isinstance(event, Action | Observation) else None
-    if type(source_id) is not str:
-        source_id = None
-    elif event.id < 0 or isinstance(event, CondensationAction):
-        source_id += SUMMARY
-    return ShownEvent(source_id, call_id, isinstance(event, Observation), isinstance(event, SystemMessage))
+        return read.add(CondensationAction, forgotten_event_ids=ids, source=source, **told)
 
 
 def _answers(record: dict[str, Any]) -> str | None:
@@ -272,16 +201,11 @@ def _answers(record: dict[str, Any]) -> str | None:
     return text_or_none(said.get("tool_call_id")) if said.get("role") == "tool" else None
 
 
-def _message(record: dict[str, Any], fields: dict[str, Any]) -> Message:
+def _message(record: dict[str, Any], source: Source) -> dict[str, Any]:
     said = dict_or_empty(record.get("llm_message"))
     if type(record.get("source")) is not str:
-        fields["source"] = _SPEAKERS.get(text_or_none(said.get("role")), "environment")
-    return Message(content=_extended(said.get("content"), record.get("extended_content")), **fields)
-
-
-def _system(record: dict[str, Any], fields: dict[str, Any]) -> SystemMessage:
-    content, tools = _extended([record.get("system_prompt")], [record.get("dynamic_context")]), record.get("tools")
-    return SystemMessage(content=content, tools=tuple(tools) if type(tools) is list else (), **fields)
+        source = _SPEAKERS.get(text_or_none(said.get("role")), "environment")
+    return {"content": _extended(said.get("content"), record.get("extended_content")), "source": source}
 
 
 def _extended(blocks: Any, more: Any) -> Content:
@@ -290,7 +214,7 @@ def _extended(blocks: Any, more: Any) -> Content:
     return (*parts_in(content), *parts_in(behind)) if behind else content
 
 
-def _action(record: dict[str, Any], fields: dict[str, Any]) -> Action:
+def _action(record: dict[str, Any]) -> dict[str, Any]:
     call, thinking = dict_or_empty(record.get("tool_call")), record.get("thinking_blocks")
     arguments = call.get("arguments")
     if type(arguments) is not str:
@@ -298,12 +222,11 @@ def _action(record: dict[str, Any], fields: dict[str, Any]) -> Action:
     if type(arguments) is not str:
         done = record.get("action")
         arguments = {key: value for key, value in done.items() if key != "kind"} if type(done) is dict else None
-    return Action(
-        tool=text_or_empty(record.get("tool_name")),
-        arguments=arguments,
-        call_id=text_or_none(record.get("tool_call_id")),
-        response_id=text_or_none(record.get("llm_response_id")),
-        thought=content_of(record.get("thought")),
-        thinking=tuple(thinking) if type(thinking) is list and all(type(block) is dict for block in thinking) else (),
-        **fields,
-    )
+    return {
+        "tool": text_or_empty(record.get("tool_name")),
+        "arguments": arguments,
+        "call_id": text_or_none(record.get("tool_call_id")),
+        "response_id": text_or_none(record.get("llm_response_id")),
+        "thought": content_of(record.get("thought")),
+        "thinking": tuple(thinking) if type(thinking) is list and len(dicts_in(thinking)) == len(thinking) else (),
+    }
