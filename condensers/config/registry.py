@@ -141,14 +141,15 @@ def _type_of(table: Mapping[str, Any]) -> type[CondenserConfig]:
     if "type" in table and "kind" in table:
         raise wrong_table([(("kind",), "is another word for 'type', and both are given; leave one of them out")])
     key = "kind" if "kind" in table else "type"
+    name = table.get(key)
+    found = config_type_of(name) if isinstance(name, str) else None
+    if found is not None:
+        return found
     ours = (config_type.names()[0] for config_type in CONDENSER_REGISTRY)
-    name, allowed = table.get(key), sorted({*ours, *entry_points(group=ENTRY_POINTS).names})  # loads nothing
+    allowed = sorted({*ours, *entry_points(group=ENTRY_POINTS).names})  # loads nothing
     if not isinstance(name, str):
         raise wrong_table([((key,), f"is required, as a text; it is one of {', '.join(allowed)}")])
-    found = config_type_of(name)
-    if found is None:
-        raise wrong_table([((key,), f"unknown condenser type {name!r}{suggestion(name, allowed)}")])
-    return found
+    raise wrong_table([((key,), f"unknown condenser type {name!r}{suggestion(name, allowed)}")])
 
 
 _finding = threading.RLock()
