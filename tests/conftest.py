@@ -24,6 +24,11 @@ from tests.postgres.pooler import Pooler
 from tests.postgres.servers import Server, ServerUnavailable, new_primary
 
 _LEFT_OUT = pytest.StashKey[int]()
+_IMPORT_LITELLM = (
+    "tests/condensers/",
+    *(f"tests/foldlog/test_{name}.py" for name in ("bytes", "cli", "compare", "condense", "figures", "sizes", "steps")),
+    *(f"tests/{name}.py" for name in ("ported/test_statements", "properties/test_dialects", "test_docs")),
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,7 +60,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests unless ``--all`` or ``-m long`` asks for them, and forms in memory unless ``--all`` does."""
+    """Leave out long tests unless ``--all`` or ``-m long`` asks for them, and forms in memory unless ``--all`` does.
+
+    Those that import litellm are the first: of several processes, one runs the first of all tests, and it alone spends
+    the seconds that this takes.
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(_IMPORT_LITELLM))
     if config.getoption("--all") or "long" in config.getoption("-m"):
         return
     long = [item for item in items if item.get_closest_marker("long") or _is_a_form_in_memory(item)]

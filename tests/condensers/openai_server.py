@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
@@ -152,6 +153,13 @@ def _close_litellms_clients(*, lost: bool) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
+        _leave_litellm_out()
+
+
+@cache
+def _leave_litellm_out() -> None:
+    """Leave litellm itself, once it is imported, out of later collections of garbage: it is most of this process."""
+    gc.freeze()
 
 
 class OpenAIServer:
