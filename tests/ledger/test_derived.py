@@ -193,15 +193,19 @@ class Place:
         self.target.close()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    on_server = request.param == "postgresql"
-    return str(request.getfixturevalue("postgres_url")()) if on_server else f"sqlite:///{tmp_path}/history.db"
-
-
-@pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
-def place(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> Iterator[Place]:
-    place = Place(url, request.param, tmp_path)
+@pytest.fixture(
+    params=[
+        pytest.param(("sqlite", None), id="plain"),
+        pytest.param(("sqlite", KEYS), id="encrypted"),
+        pytest.param(("postgresql", KEYS), id="postgresql-encrypted"),
+        pytest.param(("postgresql", None), id="postgresql-plain", marks=pytest.mark.long),  # what differs is above it
+    ]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    recorder, keys = request.param
+    on_server = recorder == "postgresql"
+    url = request.getfixturevalue("postgres_url")() if on_server else f"sqlite:///{tmp_path}/history.db"
+    place = Place(url, keys, tmp_path)
     for name in ("a", "b"):
         history = place.histories.create(name, {"user": "u", "name": name})
         history.append([said(f"{number}") for number in range(4)])
