@@ -22,7 +22,7 @@ from hashlib import blake2b
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, messages_from_dict
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -45,7 +45,6 @@ from foldlog.adapters._shared import (
     with_those_below,
 )
 from foldlog.eventstore import ConversationErased
-from foldlog.projections import well_formed
 
 _Names = tuple[str, str, str]
 """A namespace: its thread, its name, and the id of its first conversation."""
@@ -288,11 +287,13 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         except ConversationErased:  # the thread was deleted under the run
             return {"llm_input_messages": messages}
         count, kept = len(recorded), self._values
-        if prompt.is_all or not 0 < count <= len(messages) or recorded[-1][1] != kept.key(messages[count - 1]):
+        if not 0 < count <= len(messages) or recorded[-1][1] != kept.key(messages[count - 1]):
             return {"llm_input_messages": messages}
-        view, there = prompt.view, {each for span, _ in recorded for each in range(*span)}
-        sendable = {event.id for event in (*well_formed(view), *view.open_calls)}
-        shown = (event for event in view if event.id in sendable and (event.id < 0 or event.id in there))
+        there = {each for span, _ in recorded for each in range(*span)}
+        whole = prompt.before(each.tool_call_id for each in messages[count:] if isinstance(each, ToolMessage))
+        shown = [event for event in whole if event.id < 0 or event.id in there]
+        if prompt.is_all and len(shown) == len(there):
+            return {"llm_input_messages": messages}
         sent = [kept.message(record) for _, records in prompt.records(shown, "langchain") for record in records]
         return {"llm_input_messages": [*sent, *messages[count:]]}
 

@@ -291,6 +291,23 @@ def test_a_call_whose_result_is_not_stored_yet_is_sent_with_it(saver):
     assert saver.pre_model_hook(elsewhere, THREAD)["llm_input_messages"] == elsewhere["messages"]
 
 
+def test_a_call_that_was_left_without_a_result_is_not_sent(saver):
+    """Its run was killed in a tool, or a user went on before its result came."""
+
+    def calls(name, *ids):
+        return AIMessage(name, id=name, tool_calls=[{"name": "f", "args": {}, "id": each} for each in ids])
+
+    begins = [HumanMessage("go", id="go"), calls("dead", "c0", "c1"), ToolMessage("0", tool_call_id="c0", id="0")]
+    state = [*begins, HumanMessage("go on", id="on"), calls("again", "c0", "c1")]
+    config = put(saver, {"messages": state})
+    results = [ToolMessage(f"new {n}", tool_call_id=f"c{n}", id=f"new {n}") for n in (0, 1)]
+    for known in (0, 1, 2):
+        config = put(saver, {"messages": [*state, *results[:known]]}, config)
+        sent = saver.pre_model_hook({"messages": [*state, *results]}, THREAD)["llm_input_messages"]
+        assert [message.content for message in sent] == ["go", "go on", "again", "new 0", "new 1"]
+        assert problem_of(sent) is None
+
+
 def test_a_model_of_a_run_whose_thread_is_deleted_is_sent_all_messages(histories):
     saver = FoldlogSaver(histories, condense=True)
     state = {"messages": [HumanMessage(str(n), id=str(n)) for n in range(6)]}
