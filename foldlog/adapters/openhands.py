@@ -21,12 +21,13 @@ from uuid import UUID, uuid4
 
 from openhands.sdk.context.condenser.base import CondenserBase, NoCondensationAvailableException
 from openhands.sdk.context.view import View as SdkView
-from openhands.sdk.event import ObservationEvent
+from openhands.sdk.event import ActionEvent, MessageEvent
 from openhands.sdk.event.condenser import Condensation as SdkCondensation
 from openhands.sdk.io import FileStore
-from openhands.sdk.llm import LLM, TextContent
+from openhands.sdk.llm import LLM, ImageContent, TextContent
 from pydantic import Field, field_validator
 
+from foldlog._formats.openhands_v1.contents import blocks_of
 from foldlog._formats.openhands_v1.event_files import EventFiles, is_below, json_text, normal_path, parsed, source_id_of
 from foldlog._formats.told import REDACTED
 from foldlog._history import History
@@ -39,9 +40,10 @@ from foldlog.condensers import (
     condenser_from_config,
     default_condenser,
     is_masked,
+    unseen,
 )
 from foldlog.condensers.reports import tell_of_failures
-from foldlog.eventstore import DELETED, CondensationRequest, InvalidEvent, Observation
+from foldlog.eventstore import DELETED, Action, CondensationRequest, Event, InvalidEvent, Message, Observation
 from foldlog.formats import decode
 from foldlog.projections import View
 
@@ -240,7 +242,7 @@ class FoldlogCondenser(CondenserBase):
         shown = View.from_events(ours)
         model, condenser = None if agent_llm is None else _Model(agent_llm), _made(self.config)
         try:
-            result, reports = condenser.step(shown, model)
+            result, reports = unseen.step(condenser, shown, model)
         except NoCondensationAvailable as error:
             tell_of_failures("of the SDK", condenser.type, error.reports)
             raise NoCondensationAvailableException(str(error)) from error
@@ -278,23 +280,25 @@ def _theirs(result: Condensation, shown: View, view: SdkView) -> SdkCondensation
 
 
 def _sent(result: View, shown: View, view: SdkView) -> SdkView:
-    """Return the SDK's view without the events that our View hides, and with its masks of observations."""
+    """Return the SDK's view as ours is sent: without the events that it hides, with its masks and shortened texts."""
     hidden = {source_id_of(event) for event in shown}.difference(map(source_id_of, result))
-    masks = {
-        source_id_of(event): event.content for event in result if isinstance(event, Observation) and is_masked(event)
-    }
+    masks = {source_id_of(event): event for event in result if is_masked(event)}
     if not masks and not hidden:
         return view
-    events = []
-    for event in view.events:
-        if event.id in hidden:
-            continue
-        if event.id in masks and isinstance(event, ObservationEvent):
-            content = [TextContent(text=str(masks[event.id]))]
-            observation = event.observation.model_copy(update={"content": content})
-            event = event.model_copy(update={"observation": observation})
-        events.append(event)
+    events = [_masked(each, masks.get(each.id)) for each in view.events if each.id not in hidden]
     return view.model_copy(update={"events": events})
+
+
+def _masked(event: Any, mask: Event | None) -> Any:
+    """Return an event of the SDK that tells its model what a mask says."""
+    if isinstance(mask, Action) and isinstance(event, ActionEvent):
+        call = event.tool_call.model_copy(update={"arguments": json_text(mask.arguments)})
+        return event.model_copy(update={"tool_call": call})
+    if not isinstance(mask, Observation | Message):
+        return event
+    blocks = [(TextContent if each["type"] == "text" else ImageContent)(**each) for each in blocks_of(mask.content)]
+    message = event.to_llm_message().model_copy(update={"content": blocks})
+    return MessageEvent(id=event.id, source=event.source, llm_message=message)
 
 
 def _made(config: dict[str, Any]) -> Condenser:

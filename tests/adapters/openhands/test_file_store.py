@@ -38,9 +38,21 @@ def store(histories):
     return FoldlogFileStore(histories, "c1")
 
 
-def said(text, parent=None):
-    message = Message(role="user", content=[TextContent(text=text)])
-    return MessageEvent(source="user", llm_message=message, parent_id=parent)
+def said(text, parent=None, source="user"):
+    message = Message(role="user" if source == "user" else "assistant", content=[TextContent(text=text)])
+    return MessageEvent(source=source, llm_message=message, parent_id=parent)
+
+
+def worked(what, *content, is_error=False):
+    """Return a call and its result, which is ``what`` and more content."""
+    about = {"tool_name": "work", "tool_call_id": uuid4().hex}
+    call = MessageToolCall(
+        id=about["tool_call_id"], name="work", arguments=json.dumps({"what": what}), origin="completion"
+    )
+    done = {"action": WorkAction(what=what), "tool_call": call, "llm_response_id": uuid4().hex}
+    action = ActionEvent(thought=[TextContent(text="I work.")], **done, **about)
+    observation = WorkObservation(content=[TextContent(text=what), *content], is_error=is_error)
+    return action, ObservationEvent(observation=observation, action_id=action.id, **about)
 
 
 def any_events(choice, parent):
