@@ -24,16 +24,26 @@ def companion(conversation: str, name: str) -> str:
 
 
 def companion_of(conversation: str) -> str:
-    """Return the id of which a conversation is a companion, so that lists leave it out; an empty text for another."""
+    """Return the id of which a conversation, or the one that it is a companion of, is a companion, so that lists leave
+    it out; an empty text for another.
+    """
     whole, _, name = conversation.rpartition(_OWN)
-    return "" if "/" in name else whole
+    return (companion_of(whole) or whole) if whole and "/" not in name else ""
 
 
 def companions(store: Store, *conversations: str) -> list[ConversationRow]:
-    """Return the other companions of these conversations, erased ones too. Cost: these, and a look-up for each."""
+    """Return the other companions of these conversations, and theirs, each once, erased ones too. Cost: these, and a
+    look-up for each.
+    """
     wanted = dict.fromkeys(map(str, conversations))  # the store refuses an id that is not text
-    begun = ((whole, beginning_with(companion(whole, ""), store.conversations)) for whole in wanted)
-    return [row for whole, rows in begun for row in rows if companion_of(row.id) == whole and row.id not in wanted]
+    begun = {start: beginning_with(start, store.conversations) for start in (companion(each, "") for each in wanted)}
+    found = {
+        row.id: row
+        for start, rows in begun.items()
+        for row in rows
+        if "/" not in row.id.removeprefix(start).replace(_OWN, "")
+    }
+    return [row for row in found.values() if row.id not in wanted]
 
 
 def and_companions(store: Store, conversations: Sequence[str]) -> list[str]:

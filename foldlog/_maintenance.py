@@ -174,16 +174,19 @@ def conversations_with(
     store: Store, attributes: Mapping[str, Any] | None = None, before: datetime | None = None
 ) -> list[ConversationRow]:
     """Return the conversations that have these attributes, with their companions: those in which, and in whose
-    companions, no event was recorded since ``before``. What several conversations share is left out as long as one of
-    these is.
+    companions, no event was recorded since ``before``. What several conversations share is found when all of these are.
     """
     named = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
     young = {name for row in rows if before and row.updated_at >= before for name in (row.id, companion_of(row.id))}
     found = {row.id for row in rows if row.id not in young and (named is None or row.id in named)}
     stay = {row.id for row in rows if row.id not in found and not companion_of(row.id)}
-    in_use = {start for name in stay for start in accumulate(name.split("/"), "{}/{}".format)} - {""}
+    in_use, begun = (
+        {start for name in names for start in accumulate(name.split("/"), "{}/{}".format)} - {""}
+        for names in (stay, found)
+    )
     wholes = {row.id: companion_of(row.id) for row in rows}
+    found |= {name for name, whole in wholes.items() if whole in begun and name not in young}
     return [row for row in rows if wholes[row.id] in found or (row.id in found and wholes[row.id] not in in_use)]
 
 
@@ -241,6 +244,8 @@ def erased(
     with KeptSums(store).put_back():
         while left:
             row = left.pop()
+            if row.id in gone:
+                continue
             forks = and_forks(store, [row], gone)[:0:-1]
             origins = forked_from(store, row.id)
             tombstone = row

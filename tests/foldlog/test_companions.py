@@ -116,6 +116,25 @@ def test_the_command_names_the_companions_before_and_after(foldlog, opened):
     assert sorted(opened) == OTHERS
 
 
+def test_a_companion_of_a_companion_goes_with_the_first_conversation_once(foldlog, opened):
+    opened["t/+writes/+old"].append(note(SECRET))
+    for named in (["t"], ["t", "t/+writes/+old"], ["t/+writes", "t/+writes/+old"]):
+        ran = foldlog("erase", *named, "--with-forks", "--reason", "x", "--dry-run", "--json")
+        listed = [one["conversation"] for one in ran.document["conversations"]]
+        assert sorted(listed) == sorted({*listed, "t/+writes", "t/+writes/+old"})
+    opened.erase("t", **WHY, with_forks=True)
+    assert sorted(opened) == OTHERS
+
+
+def test_what_conversations_share_goes_where_all_of_them_have_the_attributes(foldlog, opened):
+    given = ("redact", "--where", "user=bo", "--matching", "blue", "--reason", "x", "--dry-run", "--json")
+    for name, found in (("a/s", []), ("a/s2", ["a/+state"])):
+        opened[name].set_attributes(user="bo")
+        assert [one["conversation"] for one in foldlog(*given).document["found"]] == found
+    foldlog("erase", "--where", "user=bo", "--reason", "x", "--yes")
+    assert sorted(opened) == ["t", "t/+writes", "t/@1", "tt", "tt/+writes"]
+
+
 def test_what_may_hold_an_erased_fork_beside_the_conversation_it_was_begun_from_is_named(foldlog, opened):
     assert opened.erase("t/@1", **WHY).unconfirmed == ("companion t/+writes",)
     opened["t"].fork(2, "t/@2")
