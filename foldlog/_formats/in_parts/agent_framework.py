@@ -20,7 +20,7 @@ from typing import Any
 
 from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, named
 from foldlog._formats.record import joined_text, member
-from foldlog._formats.told import call_id_of, image_at, parts_as, role_of
+from foldlog._formats.told import call_id_of, image_at, parts_as, parts_in, role_of, url_in
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
 from foldlog.projections import arguments_of
 
@@ -72,7 +72,12 @@ def _contents(event: Any) -> list[dict[str, Any]]:
         case Observation():
             failed = {"exception": "FunctionInvocationError"} if event.is_error else {}
             result = {"call_id": call_id_of(event), **failed, "result": joined_text(event.content)}
-            return [{"type": "function_result", **result}]
+            items = {"items": _told(event)} if any(map(url_in, parts_in(event.content))) else {}
+            return [{"type": "function_result", **result, **items}]
+    return _told(event)
+
+
+def _told(event: Any) -> list[dict[str, Any]]:
     return parts_as(event.content, lambda text: {"type": "text", "text": text}, _image)
 
 

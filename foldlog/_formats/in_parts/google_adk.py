@@ -40,7 +40,7 @@ from foldlog._formats.in_parts.parts import (
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import member, time_at, usage_told
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.told import call_id_of, parts_as, role_of
+from foldlog._formats.told import call_id_of, parts_as, parts_in, role_of, url_in
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -208,9 +208,12 @@ def _parts(event: Any) -> list[dict[str, Any]]:
             given = {} if event.arguments is None else {"args": arguments_of(event)}
             return [{"function_call": {"id": call_id_of(event), **given, "name": event.tool}}]
         case Observation():
-            result = event.content if isinstance(event.content, str) else list(event.content)
-            outcome = {"error" if event.is_error else "result": result}
-            return [{"function_response": {"id": call_id_of(event), "name": event.tool, "response": outcome}}]
+            parts = parts_in(event.content)
+            images = [_image(url) for part in parts if (url := url_in(part))]
+            result = [part.get("text", part) for part in parts if not url_in(part)]
+            outcome = {"error" if event.is_error else "result": result[0] if len(result) == 1 else result}
+            told = {"id": call_id_of(event), "name": event.tool, "response": outcome}
+            return [{"function_response": {**({"parts": images} if images else {}), **told}}]
     return parts_as(event.content, lambda text: {"text": text}, _image)
 
 

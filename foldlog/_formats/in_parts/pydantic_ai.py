@@ -35,7 +35,7 @@ from foldlog._formats.in_parts.parts import (
     text_of,
 )
 from foldlog._formats.record import dict_or_empty, joined_text, member, read_time, time_text, usage_told
-from foldlog._formats.told import REDACTED, call_id_of, image_at, parts_as, role_of
+from foldlog._formats.told import REDACTED, call_id_of, image_at, parts_as, role_of, url_in
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
@@ -138,7 +138,9 @@ def _part(event: Any) -> dict[str, Any]:
             call = {"tool_name": event.tool, "args": arguments_of(event), "tool_call_id": call_id_of(event)}
             return {**call, "tool_kind": None, **_UNSAID, "part_kind": "tool-call"}
         case Observation():
-            result = event.content if isinstance(event.content, str) else list(event.content)
+            result: Any = event.content
+            if not isinstance(result, str):
+                result = [_item(url) if (url := url_in(part)) else part.get("text", part) for part in result]
             told = {"tool_name": event.tool, "content": result, "tool_call_id": call_id_of(event), "tool_kind": None}
             outcome = {"outcome": "failed" if event.is_error else "success", "retry": None}
             return {**told, "metadata": None, **time, **outcome, "part_kind": "tool-return", "content_file_digests": []}

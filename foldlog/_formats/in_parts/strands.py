@@ -20,7 +20,7 @@ from typing import Any
 
 from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, named, text_of
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, member, read_time, time_text, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, time_text, usage_told
 from foldlog._formats.told import call_id_of, data_in, data_url, image_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
 
@@ -78,8 +78,11 @@ def _contents(event: Any) -> list[dict[str, Any]]:
             return [{"toolUse": {"toolUseId": call_id_of(event), "name": event.tool, "input": arguments_of(event)}}]
         case Observation():
             status = "error" if event.is_error else "success"
-            told = {"status": status, "content": [{"text": joined_text(event.content)}]}
-            return [{"toolResult": {"toolUseId": call_id_of(event), **told}}]
+            return [{"toolResult": {"toolUseId": call_id_of(event), "status": status, "content": _told(event)}}]
+    return _told(event)
+
+
+def _told(event: Any) -> list[dict[str, Any]]:
     return parts_as(event.content, lambda text: {"text": text}, _image)
 
 

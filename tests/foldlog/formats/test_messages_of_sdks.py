@@ -102,6 +102,42 @@ def test_messages_of_the_agent_framework():
     assert events[2].content[0]["image_url"]["url"] == "data:image/png;base64,AP8="
 
 
+@pytest.mark.parametrize(
+    "format, of_result, of_link",
+    [
+        (
+            "pydantic-ai",
+            {"data": {"$bytes": "AP8="}, "media_type": "image/png", "vendor_metadata": None, "kind": "binary"},
+            {"url": "https://a/b.png", "force_download": False, "vendor_metadata": None, "kind": "image-url"},
+        ),
+        (
+            "google-adk",
+            {"inline_data": {"data": {"$bytes": "AP8="}, "mime_type": "image/png"}},
+            {"file_data": {"file_uri": "https://a/b.png", "mime_type": "image/*"}},
+        ),
+        (
+            "strands",
+            {"image": {"format": "png", "source": {"bytes": {"__bytes_encoded__": True, "data": "AP8="}}}},
+            {"text": "[image https://a/b.png]"},
+        ),
+        (
+            "agent-framework",
+            {"type": "data", "uri": "data:image/png;base64,AP8=", "media_type": "image/png"},
+            {"type": "uri", "uri": "https://a/b.png", "media_type": "image/*"},
+        ),
+    ],
+)
+def test_images_of_a_result_are_written_as_images_of_the_format(format, of_result, of_link):
+    urls = ("data:image/png;base64,AP8=", "https://a/b.png")
+    content = ({"type": "text", "text": "see"}, *({"type": "image_url", "image_url": {"url": url}} for url in urls))
+    call = Action(id=0, tool="look", arguments={}, call_id="c1")
+    record = [*encode([call, Observation(id=1, tool="look", call_id="c1", cause=0, content=content)], format)][1]
+    texts = json.dumps(record)
+    assert json.dumps(of_result) in texts
+    assert json.dumps(of_link) in texts
+    assert '"image_url"' not in texts
+
+
 def test_events_of_the_adk_have_their_times_and_errors():
     events = list(decode(RECORDS["google-adk"][:6], "google-adk"))
     assert [event.is_error for event in of(Observation, events)] == [False, True]
