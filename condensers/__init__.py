@@ -33,7 +33,7 @@ _HOMES = {name: home for home, name in re.findall(r"^from (\S+) import [(\s]*(\w
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> typing.Any:
+def __getattr__(name: str) -> typing.Any:  # all modules at once take a third of a second
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)

@@ -67,7 +67,7 @@ class Encoded(NamedTuple):
     event: Event
 
 
-_new = tuple.__new__  # what Encoded(...) calls, without the call around it
+_new = tuple.__new__  # Encoded(...) calls this too, and the call around it takes a tenth of ``encode``
 _to_json = msgspec.json.Encoder(enc_hook=plain).encode
 _strict = msgspec.json.Decoder(KnownEvent, strict=True)
 _any = msgspec.json.Decoder()

@@ -210,7 +210,7 @@ class PortedCondenser(base.Condenser):
         except NoCondensationAvailable as error:
             error.reports += tuple(written.reports)
             raise
-        except BaseException:
+        except BaseException:  # Ctrl-C too: models that were called are paid for
             for report in written.reports:  # ``metadata_batch`` around this step writes them
                 self._open_report().update(report)
             raise

@@ -35,7 +35,7 @@ def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: An
         return checked(llm.complete(messages, **how))
     except (ModelCallFailed, InvalidCondenser):
         raise
-    except Exception as error:
+    except Exception as error:  # an ``llm`` of the application raises whatever its client raises
         failure, problem = failure_of(error), problem_of(f"{type(error).__name__}: {error}")
         raise ModelCallFailed(llm.model, failure, problem) from error
 

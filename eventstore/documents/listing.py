@@ -30,7 +30,6 @@ _FACT: Final = "listed"
 """The name of the store's fact that says up to which position, and when, conversations were listed."""
 _AT_ONCE: Final = 200
 """The number of conversations that are listed in one transaction."""
-_new: Final = tuple.__new__  # what RecentConversation(...) calls, without the call around it
 _AGAIN: Final = -1
 _WITH_KEY: Final = -2
 
@@ -149,14 +148,14 @@ def _shown(database: Database, reader: Reader, one: ListedConversation) -> Recen
         found = reader.conversation(one.key)
         version = 0 if found is None else found.version
     times = from_microseconds(one.created_at), from_microseconds(one.at)
-    return _new(RecentConversation, (one.id, version, *times, _attributes(database, reader, one)))
+    return RecentConversation(one.id, version, *times, _attributes(database, reader, one))
 
 
 def _attributes(database: Database, reader: Reader, one: ListedConversation) -> Mapping[str, Any] | None:
     record = one.attributes
     if record is None:
         return None if one.version == _WITH_KEY else {}
-    codec = _new(RowCodec, (one.id, None, NOTHING_PENDING))
+    codec = RowCodec(one.id, None, NOTHING_PENDING)
     if one.is_encrypted:
         if database.settings.keys is None:
             return None

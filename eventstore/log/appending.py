@@ -39,7 +39,6 @@ from foldlog.eventstore.recorders.types import Conversation, Fork, Outcome, Plac
 
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _event = attrgetter("event")
-_new = tuple.__new__  # what Recorded(...) calls, without the call around it
 
 
 class Appending(Struct, eq=False):
@@ -168,7 +167,7 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
 
 def _recorded(place: Place, conversation: str, moment: datetime, events: Sequence[Event]) -> tuple[Recorded, ...]:
     """Return committed events with their positions."""
-    return tuple(map(_new, repeat(Recorded), zip(count(place()), repeat(conversation), repeat(moment), events)))
+    return tuple(map(Recorded, count(place()), repeat(conversation), repeat(moment), events))
 
 
 class DocumentsUnchanged(Struct):

@@ -26,8 +26,8 @@ _PAGE = 1_000
 _FIRST_PAGE = 100
 """Rows of the first page where a caller may need only the first events."""
 _id_of, _stop_of = attrgetter("id"), attrgetter("stop")
-_shown, _structural = itemgetter(3), itemgetter(4)
-_shown_before, _structural_before = itemgetter(9), itemgetter(10)
+_shown, _structural = attrgetter("shown"), attrgetter("structural")
+_shown_before, _structural_before = attrgetter("shown_before"), attrgetter("structural_before")
 _DOCUMENTS = "document_changes"
 SOURCE_KEYS: Final = "foldlog:source:"
 """The beginning of keys that are found over all conversations: a database has an index for these."""
