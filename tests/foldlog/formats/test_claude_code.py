@@ -149,14 +149,16 @@ def test_results_of_one_line_are_an_observation_each_and_what_is_said_beside_the
     assert said.content == (text("Look:"), {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}})
 
 
-def test_an_error_says_that_it_is_one_and_an_id_that_is_used_again_is_paired_in_order():
+def test_an_error_says_that_it_is_one_and_an_id_that_is_used_again_is_of_the_newest_reply():
     first = [replied("a", None, use("c1")), result("b", "a", "c1", "no", is_error=True)]
     again = [replied("c", "b", use("c1"), response="m2"), result("d", "c", "c1", "yes")]
     _, failed, second, went = read(*first, *again)
     assert (failed.is_error, failed.cause) == (True, 0)
     assert (went.is_error, went.cause) == (False, second.id)
     *_, one, two = read(first[0], again[0], first[1], again[1])
-    assert (one.cause, two.cause) == (0, 1)
+    assert (one.cause, two.cause) == (1, 0)
+    left = [replied("e", "d", use("c1"), use("c2"), response="m3"), asked("f", "e"), replied("g", "f", use("c1"))]
+    assert read(*left, result("h", "g", "c1", "done"))[-1].cause == 3, "the first call was left without a result"
 
 
 def test_times_are_utc():
