@@ -158,8 +158,8 @@ class History:
         that was not imported. Imported records are as they were; other events are written as records of the format.
         Forgotten events are written, retracted ones are not.
 
-        With ``view``, the records are the messages that a model would be sent now, with summaries in the place of
-        forgotten events; by default as ``openai-chat``.
+        With ``view``, the records are the messages that a model would be sent now, as ``sent`` returns them; by default
+        as ``openai-chat``.
 
         ``notes`` is told what was left out. Any history can be written as ``openai-chat``. Raises
         ``formats.UnknownFormat``, also where the history was imported from another format. Cost: its events; with
@@ -168,7 +168,7 @@ class History:
         from foldlog._formats.conversion import ANY_HISTORY, encode_standing, encode_view, format_of_history
 
         if view:
-            return encode_view(self.view(), format or ANY_HISTORY, notes)
+            return encode_view(self.sent(), format or ANY_HISTORY, notes)
 
         def known(read: ReadTransaction) -> tuple[int, list[Retraction]]:
             return read.version, [each for each in read.structural_events() if isinstance(each, Retraction)]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
+from foldlog._words.gist import parsed, texts_in
 from foldlog.eventstore import (
     Action,
     ConversationNotFound,
@@ -22,6 +24,7 @@ from foldlog.eventstore import (
     is_structural,
 )
 from foldlog.projections import Dialect, Views, contains, intervals_kept
+from foldlog.projections.units import WaitingCalls
 
 TOKENS_LEAST, TOKENS = 300, 2_000
 _SHOWN_MOST, _NAMED_MOST = 8, 10
@@ -145,37 +148,44 @@ class RecallTool:
             has = [word for word in words if word in folded]
             if has:
                 place = min(folded.index(word) for word in has)
+                place = bisect_left(range(len(text)), place, key=lambda end: len(text[:end].casefold()))
                 ranked.append(((len(has), event.id not in in_view, event.id), _Found(event, text, place)))
         return [found for _, found in sorted(ranked, key=lambda each: each[0], reverse=True)]
 
     def _by_path(self, path: str) -> list[_Found]:
         """Return the calls that name this file, the newest first, each before its result."""
+        named = re.compile(rf"(?<![\w.-]){re.escape(path)}(?!\w)").search
         calls: dict[int, Action] = {}
-        results: dict[int, Observation] = {}
-        last: dict[str | None, int] = {}
-        for event in self._told():
-            if isinstance(event, Action) and path in str(event.arguments):
+        results: dict[int | None, Event] = {}
+        for event, call_id in self._with_calls():
+            if isinstance(event, Action) and any(map(named, texts_in(parsed(event.arguments)))):
                 calls[event.id] = event
-                last[event.call_id] = event.id
-            elif isinstance(event, Observation):
-                of = event.cause if event.cause in calls else last.get(event.call_id) if event.call_id else None
-                if of is not None:
-                    results[of] = event
+            results[call_id] = event
         pairs = ((calls[of], results.get(of)) for of in reversed(calls))
         return [_Found(event, _text(event), 0) for pair in pairs for event in pair if event is not None]
 
     def _told(self) -> Iterator[Event]:
         """Yield the events that the tool may show, in order."""
+        return (event for event, _ in self._with_calls())
+
+    def _with_calls(self) -> Iterator[tuple[Event, int | None]]:
+        """Yield the events that the tool may show, in order, each result with the id of the call that it answers."""
         version = self._store.conversation(self._id).version
         kept = self._kept(version)
-        own: set[object] = set()
+        waiting, own = WaitingCalls(), set[int | None]()
         for event in self._store.events(self._id, 0, version):
-            if isinstance(event, Action) and event.tool == self.name and event.source == "agent":
-                own |= {event.id, event.call_id} - {None}
-            elif isinstance(event, Observation) and (event.cause in own or event.call_id in own):
+            if not contains(kept, event.id):
                 continue
-            elif _is_told(event) and contains(kept, event.id):
-                yield event
+            call_id = None
+            if isinstance(event, Action):
+                waiting.add(event, event.id)
+                if event.tool == self.name and event.source == "agent":
+                    own.add(event.id)
+            elif isinstance(event, Observation):
+                answered = waiting.take(event)
+                call_id = event.cause if answered is None else answered
+            if _is_told(event) and own.isdisjoint((event.id, call_id)):
+                yield event, call_id
 
     def _kept(self, version: int) -> Any:
         return self._store.query(

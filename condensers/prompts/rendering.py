@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foldlog.eventstore import CondensationSummary, Content, Event, events, said
+from foldlog.eventstore import Action, CondensationSummary, Content, Event, events, said
 from foldlog.projections import words_of
 
 
@@ -81,6 +81,19 @@ def clipped(line: str, length_max: int) -> str:
 
 def plain_text(content: Content) -> str:
     return words_of(content, "\n")
+
+
+def arguments_of(call: Action) -> Mapping[str, Any]:
+    """Return the arguments of a call by their names, from the JSON that the model wrote too. A text that is no JSON has
+    the name ``arguments``.
+    """
+    arguments: Any = call.arguments
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return {"arguments": call.arguments}
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def as_json(value: Any) -> str:

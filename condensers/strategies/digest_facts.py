@@ -7,14 +7,13 @@ gives it new text.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from foldlog.condensers.prompts.rendering import as_json, clipped, plain_text
+from foldlog.condensers.prompts.rendering import arguments_of, as_json, clipped, plain_text
 from foldlog.condensers.strategies.digest_words import (
     EXIT_CODE,
     command_in,
@@ -143,7 +142,7 @@ def _facts_of(event: Event, deeds: dict[object, Fact | None], done: set[Fact]) -
         case Action():
             if event.source == "agent":
                 yield from _note(Section.SAID, plain_text(event.thought))
-            arguments = _arguments(event)
+            arguments = arguments_of(event)
             yield from _words(arguments)
             yield from _tasks(arguments)
             deed = deeds[event.id] = deeds[event.call_id or event.id] = _deed(event.tool, arguments)
@@ -207,16 +206,6 @@ def _note(section: Section, text: str, length_max: int = _SAID_MAX) -> Iterator[
     line = _line(text, length_max)
     if line:
         yield Fact(section, line, line)
-
-
-def _arguments(action: Action) -> Mapping[str, Any]:
-    arguments: Any = action.arguments
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return {"arguments": action.arguments}
-    return arguments if isinstance(arguments, dict) else {}
 
 
 def _words(arguments: Mapping[str, Any]) -> Iterator[Fact]:

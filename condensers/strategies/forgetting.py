@@ -16,7 +16,7 @@ from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.agents_model import AskingCondenser
 from foldlog.condensers.models.replies import ask, made_by, read_json, report_on
 from foldlog.condensers.prompts import load_prompt
-from foldlog.condensers.prompts.rendering import event_block
+from foldlog.condensers.prompts.rendering import arguments_of, event_block
 from foldlog.condensers.rolling import RollingCondenser, check_sizes
 from foldlog.condensers.selection import ends, sent_ids, stands_for_forgotten, unkept
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
@@ -187,8 +187,7 @@ def _words(event: Event) -> tuple[str, ...]:
 
 def _query(event: Event) -> object:
     """Return the query of a recall; None for any other event."""
-    arguments = event.arguments if isinstance(event, Action) and event.tool == "recall" else None
-    return arguments.get("query", "") if isinstance(arguments, dict) else None
+    return arguments_of(event).get("query", "") if isinstance(event, Action) and event.tool == "recall" else None
 
 
 def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:

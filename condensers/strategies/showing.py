@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 from msgspec.structs import replace
 
 from foldlog.condensers.base import AgentModel, Condenser, Step, setting
+from foldlog.condensers.prompts.rendering import arguments_of
 from foldlog.condensers.selection import ends, unkept
 from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import View
@@ -106,8 +107,7 @@ def is_browser_output(event: Event) -> TypeGuard[Observation]:
 
 def _where(output: Observation, call: Event | None) -> str:
     """Return a line about an output: the address that it or its call names, else the tool."""
-    arguments = call.arguments if isinstance(call, Action) and isinstance(call.arguments, dict) else {}
-    url = output.extras.get("url") or arguments.get("url")
+    url = output.extras.get("url") or (arguments_of(call).get("url") if isinstance(call, Action) else None)
     return f"Visited URL {url}" if url else f"Output of {output.tool}"
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
 from foldlog._documents import MissingDocument
+from foldlog._words.gist import parsed
 from foldlog.condensers import is_masked
 from foldlog.eventstore import Action, Annotation, CondensationSummary, Event
 from foldlog.projections import View, begins_reply
@@ -31,22 +31,12 @@ def event_terms(event: Event) -> set[str]:
     """Return the terms of what a model is sent of an event, without names of tools and of arguments."""
     match event:
         case Action():
-            said: Any = (event.thought, _parsed(event.arguments))
+            said: Any = (event.thought, parsed(event.arguments))
         case Annotation():
             said = event.data
         case _:
             said = getattr(event, "content", None)
     return set().union(*map(terms_of, _texts(said)))
-
-
-def _parsed(arguments: Any) -> Any:
-    """Return arguments without the names in a JSON text; return another text as it is."""
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
 
 
 def _texts(said: Any) -> Iterator[str]:

@@ -17,6 +17,7 @@ from foldlog._reports.overview import near_the_ends
 from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountsTokens
 from foldlog._reports.sums import models_of
+from foldlog._words.gist import texts_in
 from foldlog.eventstore import Store
 
 _WANTED = re.compile(r'"([^"]*)"|(\S+)')
@@ -116,7 +117,7 @@ _HIDDEN = frozenset(
 
 def matches(document: dict[str, Any], words: list[str]) -> str | None:
     """Return the text around each word where all words are in the texts of an event; else None."""
-    text = " · ".join(text for key, value in document.items() if key not in _HIDDEN for text in _texts(value))
+    text = " · ".join(text for key, value in document.items() if key not in _HIDDEN for text in texts_in(value))
     lower = text.lower()
     if not all(word in lower for word in words):
         return None
@@ -135,11 +136,3 @@ def _excerpt(text: str, places: list[tuple[int, int]]) -> str:
             parts.append([start, stop])
     told = " ".join(f"{'…' if start else ''}{text[start:stop]}" for start, stop in parts)
     return re.sub(r"\s+", " ", f"{told}{'…' if parts[-1][1] < len(text) else ''}")
-
-
-def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif depth < 50 and isinstance(value, dict | list | tuple):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _texts(each, depth + 1)

@@ -222,10 +222,11 @@ def test_the_format_of_an_export_is_that_of_the_first_record_also_after_document
 
 
 def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
-    with foldlog.open("memory:") as histories:
+    with foldlog.open("memory:", condenser={"type": "observation_masking", "attention_window": 1}) as histories:
         history = histories["c"]
         history.append_records(map(json.loads, SAMPLE.read_text().splitlines()), format="openhands-v1")
-        sent = history.view().to_messages("openai")
+        sent = history.prepare().to_messages("openai")
+        assert "<MASKED>" in str(sent)
         assert list(history.export(view=True)) == sent
         for name in FORMATS:
             (*_, last) = map(json.dumps, history.export(name, view=True))

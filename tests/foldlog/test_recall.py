@@ -64,6 +64,32 @@ def test_a_long_text_is_cut_around_what_was_found(history):
     assert estimated(text) > 300, "the room is used"
 
 
+def test_the_place_of_a_word_is_found_where_folding_makes_the_text_before_it_longer(history):
+    history.append(Message(source="user", content="ß" * 3_000 + " needle_8 lies here " + "ß" * 3_000))
+    assert "needle_8 lies here" in history.recall_tool(max_tokens=400).recall("needle_8")
+
+
+@pytest.mark.parametrize("call_id", [None, "call_0"], ids=["no id", "the same id"])
+def test_a_result_belongs_to_its_own_call_where_calls_have_no_ids_or_the_same(history, call_id):
+    named = {"id": call_id} if call_id else {}
+    tool = history.recall_tool()
+    for name, arguments, result in (
+        ("read", {"path": "a.py"}, "SOURCE OF A"),
+        ("read", {"path": "data.py"}, "SOURCE OF DATA"),
+        ("recall", {"query": "SOURCE"}, "SOURCE OF ALL"),
+        ("read", '{"path": "\\u00fcbung.md"}', "SOURCE OF ÜBUNG"),
+    ):
+        history.append_reply(
+            {"role": "assistant", "tool_calls": [{**named, "function": {"name": name, "arguments": arguments}}]}
+        )
+        history.append_tool_result(history.open_calls()[0], result)
+    for path, source in (("a.py", "SOURCE OF A"), ("übung.md", "SOURCE OF ÜBUNG")):
+        first, second = tool.recall(path=path).split("\n\n")[1:]
+        assert "Calls read" in first
+        assert second.endswith(source)
+    assert len(ids_in(tool.recall("SOURCE"))) == 3
+
+
 def test_events_that_do_not_fit_are_named_by_their_ids(history):
     for number in range(30):
         history.append(Message(source="user", content=f"wish {number}"))
