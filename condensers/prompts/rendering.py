@@ -84,7 +84,7 @@ def plain_text(content: Content) -> str:
 
 
 def arguments_of(call: Action) -> Mapping[str, Any]:
-    """Return the arguments of a call by their names, from the JSON that the model wrote too. A text that is no JSON has
+    """Return the arguments of a call by their names, from the JSON that the model wrote too. Another text has
     the name ``arguments``.
     """
     arguments: Any = call.arguments
