@@ -171,10 +171,15 @@ def gone(
 
 
 def conversations_with(
-    store: Store, attributes: Mapping[str, Any] | None = None, before: datetime | None = None
+    store: Store,
+    attributes: Mapping[str, Any] | None = None,
+    before: datetime | None = None,
+    *,
+    and_shared: bool = False,
 ) -> list[ConversationRow]:
     """Return the conversations that have these attributes, with their companions: those in which, and in whose
-    companions, no event was recorded since ``before``. What several conversations share is found when all of these are.
+    companions, no event was recorded since ``before``. What several conversations share is left out as long as one of
+    these is; it needs the attributes too, unless ``and_shared``.
     """
     named = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
@@ -186,7 +191,8 @@ def conversations_with(
         for names in (stay, found)
     )
     wholes = {row.id: companion_of(row.id) for row in rows}
-    found |= {name for name, whole in wholes.items() if whole in begun and name not in young}
+    if and_shared:
+        found |= {name for name, whole in wholes.items() if whole in begun}
     return [row for row in rows if wholes[row.id] in found or (row.id in found and wholes[row.id] not in in_use)]
 
 

@@ -126,13 +126,13 @@ def test_a_companion_of_a_companion_goes_with_the_first_conversation_once(foldlo
     assert sorted(opened) == OTHERS
 
 
-def test_what_conversations_share_goes_where_all_of_them_have_the_attributes(foldlog, opened):
+def test_what_conversations_share_is_searched_where_all_of_them_have_the_attributes(foldlog, opened):
     given = ("redact", "--where", "user=bo", "--matching", "blue", "--reason", "x", "--dry-run", "--json")
     for name, found in (("a/s", []), ("a/s2", ["a/+state"])):
         opened[name].set_attributes(user="bo")
         assert [one["conversation"] for one in foldlog(*given).document["found"]] == found
     foldlog("erase", "--where", "user=bo", "--reason", "x", "--yes")
-    assert sorted(opened) == ["t", "t/+writes", "t/@1", "tt", "tt/+writes"]
+    assert "a/+state" in opened
 
 
 def test_what_may_hold_an_erased_fork_beside_the_conversation_it_was_begun_from_is_named(foldlog, opened):

@@ -338,7 +338,7 @@ def _files(
 
 def _conversations(store: Store, conversation: str | None, where: Sequence[str] | None) -> list[ConversationRow]:
     if conversation is None:
-        return conversations_with(store, pairs(list(where or ())))
+        return conversations_with(store, pairs(list(where or ())), and_shared=True)
     if where:
         raise Refused("ID and --where: give one of the two")
     return with_companions(store, [store.conversation(whole(store, conversation))])
