@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests unless ``--all`` or ``-m long`` asks for them, and forms in memory unless ``--all`` does.
+    """Leave out long tests unless ``--all`` or ``-m long`` asks for them, and forms of cases unless ``--all`` does.
 
     Those that import litellm are the first: of several processes, one runs the first of all tests, and it alone spends
     the seconds that this takes.
@@ -68,19 +68,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: not item.nodeid.startswith(_IMPORT_LITELLM))
     if config.getoption("--all") or "long" in config.getoption("-m"):
         return
-    long = [item for item in items if item.get_closest_marker("long") or _is_a_form_in_memory(item)]
+    long = [item for item in items if item.get_closest_marker("long") or _is_one_form_more(item)]
     items[:] = [item for item in items if item not in long]
     config.hook.pytest_deselected(items=long)
     config.stash[_LEFT_OUT] = len(long)
 
 
-def _is_a_form_in_memory(item: pytest.Item) -> bool:
+def _is_one_form_more(item: pytest.Item) -> bool:
     """Whether a case that has more parameters than its recorder is on one in memory: it runs the statements of one in a
-    file, and each of its own functions has cases without more parameters.
+    file, and each of its own functions has cases without more parameters. Or it is one on a server whose bytes have a
+    form that is half of the others: a file has all of them.
     """
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return (
-        len(parameters) > 1 and item.path.parent.name in ("conformance", "ledger") and "memory" in parameters.values()
+    if len(parameters) < 2 or item.path.parent.name not in ("conformance", "ledger"):
+        return False
+    return "memory" in parameters.values() or (
+        "postgresql" in parameters.values() and parameters.get("settings") in ("zlib", "encrypted")
     )
 
 

@@ -12,12 +12,12 @@ __all__ = ["WHOLE", "examples", "some"]
 
 WHOLE = "FOLDLOG_TEST_WHOLE"
 """Is set in the environment by ``--all``, before tests are imported."""
-FEW = 10
+FEW = 6
 T = TypeVar("T")
 
 
 def examples(count: int, *suppressed: HealthCheck) -> settings:
-    """So many with ``scripts/test --all``, and a tenth of them else, at least ten; other ones in each run."""
+    """So many with ``scripts/test --all``, and a tenth of them else, at least six; other ones in each run."""
     few = min(max(count // 10, FEW), count)
     return settings(
         max_examples=count if WHOLE in os.environ else few,

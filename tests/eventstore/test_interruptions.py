@@ -42,13 +42,19 @@ def places(store: Store, write: Callable[[str], object], make: Callable[[], Base
     raise AssertionError
 
 
+RELAXED = "sqlite:///{}/s.db?durability=relaxed"
+
+
 @pytest.mark.parametrize(
-    "make",
-    [KeyboardInterrupt, TimeoutError, lambda: sqlite3.OperationalError("of another database"),
-     lambda: StoreUnavailable("of another store")],
-    ids=["Ctrl-C", "a timeout", "an error of another database", "an error of another store"],
-)  # fmt: skip
-@pytest.mark.parametrize("url", ["sqlite:///{}/s.db?durability=relaxed", "memory:"], ids=["sqlite", "memory"])
+    "url, make",
+    [
+        pytest.param("memory:", KeyboardInterrupt, id="memory"),
+        pytest.param(RELAXED, KeyboardInterrupt, id="Ctrl-C"),
+        pytest.param(RELAXED, TimeoutError, id="a timeout"),
+        pytest.param(RELAXED, lambda: sqlite3.OperationalError("of another database"), id="of another database"),
+        pytest.param(RELAXED, lambda: StoreUnavailable("of another store"), id="of another store"),
+    ],
+)
 def test_an_append_that_is_interrupted_says_whether_it_is_written(
     tmp_path: Path, url: str, make: Callable[[], BaseException]
 ):

@@ -210,8 +210,8 @@ def test_a_file_is_named_of_a_fork_that_was_detached_from_what_was_imported(fold
 def few_frames():
     """Leave so many frames to calls within calls."""
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(300)
-    yield 300
+    sys.setrecursionlimit(200)
+    yield 200
     sys.setrecursionlimit(limit)
 
 

@@ -148,11 +148,9 @@ GROWN["after a line without an end"] = ("", without_an_end, None, "1 new event, 
 GROWN["cut, and with the same line"] = ("", cut_and_grown, True, "nothing new, 3 events as before")
 
 
-@pytest.mark.parametrize("case", GROWN)
-def test_a_log_that_has_grown_is_read_on_where_that_gives_what_reading_all_of_it_gives(
-    foldlog, folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
-):
-    side, happens, is_read_on, told = GROWN[case]
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each try to read a log on, not from its beginning, went well."""
     tried: list[bool] = []
     really = _seen_files.read_on
 
@@ -162,6 +160,14 @@ def test_a_log_that_has_grown_is_read_on_where_that_gives_what_reading_all_of_it
         return events
 
     monkeypatch.setattr(_seen_files, "read_on", noted)
+    return tried
+
+
+@pytest.mark.parametrize("case", GROWN)
+def test_a_log_that_has_grown_is_read_on_where_that_gives_what_reading_all_of_it_gives(
+    foldlog, folder: Path, tried: list[bool], case: str
+):
+    side, happens, is_read_on, told = GROWN[case]
     log = folder / "b.jsonl"
     replaced(log, side or "no such text", side.replace('"version"', SIDE))
     foldlog("import", folder)
@@ -173,7 +179,6 @@ def test_a_log_that_has_grown_is_read_on_where_that_gives_what_reading_all_of_it
     if "not" in told:
         return
     assert "added" in foldlog("import", log, "--db", "anew.db").out
-    monkeypatch.setattr(_seen_files, "read_on", really)
     assert foldlog("import", folder, "--check").status == 0
     if case not in ("redacted", "as a sub-agent"):  # whose name is that of its file
         anew, grown = (foldlog("log", "b", "--json", "--db", db).document for db in ("anew.db", "foldlog.db"))
@@ -183,20 +188,9 @@ def test_a_log_that_has_grown_is_read_on_where_that_gives_what_reading_all_of_it
 
 
 @pytest.mark.parametrize("format", ["claude-code", "codex"])
-def test_a_log_of_which_a_damaged_record_was_read_later_is_read_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
-):
+def test_a_log_of_which_a_damaged_record_was_read_later_is_read_on(tmp_path: Path, tried: list[bool], format: str):
     corpus = Path(__file__).parents[1] / "fuzz" / "corpus" / f"{format}.jsonl"
     whole = [line for line in corpus.read_text().splitlines() if line.strip() and '"problem"' not in line]
-    tried: list[bool] = []
-    really = _seen_files.read_on
-
-    def noted(*of):
-        events = really(*of)
-        tried.append(events is not None)
-        return events
-
-    monkeypatch.setattr(_seen_files, "read_on", noted)
     log = tmp_path / "b.jsonl"
     with foldlog.open("memory:") as seen, foldlog.open("memory:") as unseen:
 

@@ -189,11 +189,11 @@ def test_writers_go_on_while_their_connections_are_ended_again_and_again(
                 store.append(name, said(str(version)), expected_version=version)
                 acknowledged[name] = version + 1
 
-        writers = [threading.Thread(target=write, args=(f"c{n}",)) for n in range(8)]
+        writers = [threading.Thread(target=write, args=(f"c{n}",)) for n in range(4)]
         for writer in writers:
             writer.start()
-        for _ in range(10):
-            time.sleep(0.15)
+        for _ in range(5):
+            time.sleep(0.1)
             end_connections(postgres_server)
         while sum(acknowledged.values()) <= 100 and all(writer.is_alive() for writer in writers):
             time.sleep(0.05)

@@ -14,7 +14,7 @@ from tests.simulation.world import sped_up
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-@pytest.mark.parametrize("recorder, brief, of_all", [("memory", 3_000, 8_000), ("sqlite", 200, 2_800)])
+@pytest.mark.parametrize("recorder, brief, of_all", [("memory", 2_000, 8_000), ("sqlite", 200, 2_800)])
 def test_a_simulation_finds_nothing(recorder: str, brief: int, of_all: int, whole: bool) -> None:
     steps = of_all if whole else brief
     taken, failures = worlds(1, steps, float("inf"), recorder, on_all=False)
