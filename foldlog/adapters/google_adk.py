@@ -191,7 +191,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return await self._run(partial(self._shared_state, app_name, user_id))
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
-        """Append an event with its changes of state, all or none. Durability: on disk when it returns.
+        """Append an event with its changes of state, all or none. An event that is delivered again is stored once.
+        Durability: on disk when it returns.
 
         Raises ``SessionNotFoundError``, and ``StaleSessionError`` where the stored session is newer than ``session``.
         With ``condense`` also ``NoCondensationAvailable`` if one is required and impossible: the event is stored.
@@ -201,7 +202,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         delta = event.actions.state_delta if event.actions else {}
         session.state.update({key: value for key, value in delta.items() if key.startswith(State.TEMP_PREFIX)})
         append = partial(self._append, session.app_name, session.user_id, session.id, session.last_update_time, event)
-        await self._run(append, finish=True)
+        if not await self._run(append, finish=True) and event in session.events:
+            return event
         session.last_update_time = event.timestamp
         appended = await super().append_event(session, event)
         if self._condense and (event.author == "user" or event.get_function_responses()):  # a model is asked next
@@ -259,8 +261,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         stored = self._stored(names)
         if stored is None:
             return None
-        events = [AdkEvent.model_validate(from_plain(record)) for record in self._records(stored, config)]
-        return self._session(names, stored, events)
+        return self._session(names, stored, [*map(_event_of, self._records(stored, config))])
 
     def _records(self, stored: _Stored, config: GetSessionConfig | None) -> list[_Values]:
         """Return the requested events, in the order of their times."""
@@ -357,7 +358,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 return _Stored(history, history.version(), own, about)
         raise AlreadyExistsError(f"Session with id {names[2]} already exists.")
 
-    def _append(self, app_name: str, user_id: str, session_id: str, known: float, event: AdkEvent) -> None:
+    def _append(self, app_name: str, user_id: str, session_id: str, known: float, event: AdkEvent) -> bool:
+        """Append an event. Return whether it is new."""
         names = (app_name, user_id, session_id)
         own, pending = self._by_scope(names, event.actions.state_delta if event.actions else {})
         record = _record_of(event)
@@ -366,6 +368,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             if stored is None:
                 raise SessionNotFoundError(f"Session {session_id} not found.")
             updated = self._updated(stored)
+            since = GetSessionConfig(after_timestamp=event.timestamp)
+            if event.timestamp <= updated and _event_of(record) in map(_event_of, self._records(stored, since)):
+                return False
             if updated > known:
                 raise StaleSessionError(
                     f"session {session_id!r} was updated at {updated}, after the {known} of this object; get it again"
@@ -378,7 +383,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 events = _events(stored.history, stored.version, [record])
                 stored.history.append(events, expected_version=stored.version, documents=documents or None)
                 self._shared.write(stored.history.id, pending)
-                return
+                return True
 
     def _by_scope(self, names: _Names, state: _Values) -> tuple[_Values, _Values | None]:
         """Return the session's own part of a state, and the changes of shared states, as JSON, without temporary
@@ -445,6 +450,10 @@ def _record_of(event: AdkEvent) -> _Values:
     for key in [key for key in delta if key.startswith(State.TEMP_PREFIX)]:
         del delta[key]
     return record
+
+
+def _event_of(record: _Values) -> AdkEvent:
+    return AdkEvent.model_validate(from_plain(record))
 
 
 def _events(history: History, version: int, records: list[_Values]) -> list[Event]:

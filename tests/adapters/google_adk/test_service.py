@@ -183,6 +183,21 @@ async def test_another_process_makes_a_session_stale(service):
     assert [event.id for event in (await service.get_session(**S)).events] == ["e0", "x"]
 
 
+async def test_an_event_that_is_delivered_again_is_stored_once(service):
+    session = await talk(service, 1)
+    event = any_event(random.Random(7), 1)
+    event.timestamp = session.last_update_time
+    late = await service.get_session(**S)
+    for number in range(3):
+        await service.append_event(session, event.model_copy(deep=True))
+        await talk(service, number)  # another program goes on
+    await service.append_event(late, event.model_copy(deep=True))
+    for each in (session, late):
+        assert [one.id for one in each.events] == ["e0", "e1"]
+    ids = [each.id for each in (await service.get_session(**S)).events]
+    assert ids == [f"e{number}" for number in range(5)]
+
+
 async def test_an_append_that_another_one_precedes_after_its_look_is_stale(service, monkeypatch):
     session = await talk(service, 1)
     look = FoldlogSessionService._updated
