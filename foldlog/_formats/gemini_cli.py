@@ -147,9 +147,6 @@ class GeminiDecoder(FollowingDecoder):
         self._places: dict[str, int] = {}
         self._time: datetime | None = None
 
-    def known(self, event: Event, read: RecordEvents | None) -> Event | None:
-        return event if isinstance(event, Action | Observation) else None
-
     def begun(self, record: _Part) -> RecordEvents:
         return RecordEvents(self, Origin(format=NAME, id=record.get("id")), self._time)
 
@@ -193,6 +190,7 @@ class GeminiDecoder(FollowingDecoder):
         members = [event_id for event_id, _ in self.shown.all()]
         kept = [each for each in members if 0 <= each < version]
         gone = tuple(each for each in members if each not in set(kept))
+        self.calls.forget(gone)
         read.timestamp = read_time(following[0].get("timestamp"))[0]
         told: _Part = {"summary": snapshot, "summary_offset": len(kept), "metadata": {"reason": "tokens"}}
         read.add(CondensationAction, forgotten_event_ids=gone, **told)
@@ -218,6 +216,7 @@ class GeminiDecoder(FollowingDecoder):
         if gone := {str(each.record.get("id")) for each in self._messages[place:] if each.shown}:
             is_again = gone <= {str(record.get("id")) for record in records}
             read.timestamp = None
+            self.calls.forget(range(version, read.version))
             read.add(Retraction, version=version, reason=WRITTEN_AGAIN if is_again else "")
         self._drop(place)
 
@@ -268,14 +267,9 @@ class GeminiDecoder(FollowingDecoder):
 
     def _answer(self, read: RecordEvents, call_id: Any, result: Any, tool: Any = "", *, is_error: bool = False) -> None:
         """Add a result. A second one of the same call is not shown."""
-        named = call_id if type(call_id) is str else None
-        of_call = (event for _, event in self.shown.newest_first() if named and event and event.call_id == named)
-        newest = next(of_call, None)
-        call = newest if newest is None or isinstance(newest, Action) else next(of_call, None)
         content, has_failed = result_of(result)
-        told = {"tool": text_or_empty(tool)} if call is None else {"tool": call.tool, "cause": call.id}
-        shown, is_error = call is not None and call is newest, is_error or has_failed
-        read.add(Observation, content=content, call_id=named, is_error=is_error, shown=shown, **told)
+        shown = {} if self.calls.is_open(call_id) else {"shown": False}
+        read.answer(call_id, content, is_error=is_error or has_failed, tool=tool, **shown)
 
 
 class GeminiEncoder(PairsEncoder):
