@@ -9,9 +9,10 @@ not bring back what was redacted.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import chain, count, islice, takewhile, tee, zip_longest
 from operator import itemgetter
 from os import PathLike
@@ -560,24 +561,36 @@ def _with_redacted(
     *,
     by_size: bool = False,
 ) -> Iterator[Event]:
-    """Yield the stored events, and in the place of a redacted one that of the source, if it stands and what stays of it
-    is equal. Add that to ``put_back``.
+    """Yield the stored events, and in the place of a redacted one that of the source with its names, the nth for the
+    nth, if it stands and what stays of it is equal. Add that to ``put_back``. Memory: the events, if some are redacted.
     """
     version = store.version(conversation)
     standing = intervals_kept(_rewritings(store, conversation), version)
     others: list[int] = []  # the source knows nothing of these
-    of_source = (event for event in given if event.origin is not None and event.origin.format == format)
+    named: defaultdict[Any, deque[Event]] = defaultdict(deque)
+    for event in given if store.conversation(conversation).redactions else ():
+        if event.origin is not None and event.origin.format == format:
+            named[_names(event, event.timestamp)].append(event)
     for event in store.events(conversation, 0, version):
+        found = named[_names(event, event.timestamp)] or named[_names(event, None)]
         if event.origin is None or event.origin.format != format:
             others.append(event.id)
             # Of a receipt no format has a record.
             event = Redaction(id=event.id, event_ids=(), hashes=(), by="", reason="") if by_size else event
-        elif not contains(standing, event.id):
+        elif not (contains(standing, event.id) and found):
             others.append(event.id)
-        elif (theirs := next(of_source, None)) is not None and (receipt := event.redacted) is not None:
+        elif (receipt := event.redacted) is None:
+            found.popleft()
+        else:
+            theirs = found.popleft()
             moved = ids_moved(encoded(timed_as(event, theirs)), others)
             whole = replace(moved.event, id=event.id, timestamp=theirs.timestamp or event.timestamp)
             if say_the_same(event, whole) and (not by_size or size_of(moved.body) == receipt.bytes):
                 put_back.append(whole)
                 event = whole
         yield event
+
+
+def _names(event: Event, at: datetime | None) -> tuple[Any, ...]:
+    """Return what names an event in its source, as far as it is named: its kind, its ids and its time."""
+    return type(event), event.origin and event.origin.id, getattr(event, "call_id", None), at

@@ -232,7 +232,7 @@ def _matches(record: Any) -> bool:
 FORMAT = Format(
     name=NAME,
     matches=_matches,
-    accepts=_accepts,
+    accepts=AnthropicDecoder.accepts,
     decoder=lambda records, options: AnthropicDecoder(options),
     encoder=_Encoder,
     beside=beside,

@@ -188,7 +188,8 @@ class Format:
     ``matches``       whether a JSON value has what only records of this format have
     ``begins``        whether a JSON value is the first record of a history whose other records may be those of another
                       format too: the history is of this format if it accepts most of them
-    ``accepts``       whether a JSON value can pass for a record where the user names this format
+    ``accepts``       whether a JSON value can pass for a record where the user names this format: ``decoder`` refuses
+                      others, and a stored record stays in the place of one
     ``decoder``       the decoder of a history; it may look through the records first, once
     ``encoder``       the writer of events that were not imported
     ``conversation``  the name that the first records give their conversation, or None

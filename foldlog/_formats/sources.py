@@ -17,7 +17,7 @@ from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged,
 from foldlog._formats.files.histories import Look, histories, no_look
 from foldlog._formats.format import Format, Options, Recognize
 from foldlog._formats.packing import keep
-from foldlog._formats.record import ImportFinding, Located, NotAnEvent
+from foldlog._formats.record import ImportFinding, Located, NotAnEvent, refused
 from foldlog._formats.registry import AUTO, formats
 from foldlog._formats.rewritten import FILLED, Growth, StoredRecord, joined, mended
 from foldlog.eventstore import Event, InvalidArgument
@@ -247,7 +247,7 @@ class Source:
         """
         if self._unmended is None:
             self._unmended = list(self._reader) if self._held is None else self._held
-        self._held = list(self._held or self._unmended)
+        self._held = list(map(self._judged, self._held or self._unmended))
         if self._format.joins is not None:
             own, self._held = self._held, joined(self._held, standing, self._format.source_id, self._format.joins)
             self.is_part = len(self._held) > len(own)
@@ -257,6 +257,12 @@ class Source:
         for place, (located, stored) in enumerate(zip(self._held, standing, strict=False)):
             if self._format.alike is not None and self._format.alike(located.value, stored.record):
                 self._held[place] = located._replace(value=stored.record)
+
+    def _judged(self, located: Located) -> Located:
+        """Return a value that cannot be a record of the format as one that cannot be read."""
+        if located.problem is not None or self._format.accepts(located.value):
+            return located
+        return located._replace(problem=str(refused(f"a record of {self.format}", located.value)))
 
     def go_on(self, stored: Sequence[StoredRecord]) -> None:
         """Let stored records of this history follow its own: it is an older one, which lacks them."""

@@ -311,6 +311,44 @@ def test_a_mended_log_of_which_events_were_redacted_is_refused_with_what_to_do(f
     assert [(each["conversation"], each["added"]) for each in again] == [("again/x", 5)]
 
 
+def test_an_import_goes_on_though_a_record_before_a_redacted_event_is_damaged(foldlog, tmp_path):
+    """A damaged record takes the ids that it had away from later events of the source: of a call, and of its result."""
+    calls = [{"type": "tool_use", "id": f"t{n}", "name": "ls", "input": {}} for n in range(2)]
+    results = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text} for n, text in enumerate("xy")]
+    contents = [("user", "one"), ("assistant", [calls[0]]), ("user", [results[0]]), ("assistant", [calls[1]])]
+    contents += [("user", [results[1]]), ("user", "marigold"), ("assistant", "done")]
+    log = [
+        {"type": role, "uuid": f"u{n}", "parentUuid": f"u{n - 1}" if n else None, "sessionId": "s"}
+        | {"timestamp": f"2026-03-01T10:00:0{n}Z", "message": {"role": role, "content": content}}
+        for n, (role, content) in enumerate(contents)
+    ]
+    lines(tmp_path / "s.jsonl", log[:-1])
+    foldlog("import", "s.jsonl")
+    for event in ("4", "5"):
+        foldlog("redact", "s", event, "--reason", "asked to", "--yes")
+    torn = [json.dumps(each)[: 20 if n == 1 else None] for n, each in enumerate(log)]
+    for added in (1, 0):
+        (tmp_path / "s.jsonl").write_text("\n".join(torn))
+        (one,) = foldlog("import", "s.jsonl", "--json").document["imported"]
+        assert (one["conversation"], one["added"], one["taken_back"]) == ("s", added, 0)
+    lines(tmp_path / "s.jsonl", log)
+    (one,) = foldlog("import", "s.jsonl", "--json").document["imported"]
+    assert (one["conversation"], one["added"], one["taken_back"]) == ("s", 0, 0)
+
+
+def test_a_value_that_is_no_record_leaves_the_stored_one_in_its_place(foldlog, tmp_path):
+    head = {"sessionId": "s", "projectHash": "h", "startTime": "2026-03-01T10:00:00.000Z", "lastUpdated": "x"}
+    said = [
+        {"id": f"m{n}", "timestamp": f"2026-03-01T10:00:0{n}.000Z", "type": "user", "content": f"text {n}"}
+        for n in range(6)
+    ]
+    for messages, added in ((said[:4], 6), ([said[0], 7, *said[2:]], 4), (said, 0)):
+        (tmp_path / "session.json").write_text(json.dumps({**head, "messages": messages}))
+        (one,) = foldlog("import", "session.json", "--format", "gemini-cli", "--json").document["imported"]
+        names = [each["id"] for each in parsed(foldlog("export", "s").out) if "id" in each]
+        assert (one["added"], names) == (added, [f"m{n}" for n in range(4 if added == 6 else 6)])
+
+
 def test_a_log_that_goes_on_after_it_was_mended_and_redacted_adds_what_is_new(foldlog, tmp_path):
     texts = ["one", "two", "three", "marigold", "five"]
     lines(tmp_path / "x.jsonl", chat(*texts))
