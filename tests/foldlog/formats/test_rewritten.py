@@ -29,7 +29,7 @@ from foldlog.eventstore import HistoryDiverged, Message, Origin, Retraction, ope
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import decode, encode
 from foldlog.projections import View
-from tests.how_many import examples
+from tests.how_many import examples, some
 
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
 REWRITTEN = [name for name, format in FORMATS.items() if format.rewritten]
@@ -195,7 +195,7 @@ def test_a_redacted_event_does_not_come_back_and_what_another_hand_wrote_stays(n
         assert import_source(store, source(name, changed)).added > 0
         assert import_source(store, source(name, changed)).added == 0
         assert all(getattr(each, "content", "") != first.content for each in store.events("c", version))
-    for event, is_taken_back in product(decode(half, name), (False, True)):
+    for event, is_taken_back in some(product(decode(half, name), (False, True)), 15):
         with open_store("memory:") as store:
             import_source(store, source(name, half))
             if not getattr(event, "content", "") or not event.shown:
@@ -258,21 +258,21 @@ def test_an_older_copy_takes_nothing_back_whatever_its_name_and_place(name, live
     records = [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
     records, part = records[:60], len(records[:60]) // 3
     with open_store("memory:") as store, open_store("memory:") as alone:
-        for some in (records[: 2 * part], records[: 2 * part], records, records):
-            files = {live: some, old: records[:part]}
+        for now in (records[: 2 * part], records[: 2 * part], records, records):
+            files = {live: now, old: records[:part]}
             for given in (store, alone):
                 outcomes = imported(given, tmp_path, name, **{each: files[each] for each in sorted(files)})
-            outcomes += imported(store, tmp_path, name, **{live: some})
+            outcomes += imported(store, tmp_path, name, **{live: now})
             outcomes += imported(store, tmp_path, name, **{old: records[:part]})
             assert not any(isinstance(each, Exception) for each in outcomes)
-            assert list(encode(store.events("c"), name)) == list(encode(alone.events("c"), name)) == some
+            assert list(encode(store.events("c"), name)) == list(encode(alone.events("c"), name)) == now
         assert not any(map(is_rewriting, store.events("c")))
 
 
 def test_of_two_files_that_differ_the_first_stays_and_the_other_is_named(tmp_path, foldlog):
     records = RECORDS["copilot-cli"]
-    for name, some in (("a", records), ("b", [*records[:5], *records[20:30]]), ("c", records), ("d", records[:5])):
-        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in some))
+    for name, those in (("a", records), ("b", [*records[:5], *records[20:30]]), ("c", records), ("d", records[:5])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in those))
     for options in ((".",), ("a.jsonl",), (".",), ("c.jsonl", "b.jsonl"), (".", "--check")):
         done = foldlog("import", *options)
         assert (done.status, done.err.count("found: ")) == ((0, 0) if options == ("a.jsonl",) else (1, 1))
@@ -294,7 +294,7 @@ def test_of_two_files_that_differ_the_first_stays_and_the_other_is_named(tmp_pat
 def test_what_is_stored_stands_in_the_place_of_what_is_damaged(name):
     records = [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
     source_id = FORMATS[name].source_id
-    for place in range(0, len(records) - 1, 1 + len(records) // 30):
+    for place in some(range(len(records) - 1), 12):
         if source_id(records[place]) is not None and source_id(records[place]) == source_id(records[-1]):
             continue  # it stands in the place of the damaged one
         with open_store("memory:") as store:
