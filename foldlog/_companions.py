@@ -36,13 +36,9 @@ def companions(store: Store, *conversations: str) -> list[ConversationRow]:
     look-up for each.
     """
     wanted = dict.fromkeys(map(str, conversations))  # the store refuses an id that is not text
-    begun = {start: beginning_with(start, store.conversations) for start in (companion(each, "") for each in wanted)}
-    found = {
-        row.id: row
-        for start, rows in begun.items()
-        for row in rows
-        if "/" not in row.id.removeprefix(start).replace(_OWN, "")
-    }
+    starts = (companion(each, "") for each in wanted)
+    begun = ((start, row) for start in starts for row in beginning_with(start, store.conversations))
+    found = {row.id: row for start, row in begun if "/" not in row.id.removeprefix(start).replace(_OWN, "")}
     return [row for row in found.values() if row.id not in wanted]
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, named
 from foldlog._formats.record import joined_text, member
-from foldlog._formats.told import call_id_of, image_at, parts_as, parts_in, role_of, url_in
+from foldlog._formats.told import call_id_of, image_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
 from foldlog.projections import arguments_of
 
@@ -65,20 +65,16 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
 
 
 def _contents(event: Any) -> list[dict[str, Any]]:
-    match event:
-        case Action():
-            call = {"call_id": call_id_of(event), "name": event.tool, "arguments": arguments_of(event)}
-            return [{"type": "function_call", **call}]
-        case Observation():
-            failed = {"exception": "FunctionInvocationError"} if event.is_error else {}
-            result = {"call_id": call_id_of(event), **failed, "result": joined_text(event.content)}
-            items = {"items": _told(event)} if any(map(url_in, parts_in(event.content))) else {}
-            return [{"type": "function_result", **result, **items}]
-    return _told(event)
-
-
-def _told(event: Any) -> list[dict[str, Any]]:
-    return parts_as(event.content, lambda text: {"type": "text", "text": text}, _image)
+    if isinstance(event, Action):
+        call = {"call_id": call_id_of(event), "name": event.tool, "arguments": arguments_of(event)}
+        return [{"type": "function_call", **call}]
+    told = parts_as(event.content, lambda text: {"type": "text", "text": text}, _image)
+    if not isinstance(event, Observation):
+        return told
+    failed = {"exception": "FunctionInvocationError"} if event.is_error else {}
+    items = {"items": told} if any("uri" in each for each in told) else {}
+    result = {"call_id": call_id_of(event), **failed, "result": joined_text(event.content), **items}
+    return [{"type": "function_result", **result}]
 
 
 def _image(url: str) -> dict[str, Any]:

@@ -73,17 +73,13 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
 
 
 def _contents(event: Any) -> list[dict[str, Any]]:
-    match event:
-        case Action():
-            return [{"toolUse": {"toolUseId": call_id_of(event), "name": event.tool, "input": arguments_of(event)}}]
-        case Observation():
-            status = "error" if event.is_error else "success"
-            return [{"toolResult": {"toolUseId": call_id_of(event), "status": status, "content": _told(event)}}]
-    return _told(event)
-
-
-def _told(event: Any) -> list[dict[str, Any]]:
-    return parts_as(event.content, lambda text: {"text": text}, _image)
+    if isinstance(event, Action):
+        return [{"toolUse": {"toolUseId": call_id_of(event), "name": event.tool, "input": arguments_of(event)}}]
+    told = parts_as(event.content, lambda text: {"text": text}, _image)
+    if not isinstance(event, Observation):
+        return told
+    status = "error" if event.is_error else "success"
+    return [{"toolResult": {"toolUseId": call_id_of(event), "status": status, "content": told}}]
 
 
 def _image(url: str) -> dict[str, Any]:
