@@ -66,7 +66,7 @@ def update(
     not exist. Content that was erased or redacted in the store is erased there too.
 
     Each step is one transaction, so the next run resumes an interrupted one. An event that cannot be read is left out,
-    and is named in the result and in the table ``damaged``. Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch``, and
+    and is named in the result and in the table ``damaged``. Raises ``NoAuditDatabase``, and
     what reading the store raises. Cost: what is new.
     """
     with closing(AuditTables(store, path)) as tables, written(path):

@@ -52,17 +52,8 @@ _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
 WHOLE_STORE = "the whole store"
 
 
-class AuditDatabaseMismatch(EventStoreError):
-    """The file is an audit database of another store. Give another file, or delete this one: it can be rebuilt."""
-
-    def __init__(self, path: Path, expected: str, found: str) -> None:
-        super().__init__(
-            f"{path} is the audit database of store {found}, not of {expected}; give another file, or delete this one"
-        )
-
-
 class NoAuditDatabase(EventStoreError):
-    """The file is not an audit database, or cannot be written. The message names the remedy."""
+    """The file is not an audit database of this store, or cannot be written. The message names the remedy."""
 
     def __init__(self, path: Path, problem: str, remedy: str = "give another file") -> None:
         super().__init__(f"{path} cannot be the audit database: {problem}; {remedy}")
@@ -96,7 +87,7 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
     """Check that ``open_database`` can open or make an audit database at ``path``, and for a new one, that the store's
     first event can be read, or that of the first of some conversations. Call it before long work.
 
-    Raises ``NoAuditDatabase``, ``AuditDatabaseMismatch`` and ``KeyUnavailable``. Nothing is changed.
+    Raises ``NoAuditDatabase`` and ``KeyUnavailable``. Nothing is changed.
     """
     if path.is_dir():
         raise NoAuditDatabase(path, "it is a folder")
@@ -116,7 +107,7 @@ def open_database(store: Store, path: Path) -> Database:
     """Open the audit database of ``store`` at ``path``; make it first if nothing or an empty file is there.
 
     A new file appears under its name when its tables are complete, so a process that is killed never leaves an unusable
-    file. Raises ``NoAuditDatabase`` and ``AuditDatabaseMismatch``.
+    file. Raises ``NoAuditDatabase``.
     """
     with written(path):
         if not path.exists() or path.stat().st_size == 0:
@@ -178,7 +169,8 @@ def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -
     if row is None:
         raise NoAuditDatabase(path, "it is a database of another kind")
     if row[0] != store.database.uuid:
-        raise AuditDatabaseMismatch(path, store.database.uuid, row[0])
+        problem = f"it is the audit database of store {row[0]}, not of {store.database.uuid}"
+        raise NoAuditDatabase(path, problem, "give another file, or delete this one")
 
 
 def followed_up_to(connection: sqlite3.Connection) -> int:

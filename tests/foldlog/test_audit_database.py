@@ -21,7 +21,7 @@ from foldlog._documents import AddedDocument
 from foldlog._histories import Histories
 from foldlog._reports import audit_database
 from foldlog._reports.audit_database import update
-from foldlog._reports.audit_file import AuditDatabaseMismatch, NoAuditDatabase
+from foldlog._reports.audit_file import NoAuditDatabase
 from foldlog._reports.stats import collect_stats
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -189,7 +189,7 @@ def test_it_belongs_to_one_store(store: Store, tmp_path: Path):
     update(store, path)
     with (
         open_store("memory:") as another,
-        pytest.raises(AuditDatabaseMismatch, match=f"of store {store.database.uuid}, not of"),
+        pytest.raises(NoAuditDatabase, match=f"of store {store.database.uuid}, not of"),
     ):
         update(another, path)
 
