@@ -10,7 +10,7 @@ The conversation of a session is ``PREFIX/APP/USER/SESSION``, of the format ``go
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -28,6 +28,7 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from google.genai import types
 from msgspec.structs import replace
+from pydantic import PrivateAttr
 
 from foldlog._companions import companion
 from foldlog._histories import Histories
@@ -45,7 +46,7 @@ from foldlog.adapters._shared import (
     to_plain,
     unquoted,
 )
-from foldlog.condensers import Condensation, NoCondensationAvailable
+from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.reports import annotation, cost_something, reports_of
 from foldlog.eventstore import (
     NOT_RECORDED,
@@ -207,10 +208,12 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         session.last_update_time = event.timestamp
         appended = await super().append_event(session, event)
         if self._condense and (event.author == "user" or event.get_function_responses()):  # a model is asked next
-            compact = partial(self._compaction, (session.app_name, session.user_id, session.id))
-            if (compaction := await self._run(compact)) is not None:
-                about = {"author": "user", "invocation_id": AdkEvent.new_id(), "actions": compaction}
+            prepared = await self._run(partial(self._prepared, (session.app_name, session.user_id, session.id)))
+            if isinstance(prepared, EventActions):
+                about = {"author": "user", "invocation_id": AdkEvent.new_id(), "actions": prepared}
                 await self.append_event(session, AdkEvent(**about, timestamp=platform_time.get_time()))
+            else:
+                session.events[:] = [_sent(each, prepared) for each in session.events]
         return appended
 
     async def copy_from(self, other: BaseSessionService, *, app_name: str) -> int:
@@ -316,21 +319,22 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         stored = self._stored((app_name, user, session[0])) if len(session) == 1 else None
         return None if stored is None else {"state": stored.state, "updated": self._updated(stored)}
 
-    def _compaction(self, names: _Names) -> EventActions | None:
-        """Return the compaction that does what the condenser says; None where it condenses nothing now."""
-        histories = self.histories.sync
-        history = histories[self.conversation(*names)]
+    def _prepared(self, names: _Names) -> EventActions | _Values:
+        """Return the compaction that does what the condenser says. Where it condenses nothing now, return the events
+        that a model is sent in part, as records by their ids; None for those that it is not sent.
+        """
+        handler, history = self.histories.sync._handler, self.histories.sync[self.conversation(*names)]
         view = history.view()
-        result, reports = histories._handler.preview(view)
-        if isinstance(result, Condensation):
-            reports = tuple(reports_of(result.action))
-        if paid := [report for report in reports if cost_something(report)]:
+        result, reports = handler.preview(view)
+        if isinstance(result, View):
+            handler._reported(history.id, history.append, result, reports, handler._remembered(history.id, None))
+            log = {} if result is view else {event.id: event for event in view}
+            sent = dict(_records_of(shown_records(result, _FORMAT, history, log) if log else ()))
+            stored = _records_of(shown_records(view, _FORMAT, history) if log else ())
+            return {each: sent.get(each) for each, record in stored if sent.get(each) != record}
+        if paid := [report for report in reports_of(result.action) if cost_something(report)]:
             history.append(annotation(paid))
-        return (
-            EventActions(compaction=_compacted(history, view, result.action))
-            if isinstance(result, Condensation)
-            else None
-        )
+        return EventActions(compaction=_compacted(history, view, result.action))
 
     # -- writing, in threads ------------------------------------------------------------------------------------------
 
@@ -428,6 +432,29 @@ def _compacted(history: History, view: View, action: CondensationAction) -> Even
         )
     content = types.Content(role="model", parts=[types.Part(text=action.summary or "")])
     return EventCompaction(start_timestamp=times[start][0], end_timestamp=times[stop - 1][1], compacted_content=content)
+
+
+def _records_of(shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]) -> Iterator[tuple[str, _Values]]:
+    """Yield the records of events, without summaries, with their ids."""
+    records = (record for events, records in shown if events[0].id >= 0 for record in records)
+    return ((record["id"], record) for record in records if "id" in record)
+
+
+class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where types are checked
+    """An event in a session that runs, as its model is sent it."""
+
+    _whole: AdkEvent = PrivateAttr()
+
+
+def _sent(event: AdkEvent, told: Mapping[str, _Values | None]) -> AdkEvent:
+    """Return an event as a model is sent it; ``told`` has what is left of those that are not sent whole."""
+    whole = event._whole if isinstance(event, _Sent) else event
+    if whole.id not in told:
+        return whole
+    record = told[whole.id]
+    sent = _Sent.model_construct(**{**dict(whole), "content": None if record is None else _event_of(record).content})
+    sent._whole = whole
+    return sent
 
 
 def _session(names: _Names, state: _Values, updated: float, shared: _Values, events: list[Any]) -> Session:

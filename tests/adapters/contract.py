@@ -368,8 +368,6 @@ class Condenses(Runs):
     """Whether ``opened`` and ``run`` condense."""
     keeps_late = False
     """Whether the SDK gives a store what is new in a prompt only after the reply."""
-    masks = True
-    """Whether what is hidden, masked or shortened is not sent."""
 
     def texts(self, prompt: Any) -> list[Any]:
         """Return the texts that a model was sent, in order: of a call its arguments."""
@@ -401,7 +399,7 @@ class Condenses(Runs):
             history = history_of(store)
             whole = [event.id for event in history.events() if isinstance(event, Message | Action | Observation)]
             is_less = [event.id for event in history.sent()] != whole or any(map(is_masked, history.sent()))
-            assert is_less or (not self.masks and "max_size" not in STRATEGIES[strategy])
+            assert is_less
             assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
 
 
