@@ -135,7 +135,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent":
                 return self._observation(read, kind, record, source)
             case "SystemPromptEvent" | "SystemPromptUpdateEvent":
-                content = _extended([record.get("system_prompt")], [record.get("dynamic_context")])
+                content = _extended(content_of([record.get("system_prompt")]), [record.get("dynamic_context")])
                 tools = record.get("tools")
                 given = tuple(tools) if type(tools) is list else ()
                 return read.add(SystemMessage, content=content, tools=given, source=source)
@@ -159,6 +159,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
                 content = _REJECTED
         elif type(observation) is dict:
             content, extras, is_error = observed(observation)
+        content = _extended(content, record.get("extended_content"))
         cause = self._event_ids.get(action_id) if type(action_id) is str else None
         told: dict[str, Any] = {"source": source} | ({"extras": extras} if extras else {})
         name = record.get("tool_name")
@@ -205,12 +206,12 @@ def _message(record: dict[str, Any], source: Source) -> dict[str, Any]:
     said = dict_or_empty(record.get("llm_message"))
     if type(record.get("source")) is not str:
         source = _SPEAKERS.get(text_or_none(said.get("role")), "environment")
-    return {"content": _extended(said.get("content"), record.get("extended_content")), "source": source}
+    return {"content": _extended(content_of(said.get("content")), record.get("extended_content")), "source": source}
 
 
-def _extended(blocks: Any, more: Any) -> Content:
-    """Return the content of blocks, with more behind it."""
-    content, behind = content_of(blocks), content_of(more)
+def _extended(content: Content, more: Any) -> Content:
+    """Return a content with more blocks behind it."""
+    behind = content_of(more)
     return (*parts_in(content), *parts_in(behind)) if behind else content
 
 

@@ -121,6 +121,8 @@ def test_three_kinds_answer_a_call():
     assert [event.content for event in (ran, refused, error)] == ["a b", "no", "boom"]
     assert [event.is_error for event in (ran, refused, error)] == [False, False, True]
     assert ran.extras == {"kind": "TerminalObservation"}
+    _, ruled = read(call("a1"), {**answer("o", "a1"), "extended_content": [text("a rule of this file")]})
+    assert ruled.content[-1] == text("a rule of this file"), "the SDK sends it with the result"
 
 
 @pytest.mark.parametrize("reason", ["", " ", None])
