@@ -128,7 +128,7 @@ class FoldlogSessionStore(OpenHistories):
     def conversation(self, key: SessionKey) -> str:
         """Return the id of the conversation that holds a transcript: ``histories[store.conversation(key)]``."""
         name = f"{self._below(key['project_key'])}{quoted(key['session_id'])}"
-        return f"{name}/{quoted(key['subpath'])}" if "subpath" in key else name
+        return f"{name}/{quoted(key['subpath'])}" if key.get("subpath") else name
 
     # -- names --------------------------------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ async def test_any_text_may_be_a_name(store, name):
 
 async def test_the_history_can_be_looked_at_while_the_session_runs(store, histories):
     await store.append(KEY, [line(0), line(1)])
-    history = histories[store.conversation(KEY)]
+    history = histories[store.conversation({**KEY, "subpath": ""})]
     assert [event.content for event in history.view()] == ["m0", "m1"]
     history.append(foldlog.CondensationAction(forgotten_event_ids=[0], summary="before", summary_offset=0))
     await store.append(KEY, [line(2)])
