@@ -235,7 +235,7 @@ class _Decoder(FollowingDecoder):
             case "assistant":
                 read.add(Message, source="agent", content=text)
             case "user" | "tool" if is_cleared and self.shown.all():
-                read.condense(lambda known: False, reason="request")
+                read.condense(lambda known: False, metadata={"reason": "request"})
             case "user" if not is_cleared:
                 sent = _SENT.match(text)
                 if sent is not None or not text.startswith(("/", "!", _BLANK)):

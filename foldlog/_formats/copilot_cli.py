@@ -84,11 +84,11 @@ class CopilotDecoder(FollowingDecoder):
         self._prompt: str | None = None
         self._prompt_id: int | None = None
         self._is_named = False
-        self._begun: frozenset[int] | None = None
-        """What was shown when a compaction began."""
+        self._begun: set[str] | None = None
+        """The records that were shown when a compaction began."""
 
-    def known(self, event: Event, read: RecordEvents | None) -> Any:
-        return _SYSTEM if isinstance(event, SystemMessage) or read is None else read.origin.id
+    def known(self, event: Event, read: RecordEvents | None) -> str:
+        return _SYSTEM if isinstance(event, SystemMessage) or read is None else str(read.origin.id)
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         kind, data = record["type"], record["data"]
@@ -112,7 +112,7 @@ class CopilotDecoder(FollowingDecoder):
             case "tool.execution_complete":
                 self._read_result(read, data)
             case "session.compaction_start" if read.shown:
-                self._begun = self._conversation()
+                self._begun = {*self._records()}
             case "session.compaction_complete" | "session.truncation" | "session.context_cleared" if read.shown:
                 self._condense(read, kind, data)
         name = data.get("title") if kind == "session.title_changed" else None
@@ -139,32 +139,30 @@ class CopilotDecoder(FollowingDecoder):
         read.shown = read.shown and self.calls.is_open(data.get("toolCallId"))  # one that the user asked for has none
         read.answer(data.get("toolCallId"), content, is_error=failed)
 
-    def _conversation(self) -> frozenset[int]:
-        return frozenset(event_id for event_id, known in self.shown.all() if known != _SYSTEM)
+    def _records(self) -> list[str]:
+        """Return the ids of the records that are shown, without prompts."""
+        return [known for _, known in self.shown.all() if known != _SYSTEM]
 
     def _condense(self, read: RecordEvents, kind: str, data: _Part) -> None:
-        gone, summary, reason = self._conversation(), "", "tokens"
+        records, summary, reason = self._records(), "", "tokens"
+        gone = {*records}
         if kind == "session.compaction_complete":
             begun, self._begun = self._begun, None
             summary = text_or_empty(data.get("summaryContent"))
             if data.get("success") is not True or not summary:
                 return
-            gone = gone if begun is None else gone & begun
+            gone &= gone if begun is None else begun
             reason = "request" if data.get("customInstructions") or data.get("trigger") == "manual" else "tokens"
         elif kind == "session.truncation":
             count = data.get("messagesRemovedDuringTruncation")
-            records = [known for _, known in self.shown.all() if known != _SYSTEM]
-            oldest = list(dict.fromkeys(map(str, records)))[: count if type(count) is int and count > 0 else 0]
-            gone = frozenset(each for each, known in self.shown.all() if known != _SYSTEM and str(known) in oldest)
+            gone = {*list(dict.fromkeys(records))[: count if type(count) is int and count > 0 else 0]}
         if not gone:
             return
-        members = self.shown.all()
-        offset = next((place for place, (_, known) in enumerate(members) if known != _SYSTEM), len(members))
-        told: _Part = {"summary": summary, "summary_offset": offset} if summary else {}
-        ids = tuple(event_id for event_id, _ in members if event_id in gone)
+        all_known = [known for _, known in self.shown.all()]
+        offset = next((place for place, known in enumerate(all_known) if known != _SYSTEM), len(all_known))
         sizes = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
-        metadata = {name: data[key] for key, name in sizes.items() if type(data.get(key)) is int}
-        read.add(CondensationAction, forgotten_event_ids=ids, metadata={"reason": reason, **metadata}, **told)
+        told = {name: data[key] for key, name in sizes.items() if type(data.get(key)) is int}
+        read.condense(lambda known: known not in gone, summary, {"reason": reason, **told}, offset=offset)
         if kind == "session.context_cleared" and (first := text_or_empty(data.get("initialMessage"))):
             read.add(Message, content=first, source="user")
 

@@ -177,7 +177,7 @@ class PiDecoder(FollowingDecoder):
             place = place.above
         first = self._count if place is None else place.number
         tokens = {"tokens_before": tokens} if type(tokens := record.get("tokensBefore")) is int else {}
-        read.condense(lambda number: number >= first, _SUMMED_UP.format(record["summary"]), comes_first=True, **tokens)
+        read.condense(lambda number: number >= first, _SUMMED_UP.format(record["summary"]), tokens, offset=0)
 
 
 def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:

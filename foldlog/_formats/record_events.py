@@ -197,16 +197,16 @@ class RecordEvents:
             self.add(Message, content=content, source=source, thinking=thinking, **fields)
 
     def condense(
-        self, stays: Callable[[Any], object], summary: str = "", *, comes_first: bool = False, **metadata: Any
+        self, stays: Callable[[Any], object], summary: str = "", metadata: Any = None, *, offset: int | None = None
     ) -> None:
-        """Forget of what is shown all but what ``stays``, as far as the format knows; the ``summary`` comes before or
-        after that.
+        """Forget of what is shown all but what ``stays``, as far as the format knows; the ``summary`` comes after
+        ``offset`` events of that, by default after all.
         """
         members = self._decoder.shown.all()
         gone = tuple(event_id for event_id, known in members if not stays(known))
-        offset = 0 if comes_first else len(members) - len(gone)
+        offset = len(members) - len(gone) if offset is None else offset
         told: dict[str, Any] = {"summary": summary, "summary_offset": offset} if summary else {}
-        self.add(CondensationAction, forgotten_event_ids=gone, metadata=metadata, **told)
+        self.add(CondensationAction, forgotten_event_ids=gone, metadata=metadata or {}, **told)
 
     def close(self, name: str, data: Any) -> None:
         """Add an annotation where there is no event."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from foldlog.eventstore import Action, ConversationNotFound, Event, InvalidArgument, Observation, Store, is_structural
 from foldlog.projections import Views
+from foldlog.projections.units import WaitingCalls
 
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
@@ -44,21 +45,17 @@ def _after_its_group(store: Store, conversation: str, event: Event) -> int:
     bookkeeping may stand between them.
     """
     version = event.id + 1
-    view = Views(store).at(conversation, version) if isinstance(event, Action | Observation) else ()
-    calls = [each for each in view if isinstance(each, Action)]
-    for each in store.events(conversation, version) if calls else ():
-        if isinstance(each, Action) and each.response_id == calls[-1].response_id is not None:
-            calls.append(each)
-        elif not (isinstance(each, Observation) and any(_answers(each, call) for call in calls)):
+    view = Views(store).at(conversation, version) if isinstance(event, Action | Observation) else None
+    waiting = WaitingCalls()
+    for call in view.open_calls if view else ():
+        waiting.add(call, call.id)
+    newest = next((each.response_id for each in reversed(view or ()) if isinstance(each, Action)), None)
+    for each in store.events(conversation, version) if view else ():
+        if isinstance(each, Action) and each.response_id == newest is not None:
+            waiting.add(each, each.id)
+        elif not isinstance(each, Observation) or waiting.take(each) is None:
             if each.shown or is_structural(each):
                 break
             continue
         version = each.id + 1
     return version
-
-
-def _answers(observation: Observation, call: Action) -> bool:
-    """Return whether an observation names a call, by its event or by its id."""
-    if observation.cause is not None:
-        return observation.cause == call.id
-    return observation.call_id is not None and observation.call_id == call.call_id

@@ -13,7 +13,6 @@ The title of a session is by its user, by a model, or from the summary of its co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import content_of, said
@@ -83,18 +82,12 @@ class Kept(NamedTuple):
         """Return whether a line that follows the line ``parent`` continues the kept messages, and so the compaction."""
         return parent in self.ids or parent == self.last
 
-
-def parted(members: Sequence[tuple[int, str | None]], kept: Kept) -> tuple[tuple[int, ...], int]:
-    """Return the ids that a compaction forgets of the members of a View, and the number of members that stay."""
-    places = range(0)
-    if kept.first is not None and kept.last is not None:
-        names = [uuid for _, uuid in members]
-        if kept.first in names and kept.last in names:
-            places = range(names.index(kept.first), len(names) - names[::-1].index(kept.last))
-    gone = tuple(
-        event_id for place, (event_id, uuid) in enumerate(members) if place not in places and uuid not in kept.ids
-    )
-    return gone, len(members) - len(gone)
+    def among(self, names: list[str | None]) -> set[str | None]:
+        """Return the kept ones of the messages of a View."""
+        kept: set[str | None] = {*self.ids}
+        if self.first is not None and self.last is not None and {self.first, self.last} <= {*names}:
+            kept.update(names[names.index(self.first) : len(names) - names[::-1].index(self.last)])
+        return kept
 
 
 _TOOL = ("name", "description", "schema")

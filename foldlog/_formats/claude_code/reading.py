@@ -15,7 +15,6 @@ from foldlog._formats.claude_code.lines import (
     is_boundary,
     is_summary,
     metadata_of,
-    parted,
     prompt_of,
     words_of,
 )
@@ -233,12 +232,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """Forget all present events except those that the boundary keeps. A summary without text is a message."""
         boundary, self._boundary = self._earlier_boundary() if self._boundary is None else self._boundary, {}
         kept = Kept.by(boundary)
-        forgotten, staying = parted(self.shown.all(), kept)
         comes_last = kept.anchor is not None and kept.anchor == boundary.get("uuid")
-        read.add(
-            CondensationAction, forgotten_event_ids=forgotten, summary=summary,
-            summary_offset=staying if comes_last else 0, metadata=metadata_of(boundary),
-        )  # fmt: skip
+        staying = kept.among([uuid for _, uuid in self.shown.all()])
+        read.condense(staying.__contains__, summary, metadata_of(boundary), offset=None if comes_last else 0)
 
 
 def reads_on(past: Past) -> bool:

@@ -144,7 +144,7 @@ class _Decoder(FollowingDecoder):
         end, tail = names.index(parent), asked.get("tail_start_id")
         kept = names[names.index(tail) : end] if tail in names else []
         reason = "tokens" if asked.get("auto") is True else "request"
-        read.condense(kept.__contains__, summary, comes_first=True, reason=reason)
+        read.condense(kept.__contains__, summary, {"reason": reason}, offset=0)
         return True
 
     def _read_response(self, read: RecordEvents, parts: list[_Part]) -> None:
