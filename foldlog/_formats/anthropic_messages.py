@@ -132,9 +132,7 @@ class AnthropicDecoder(FollowingDecoder):
         self._count += _DELETED not in record
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
-        milliseconds = record.get("ts")
-        time = time_at(milliseconds, 1000)
-        read = RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
+        read = RecordEvents(self, Origin(format=NAME, id=record.get("id")), time_at(record.get("ts"), 1000))
         _tell(read, record)
         return read
 

@@ -178,10 +178,9 @@ class _Decoder(FollowingDecoder):
             case "system":
                 read.add(SystemMessage, content=_text(read))
             case "tool":
-                error, said = record.get("error"), content if type(content) is str else tuple(read.parts)
-                if type(error) is dict and type(error.get("message")) is str:
-                    said = error["message"]
-                read.answer(record.get("tool_call_id"), said, tool=record.get("function"), is_error=bool(error))
+                said, told = content if type(content) is str else tuple(read.parts), within(record, "error", "message")
+                said, failed = told if type(told) is str else said, bool(record.get("error"))
+                read.answer(record.get("tool_call_id"), said, tool=record.get("function"), is_error=failed)
             case "user" if type(record.get("metadata")) is dict and "summary" in record["metadata"]:
                 read.condense(bool, _text(read))
             case "assistant":

@@ -77,9 +77,8 @@ class _Decoder(FollowingDecoder):
                 read.call(call["name"], call["args"], call["id"], content)
                 content = ""
         elif kind == "tool":
-            call_id, cause, tool = self.calls.close(data.get("tool_call_id"))
-            answers = {"tool": data["name"] if type(data.get("name")) is str else tool, "call_id": call_id}
-            read.add(Observation, content=content, cause=cause, is_error=data.get("status") == "error", **answers)
+            failed = data.get("status") == "error"
+            read.answer(data.get("tool_call_id"), content, is_error=failed, tool=data.get("name"))
         elif kind == "system":
             read.add(SystemMessage, content=content)
         else:

@@ -126,9 +126,9 @@ def _shaped(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-_SOURCES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
+TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 """Types of lines with a title, the weakest first, and the field of the title."""
-_RANKS = {kind: rank for rank, kind in enumerate(_SOURCES)}
+_RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
 
 
 class Titles:
@@ -143,11 +143,6 @@ class Titles:
         self._rank = 0
         self._lines: set[str] = set()
         self._awaiting: dict[str, str] = {}
-
-    def is_title(self, record: dict[str, Any]) -> bool:
-        """Return whether a line brings a title of this session or of another one."""
-        kind = record.get("type")
-        return type(kind) is str and kind in _SOURCES
 
     def complete(self, earlier: Titles) -> None:
         """Add the titles of the lines before the known ones."""
@@ -165,7 +160,7 @@ class Titles:
             self._lines.add(uuid)
             awaited = self._awaiting.pop(uuid, None)
         rank = _RANKS.get(kind, -1) if type(kind) is str else -1
-        title = record.get(_SOURCES[str(kind)]) if rank >= self._rank else None
+        title = record.get(TITLES[str(kind)]) if rank >= self._rank else None
         if type(title) is not str or not title.strip():
             return awaited if self._rank == 0 else None
         if rank == 0:

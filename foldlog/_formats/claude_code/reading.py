@@ -9,6 +9,7 @@ from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, par
 from foldlog._formats.calls import Recent
 from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, accepts, is_side, parent_of
 from foldlog._formats.claude_code.lines import (
+    TITLES,
     Kept,
     Titles,
     cleared_by,
@@ -76,7 +77,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         kind, message = record["type"], record.get("message")
         if not self._is_begun and (kind in SAID or self.past is not None):
             self._begin(record)
-        if self.past is not None and not self._is_whole and self._needs_all(record):
+        if self.past is not None and not self._is_whole and (self._switches.lacks(record) or kind in TITLES):
             self._read_all(self.past)
         left = self._switches.before(record)
         if left is not None:
@@ -121,9 +122,6 @@ class ClaudeCodeDecoder(FollowingDecoder):
             earlier = islice(self.past.newest_first(), _LAST_EVENTS)
             ours = (event.origin for event in earlier if event.origin is not None and event.origin.format == NAME)
             self._switches.begin(self.next_id, next((origin.id for origin in ours if origin.id), None))
-
-    def _needs_all(self, record: dict[str, Any]) -> bool:
-        return self._switches.lacks(record) or self._titles.is_title(record)
 
     def _read_all(self, past: Past) -> None:
         """Read the lines before the first one: their parents, and their titles."""

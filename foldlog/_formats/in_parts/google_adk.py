@@ -38,7 +38,7 @@ from foldlog._formats.in_parts.parts import (
     named,
 )
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import member, time_at, usage_told
+from foldlog._formats.record import member, time_at, usage_told, within
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import call_id_of, parts_as, parts_in, role_of, url_in
 from foldlog.eventstore import (
@@ -111,7 +111,7 @@ class _Decoder(PartsDecoder):
             yield from ((each.id, spans.get(each.id) if each.id < 0 else self.known(each, None)) for each in view)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        rewound = _action(record, "rewind_before_invocation_id")
+        rewound = within(record, "actions", "rewind_before_invocation_id")
         version = self._version_before(rewound) if type(rewound) is str else None
         if not self._condense(read, record):
             super().read(read, record)
@@ -128,7 +128,7 @@ class _Decoder(PartsDecoder):
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
         """Add what a compaction does: as in the SDK, its summary stands where its last event happened."""
-        compaction = _action(record, "compaction")
+        compaction = within(record, "actions", "compaction")
         span = _span_in(compaction)
         content = None if span is None else compaction.get("compacted_content")
         if span is None or type(content) is not dict:
@@ -147,11 +147,6 @@ class _Decoder(PartsDecoder):
         metadata = {key: compaction[key] for key in _TIMES}
         read.add(CondensationAction, forgotten_event_ids=tuple(gone), metadata=metadata, **told)
         return True
-
-
-def _action(record: dict[str, Any], name: str) -> Any:
-    actions = record.get("actions")
-    return actions.get(name) if type(actions) is dict else None
 
 
 def _span_in(compaction: Any) -> _Span | None:

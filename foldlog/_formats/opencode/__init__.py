@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from foldlog._formats.blocks import kind_of, part_of, said, texts_of, thinking_of
+from foldlog._formats.blocks import kind_of, part_of, said, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.opencode.files import SessionFiles, info_of, session_in
 from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
@@ -82,25 +82,23 @@ class _Decoder(FollowingDecoder):
 
     def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(options)
-        self._parent: Any = None
+        parents = [info_of(session).get("parentID") for session in filter(_is_session, records)]
+        self._parent = text_or_empty(parents[-1]) if parents else ""
         """The session that started this one, which the last record tells."""
-        for session in filter(_is_session, records):
-            self._parent = info_of(session).get("parentID")
         self._begun: dict[str, int] = {}
         """The version before each message and part, by its id."""
         self._asked: dict[Any, _Part] = {}
         """The part that asks for a compaction, by the id of its message."""
 
     def begun(self, record: _Part) -> RecordEvents:
-        info = record["info"]
-        time, name = time_at(dict_or_empty(info.get("time")).get("created"), 1000), text_or_empty(info.get("id"))
-        read = RecordEvents(self, Origin(format=NAME, id=name or None), time)
+        name, time = text_or_empty(record["info"].get("id")), dict_or_empty(record["info"].get("time"))
+        read = RecordEvents(self, Origin(format=NAME, id=name or None), time_at(time.get("created"), 1000))
         read.known = name
         return read
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         info, parts = record["info"], dicts_in(record.get("parts"))
-        if read.version == 0 and text_or_empty(self._parent):
+        if read.version == 0 and self._parent:
             read.meta["parent"] = f"{self.options.prefix}{self._parent}"
         role = info.get("role") or "message"
         if "parts" not in record:
@@ -137,7 +135,7 @@ class _Decoder(FollowingDecoder):
         parent = text_or_empty(info.get("parentID"))
         asked = self._asked.get(parent) if parent else None
         done = info.get("summary") is True and info.get("finish") and not info.get("error")
-        summary = "\n".join(texts_of(tuple(part for part in parts if kind_of(part) == "text" and part_of(part))))
+        summary = "\n".join(part["text"] for part in parts if kind_of(part) == "text" and part_of(part))
         if not done or asked is None or not summary:
             return False
         names = [*dict.fromkeys(known for _, known in self.shown.all()), parent]
@@ -156,7 +154,11 @@ class _Decoder(FollowingDecoder):
         for part in (*parts, {"type": "step-start"}):
             kind, state = part.get("type"), dict_or_empty(part.get("state"))
             if kind == "step-start" or (called and kind in ("text", "reasoning")):
-                _answer(read, called)
+                for call, ended in called:
+                    content, is_error = _result(ended)
+                    read.answer(call, content, is_error=is_error)
+                if not called:
+                    read.say("agent", as_text=True)
                 steps += bool(called)
                 read.response = f"{name}/{steps}" if steps else name
                 called = []
@@ -171,20 +173,12 @@ class _Decoder(FollowingDecoder):
                 called.append((read.call(part.get("tool"), state.get("input"), part.get("callID")), state))
 
 
-def _answer(read: RecordEvents, called: list[tuple[Action, _Part]]) -> None:
-    """Add the results of the calls of a step; of one without calls what it says."""
-    for call, state in called:
-        content, is_error = _result(state)
-        read.add(Observation, content=content, is_error=is_error, tool=call.tool, call_id=call.call_id, cause=call.id)
-    if read.parts and not called:
-        read.say("agent", as_text=True)
-
-
 def _has_failed(info: _Part, parts: list[_Part]) -> bool:
     """Return whether OpenCode leaves an answer out: it failed, or was aborted before it said anything."""
-    error = info.get("error")
     has_said = any(part.get("type") not in _UNSAID for part in parts)
-    return bool(error) and not (dict_or_empty(error).get("name") == "MessageAbortedError" and has_said)
+    return bool(info.get("error")) and not (
+        dict_or_empty(info.get("error")).get("name") == "MessageAbortedError" and has_said
+    )
 
 
 def _shown(part: _Part) -> list[_Part]:
