@@ -126,7 +126,8 @@ class CodexDecoder(FollowingDecoder):
 
     def _unsaid(self, line: str, payload: dict[str, Any]) -> list[str]:
         """Return the instructions of a payload that no text of the View holds."""
-        texts = filter(None, (_instructions(payload.get(key)) for key in _INSTRUCTIONS[line]))
+        given = [payload.get(key) for key in _INSTRUCTIONS[line]]  # a text, or an object with one
+        texts = filter(None, (text_or_empty(each.get("text") if type(each) is dict else each) for each in given))
         unsaid = [text for text in texts if not self._is_said(text)]
         return unsaid[:1] if line == "session_meta" else unsaid
 
@@ -185,8 +186,3 @@ def _turns(payload: dict[str, Any]) -> int:
     """Return the number of turns that are rolled back, if the payload names it."""
     turns = payload.get("num_turns")
     return turns if type(turns) is int and turns > 0 else 0
-
-
-def _instructions(value: Any) -> str:
-    """Return the text of instructions, which may be wrapped in an object."""
-    return text_or_empty(value.get("text") if type(value) is dict else value)

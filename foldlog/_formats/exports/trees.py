@@ -19,12 +19,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files.readers import JsonLines, Placed, elements
+from foldlog._formats.files.readers import JsonLines, Placed, elements, held_in
 from foldlog._formats.files.scanner import Scanner
 from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options, first_named
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.pairs import TurnsEncoder
-from foldlog._formats.record import Located, described, member, refused, text_or_none
+from foldlog._formats.record import Located, described, member, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import id_of_source
 from foldlog.eventstore import Event, Origin, Retraction
@@ -119,14 +119,7 @@ class _Exports(FileReader):
                 problem = located.problem or f"expected a conversation, found {described(value)} of another kind"
                 yield Contained(None, Placed(0, partial(iter, [(f"{path}:{located.line}", None, problem)])))
             elif records := self._kind.records(value):
-                rows = [
-                    (f"{path}:{located.line}, record {place}", *self._read(each)) for place, each in enumerate(records)
-                ]
-                yield Contained(self._kind.name_of(value), Placed(0, partial(iter, rows)))
-
-    def _read(self, record: Any) -> tuple[Any, str | None]:
-        """Return a record, and the problem with a damaged one, in whose place the next import leaves a stored one."""
-        return record, None if self._kind.accepts(record) else str(refused(self._kind.expected, record))
+                yield Contained(self._kind.name_of(value), held_in(path, located.line, records))
 
 
 def _conversations(path: Path) -> Iterator[Located]:
