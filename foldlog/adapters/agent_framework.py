@@ -171,7 +171,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
             prompt = SentRecords(history, condense=self._condense)
         except ConversationErased:
             return []
-        shown = prompt.view if run is None else prompt.before(_answered(run, prompt.view))
+        shown = prompt.view if run is None else _before(run, prompt)
         return _messages(prompt.view, prompt.records(shown, _FORMAT))
 
     def _saved(self, conversation: str, records: list[Any], run: _Run | None) -> None:
@@ -277,12 +277,20 @@ def _identity(record: Any) -> tuple[str, ...]:
     return "", record["role"], json.dumps(record["contents"], sort_keys=True)
 
 
-def _answered(context: Any, view: View) -> set[str | None]:
-    """Return the ids of the calls with which a run goes on: it has their results, or they wait for an approval."""
+def _before(context: Any, prompt: SentRecords) -> list[Event]:
+    """Return what a run is sent before its input. Of the calls without results, and of the requests to approve a call,
+    these are those that the input answers.
+    """
     given = (content for message in context.input_messages for content in message.contents)
     answered = {(content.function_call or content).call_id for content in given if content.type in _ANSWERS}
-    asked = (event.data for event in view if isinstance(event, Annotation) and event.name == _ASKS)
-    return answered.union(data["function_call"]["call_id"] for data in asked if data and "function_call" in data)
+    return [event for event in prompt.before(answered) if _asks(event) in {None, *answered}]
+
+
+def _asks(event: Event) -> str | None:
+    """Return the id of the call that an event asks to approve, None for any other event."""
+    asked = (event.data or {}) if isinstance(event, Annotation) and event.name == _ASKS else {}
+    call_id: str | None = asked.get("function_call", {}).get("call_id")
+    return call_id
 
 
 def _ids(message: Message) -> _Ids | None:

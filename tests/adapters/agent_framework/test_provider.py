@@ -12,6 +12,7 @@ from agent_framework import (
     CompactionProvider,
     Content,
     FileHistoryProvider,
+    FunctionTool,
     InMemoryHistoryProvider,
     Message,
     SelectiveToolCallCompactionStrategy,
@@ -168,7 +169,7 @@ def steps(choice, calls_max=3):
 def agent_of(client, *providers, each_call=True, tools=(measure,), **settings):
     return Agent(
         client,
-        tools=[*map(tool, tools)],
+        tools=[each if isinstance(each, FunctionTool) else tool(each) for each in tools],
         context_providers=list(providers),
         require_per_service_call_history_persistence=each_call,
         **settings,
@@ -295,12 +296,26 @@ async def test_a_call_that_a_killed_run_left_is_in_no_later_prompt(provider, cli
     assert called == ["c0", "c0", "c2", "c2", "c4", "c4"], "each call with its result"
 
 
-async def test_a_call_that_waits_for_approval_is_loaded_and_goes_on(provider):
-    @tool(approval_mode="always_require")
-    def risky() -> str:
-        """Risky."""
-        return "done"
+@tool(approval_mode="always_require")
+def risky() -> str:
+    """Risky."""
+    return "done"
 
+
+@pytest.mark.parametrize("each_call", [True, False])
+async def test_a_call_that_was_not_approved_is_in_no_later_prompt(provider, each_call):
+    replies = [[call("risky", "{}", "c0")], [call("risky", "{}", "c1")], [said("finished")]]
+    client = ScriptedClient(lambda messages, number: replies[number])
+    agent, session = agent_of(client, provider, each_call=each_call, tools=(risky,)), AgentSession(session_id="s")
+    for _ in range(2):
+        (request,) = (await agent.run("go", session=session)).user_input_requests
+    answer = Message("user", [request.to_function_approval_response(True)])
+    assert (await agent.run(answer, session=session)).text == "finished"
+    called = [content.call_id for message in client.prompts[-1] for content in message.contents if content.call_id]
+    assert called == ["c1", "c1"], "a server refuses a call without a result"
+
+
+async def test_a_call_that_waits_for_approval_is_loaded_and_goes_on(provider):
     calls = [call("risky", "{}", "c"), call("measure", '{"unit":"km"}', "beside")]
     client = ScriptedClient(lambda messages, number: [said("finished")] if number % 2 else calls)
     for each_call in (True, False):
