@@ -134,10 +134,9 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
     except UnicodeEncodeError:
         body = b""  # lone surrogates
     if len(body) > _LONG:
-        nested = _nested(event)
-        if not nested:
+        if event.origin is None and not _nested(event):
             return body, msgspec.convert(asdict(event), type(event))
-        _check_depth(nested, body)
+        _check_depth(event, body)
     if body:
         read_back: KnownEvent = _strict.decode(body)
         if read_back == event or not _differs(event, read_back):
@@ -148,7 +147,7 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
     if problem is not None:
         raise ValueError(problem)
     body = _slow_body(event)
-    _check_depth(_nested(event), body)
+    _check_depth(event, body)
     return body, decode(kind, schema, body, NOT_RECORDED)
 
 
@@ -264,13 +263,13 @@ def _encoded_unknown(event: object) -> Encoded:
     return Encoded(kind, schema, event.shown, event.is_structural, event.body, event)
 
 
-def _check_depth(values: Sequence[Any], body: bytes) -> None:
-    """Raise ``RecursionError``, as encoding does, for values that are nested too deep. Count brackets first, also those
-    in texts: most events have few.
+def _check_depth(event: KnownEvent, body: bytes) -> None:
+    """Raise ``RecursionError``, as encoding does, for an event that is nested too deep. Count brackets first, also
+    those in texts: most events have few.
     """
     if brackets(body) <= _DEPTH_MAX:
         return
-    depth, level = 1, [value for value in values if isinstance(value, _CONTAINERS)]
+    depth, level = 1, [value for value in _nested(event) if isinstance(value, _CONTAINERS)]
     while level:
         depth += 1
         items = chain.from_iterable(value.values() if isinstance(value, dict) else value for value in level)

@@ -21,7 +21,7 @@ from foldlog.eventstore.errors import (
     InvalidEvent,
     KeyUnavailable,
 )
-from foldlog.eventstore.events import NOT_RECORDED, Event, is_structural, summary_of
+from foldlog.eventstore.events import NOT_RECORDED, Event, summary_of
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged, begin_fork
 from foldlog.eventstore.log.database import Database, behind, paged
@@ -349,9 +349,8 @@ class Store:
         return self.database.recorder.query(read)
 
     def _project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
-        if self._projections and any(map(is_structural, events)):
-            for projection in list(self._projections.values()):
-                projection.project(writing, events)
+        for projection in list(self._projections.values()):
+            projection.project(writing, events)
 
 
 def prepare_append(

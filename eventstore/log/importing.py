@@ -26,6 +26,7 @@ from foldlog.eventstore.events import (
     Event,
     Origin,
     Redaction,
+    is_structural,
     summary_id,
     summary_of,
 )
@@ -260,10 +261,11 @@ def _compare(
 
 
 def _project(writing: WriteTransaction, chunk: Sequence[Encoded], row: Row, project: Project) -> None:
-    """Tell the projections of a chunk whose first row this is, unless a redacted event comes back with it."""
+    """Tell the projections of a chunk whose first row this is, if any is structural. Refuse redacted ones."""
     if writing.redactions:
         _refuse_redacted(writing, row.id, map(_event, chunk))
-    project(writing, with_times(numbered(map(_event, chunk), row.id), from_microseconds(row.recorded_at)))
+    if any(map(is_structural, map(_event, chunk))):
+        project(writing, with_times(numbered(map(_event, chunk), row.id), from_microseconds(row.recorded_at)))
 
 
 def _refuse_redacted(writing: WriteTransaction, version: int, events: Iterable[Event]) -> None:
