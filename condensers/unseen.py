@@ -16,13 +16,13 @@ from msgspec.structs import replace as with_fields
 
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Overrun, Reason, Step, reported, stepped
 from foldlog.condensers.errors import NoCondensationAvailable
-from foldlog.condensers.prompts.rendering import plain_text, truncated
+from foldlog.condensers.prompts.rendering import truncated
 from foldlog.condensers.reports import Report, is_standing
 from foldlog.condensers.selection import last_cut
 from foldlog.condensers.strategies.showing import MASKED
 from foldlog.condensers.strategies.summarizing import limit_of, overrun_of
 from foldlog.eventstore import CondensationRequest, Event, Message, Observation
-from foldlog.projections import View, begins_reply
+from foldlog.projections import View, begins_reply, with_texts, words_of
 
 _LENGTH_LEAST = 400
 """The fewest characters to which a text is shortened."""
@@ -92,7 +92,7 @@ def _shortened(condenser: Condenser, view: View, over: Overrun, error: NoCondens
     def tokens(length: int) -> int:
         return over.counter.token_sums(view.with_masks({place: _cut(each, length) for place, each in staying}))[-1]
 
-    lengths = range(_LENGTH_LEAST, max((len(plain_text(event.content)) for _, event in staying), default=0))
+    lengths = range(_LENGTH_LEAST, max((len(words_of(event.content)) for _, event in staying), default=0))
     fitting = bisect_right(lengths, over.limit, key=tokens)
     if not fitting:
         raise NoCondensationAvailable(
@@ -129,13 +129,7 @@ def _staying(view: View) -> list[tuple[int, Observation | Message]]:
 
 def _cut(event: Observation | Message, length: int) -> Event:
     """Return an event with each of its texts cut to this many characters; the same one if none is longer."""
-    where, content = f"; the log has all of event {event.id}", event.content
-    if isinstance(content, str):
-        content = truncated(content, length, where)
-    else:
-        content = tuple(
-            {**part, "text": truncated(part["text"], length, where)} if isinstance(part.get("text"), str) else part
-            for part in content
-        )
-    same = content == event.content
-    return event if same else with_fields(event, content=content, meta={**event.meta, MASKED: LENGTH})
+    where = f"; the log has all of event {event.id}"
+    content = with_texts(event.content, lambda text: truncated(text, length, where))
+    meta = {**event.meta, MASKED: LENGTH}
+    return event if content == event.content else with_fields(event, content=content, meta=meta)

@@ -31,6 +31,7 @@ from foldlog._formats.live import recorded
 from foldlog._formats.packing import place_of
 from foldlog._page.report import texts_of_page
 from foldlog._search.index import index_path
+from foldlog.condensers.prompts.rendering import unescaped
 from foldlog.eventstore import (
     Action,
     DocumentChanges,
@@ -51,7 +52,6 @@ from foldlog.eventstore import (
 
 _WAYS_MAX, _WIDTH_MAX = 1_000, 1_000
 _CHUNK_BYTES, _OVERLAP_BYTES = 1 << 20, 1 << 16
-_ESCAPES = re.compile(r"""(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+""")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f\ufffd]+")
 _KEPT = ("id", "timestamp", "redacted")
 """Fields of an event in which no text is searched for."""
@@ -390,18 +390,13 @@ def _in_base64(text: str) -> Iterator[str]:
         yield urlsafe_b64decode(whole + "==").decode("utf-8", "replace")
 
 
-def _unescaped(escapes: re.Match[str]) -> str:
-    return str(loads(f'"{escapes[0]}"'))
-
-
 def _texts(value: Any) -> Iterator[str]:
     """Yield the texts in a value, and the names of its parts."""
     if isinstance(value, str):
         yield value
         if "\\" in value:  # JSON, whose strings may be JSON again
-            once = _ESCAPES.sub(_unescaped, value)
-            yield once
-            yield _ESCAPES.sub(_unescaped, once)
+            yield (once := unescaped(value))
+            yield unescaped(once)
     elif isinstance(value, bytes):
         yield from _texts(value.decode("utf-8", "replace"))
     elif type(value) is int:

@@ -37,6 +37,8 @@ from foldlog.projections.messages import Rendered as Rendered
 from foldlog.projections.messages import begins_reply as begins_reply
 from foldlog.projections.messages import rendered as rendered
 from foldlog.projections.messages import says_something as says_something
+from foldlog.projections.messages.content import content_texts as content_texts
+from foldlog.projections.messages.content import with_texts as with_texts
 from foldlog.projections.messages.content import words_of as words_of
 from foldlog.projections.messages.turns import arguments_of as arguments_of
 from foldlog.projections.retractions import intervals_kept as intervals_kept

@@ -134,13 +134,8 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
             remaining = tuple(event for event in remaining if not forgets(event))
             if isinstance(action, CondensationAction) and action.summary is not None:
                 summarized.append(Summarized(action, summary_event(action), taken))
-    return Difference(
-        before=before.version,
-        after=after.version,
-        entered=tuple(event for event in after if event.id not in ids_before),
-        left=left,
-        summarized=tuple(summarized),
-    )
+    entered = tuple(event for event in after if event.id not in ids_before)
+    return Difference(before.version, after.version, entered, left, tuple(summarized))
 
 
 def forgetting(structural: Event) -> Callable[[Event], bool]:
@@ -199,17 +194,9 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
     if by is None:  # the View was folded from another log, or the revision is damaged
         reason = "no event of the log forgets it, but the View does not show it: run 'foldlog audit'"
         return Why(event, view.version, "forgotten", reason)
-    kind = "condensation" if isinstance(by, CondensationAction) else "request"
-    return Why(
-        event,
-        view.version,
-        "forgotten",
-        f"{kind} {by.id} forgot it at version {by.id + 1}",
-        by=by,
-        forgotten_at=by.id + 1,
-        summary=summary,
-        stands_in=stands_in,
-    )
+    kind, at = "condensation" if isinstance(by, CondensationAction) else "request", by.id + 1
+    reason = f"{kind} {by.id} forgot it at version {at}"
+    return Why(event, view.version, "forgotten", reason, by=by, forgotten_at=at, summary=summary, stands_in=stands_in)
 
 
 def _explain_taken_back(event: Event, came: int, view: View, since: Iterable[Event]) -> Why:

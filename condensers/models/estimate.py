@@ -18,7 +18,7 @@ from foldlog.condensers.errors import InvalidCondenser, TokensUnknown
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.prompts.rendering import as_json
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage
-from foldlog.projections import View, arguments_of, rendered, says_something
+from foldlog.projections import View, arguments_of, content_texts, rendered, says_something
 
 _PIECE = re.compile(  # with the space before it, if there is one: then it is found sooner, and the number is the same
     r" [A-Za-z][a-z]{0,6}(?![A-Z0-9])| ?[!-/:-@\[-`{-~]"
@@ -59,11 +59,12 @@ def _of_content(content: Any, count: Callable[[str], int]) -> int:
 
 
 def _of_part(part: Mapping[str, Any], count: Callable[[str], int]) -> int:
-    text = part.get("text")
-    if isinstance(text, str):
+    if isinstance(text := part.get("text"), str):
         return count(text)
     if part.get("type") == "file":  # servers count pages, and some pages are pictures
-        return _OF_AN_IMAGE + len(str(part.get("file"))) // _LETTERS_A_TOKEN
+        is_text = str(part["file"].get("file_data")).startswith("data:text/")
+        pages = _OF_AN_IMAGE + len(str(part["file"])) // _LETTERS_A_TOKEN
+        return sum(map(count, content_texts(part))) if is_text else pages
     return _OF_AN_IMAGE if part.get("type") in ("image_url", "image") else count(as_json(part))
 
 

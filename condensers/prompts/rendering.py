@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foldlog.eventstore import Action, CondensationSummary, Content, Event, events, said
+from foldlog.eventstore import Action, CondensationSummary, Event, events, said
 from foldlog.projections import words_of
 
 
@@ -15,22 +15,21 @@ def event_text(event: Event) -> str:
     """Return an event as text: who, which tool, with which arguments and result. Images are named, not shown."""
     match event:
         case events.SystemMessage():
-            return f"System prompt:\n{plain_text(event.content)}"
+            return f"System prompt:\n{words_of(event.content)}"
         case events.Message():
-            return f"{event.source.capitalize()}:\n{plain_text(event.content)}"
+            return f"{event.source.capitalize()}:\n{words_of(event.content)}"
         case events.Action():
-            thought = plain_text(event.thought)
-            call = f"Calls {event.tool} with {as_json(event.arguments)}"
-            return f"{thought}\n{call}" if thought else call
+            call = f"Calls {event.tool} with {readable(event.arguments)}"
+            return "\n".join(filter(None, (words_of(event.thought), call)))
         case events.Observation():
             outcome = "Error from" if event.is_error else "Result of"
-            return f"{outcome} {event.tool or 'a tool'}:\n{plain_text(event.content)}"
+            return f"{outcome} {event.tool or 'a tool'}:\n{words_of(event.content)}"
         case events.CondensationSummary():
             return f"Summary of what came before:\n{event.content}"
         case events.UnknownEvent():
-            return f"{event.stored_kind}:\n{event.body.decode('utf-8', 'replace')}"
+            return f"{event.stored_kind}:\n{readable(event.body.decode('utf-8', 'replace'))}"
         case events.Annotation():
-            return f"{event.name}:\n{as_json(event.data)}"
+            return f"{event.name}:\n{readable(event.data)}"
     return type(event).__name__
 
 
@@ -52,6 +51,7 @@ def previous_summary(events: Sequence[Event], limit: int | None) -> str:
 
 _CLOSING_TAG = re.compile(r"<(?=\s*/\s*(EVENT|PREVIOUS\s+SUMMARY)\s*>)", re.IGNORECASE)
 """The beginning of a closing tag, which a model would take for the end of the material."""
+_ESCAPES = re.compile(r"""(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))+""")
 
 
 def _quoted(text: str) -> str:
@@ -79,10 +79,6 @@ def clipped(line: str, length_max: int) -> str:
     return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
 
 
-def plain_text(content: Content) -> str:
-    return words_of(content, "\n")
-
-
 def arguments_of(call: Action) -> Mapping[str, Any]:
     """Return the arguments of a call by their names, from the JSON that the model wrote too. Another text has
     the name ``arguments``.
@@ -104,3 +100,12 @@ def as_json(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, default=said)
     except RecursionError:
         return "(nested too deeply to be shown)"
+
+
+def readable(value: Any) -> str:
+    """Return a value as JSON for readers, its texts without escapes. A text that is not a JSON object stays."""
+    return value if isinstance(value, str) and not value.lstrip().startswith("{") else unescaped(as_json(value))
+
+
+def unescaped(text: str) -> str:
+    return _ESCAPES.sub(lambda escapes: str(json.loads(f'"{escapes[0]}"')), text)

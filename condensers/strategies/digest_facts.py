@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from foldlog.condensers.prompts.rendering import arguments_of, as_json, clipped, plain_text
+from foldlog.condensers.prompts.rendering import arguments_of, clipped, readable
 from foldlog.condensers.strategies.digest_words import (
     EXIT_CODE,
     command_in,
@@ -29,6 +29,7 @@ from foldlog.condensers.strategies.digest_words import (
     unwrapped,
 )
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation
+from foldlog.projections import words_of
 
 
 class Section(StrEnum):
@@ -82,7 +83,6 @@ _ENDED = " → "
 _ID = re.compile(r" \[\d+\]\Z")
 
 _SHELL = re.compile(r"\A(?:\S*/)?(?:ba|z)?sh -l?c ")
-_ESCAPE = re.compile(r"\\.")
 _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
 """The line of a command after which a text follows that is not a command."""
 
@@ -115,7 +115,7 @@ def _with_calls(events: Sequence[Event]) -> Iterator[Event]:
             yield Observation(id=event.id, content=event.content, cause=call.id)
             call = None
         elif isinstance(event, Message) and isinstance(after, Message) and (event.source, after.source) == _ANSWERED:
-            said, command = command_in(plain_text(event.content))
+            said, command = command_in(words_of(event.content))
             call = Action(id=event.id, tool="run", thought=said, arguments={"command": command}) if command else None
             yield call or event
         else:
@@ -126,7 +126,7 @@ def _facts_of(event: Event, deeds: dict[object, Fact | None], done: set[Fact]) -
     """Yield the facts of one event. ``deeds`` holds the calls so far, ``done`` those of them that succeeded once."""
     match event:
         case Message(source="user" | "environment"):
-            words = of_user(plain_text(event.content))
+            words = of_user(words_of(event.content))
             if event.source == "user":
                 yield from _asked(words.asked)
             else:
@@ -134,14 +134,14 @@ def _facts_of(event: Event, deeds: dict[object, Fact | None], done: set[Fact]) -
             for shown in words.shown:
                 yield from _note(Section.SHOWN, shown, _SHOWN_MAX)
         case Message():
-            yield from _note(Section.SAID, plain_text(event.content))
+            yield from _note(Section.SAID, words_of(event.content))
         case Annotation(origin=None):
-            yield from _note(Section.SHOWN, f"{event.name}: {as_json(event.data)}", _SHOWN_MAX)
+            yield from _note(Section.SHOWN, f"{event.name}: {readable(event.data)}", _SHOWN_MAX)
         case Action(source="user" | "environment", thought=""):
             pass  # no model was sent it
         case Action():
             if event.source == "agent":
-                yield from _note(Section.SAID, plain_text(event.thought))
+                yield from _note(Section.SAID, words_of(event.thought))
             arguments = arguments_of(event)
             yield from _words(arguments)
             yield from _tasks(arguments)
@@ -153,7 +153,7 @@ def _facts_of(event: Event, deeds: dict[object, Fact | None], done: set[Fact]) -
             outcome = tuple(_outcome(event, deed))
             yield from outcome
             if event.is_error:
-                yield from _asked(said_in_rejection(plain_text(event.content)))
+                yield from _asked(said_in_rejection(words_of(event.content)))
             if deed is not None and all(fact.section is not Section.ERRORS or not fact.text for fact in outcome):
                 done.add(deed)
                 if deed.section is not Section.CHANGED and all(fact.section is not deed.section for fact in outcome):
@@ -173,12 +173,12 @@ def _names_of(event: Event) -> Iterator[Fact]:
     """Yield the names in an event: of files, in code, of records."""
     match event:
         case Action():
-            section, text = Section.USED, f"{plain_text(event.thought)} {_ESCAPE.sub(' ', as_json(event.arguments))}"
+            section, text = Section.USED, f"{words_of(event.thought)} {readable(event.arguments)}"
         case Message():
             section = Section.MET if event.source == "environment" else Section.USED
-            text = plain_text(event.content)
+            text = words_of(event.content)
         case Observation():
-            section, text = Section.MET, unwrapped(plain_text(event.content))[0]
+            section, text = Section.MET, unwrapped(words_of(event.content))[0]
         case _:
             return
     for name in names_in(text):
@@ -222,7 +222,7 @@ def _tasks(arguments: Mapping[str, Any]) -> Iterator[Fact]:
         yield Fact(Section.TASKS, "", None)
     for task in tasks:
         if isinstance(task, dict):
-            title = task.get("title") or task.get("content") or task.get("step") or as_json(task)
+            title = task.get("title") or task.get("content") or task.get("step") or readable(task)
             name = _line(f"{task['id']}: {title}" if task.get("id") else str(title))
             yield Fact(Section.TASKS, name, f"[{_line(str(task.get('status', 'open')))}] {name}")
 
@@ -242,13 +242,13 @@ def _deed(tool: str, arguments: Mapping[str, Any]) -> Fact | None:
         said = f"`{command.replace('`', chr(39))}`" + (f" in {directory}" if directory else "")
         return Fact(Section.READ if only_reads(command) else Section.RAN, said, said)
     given = {key: value for key, value in arguments.items() if key not in _ASIDES}
-    call = _line(f"{tool} {as_json(given)}")
+    call = _line(f"{tool} {readable(given)}")
     return Fact(Section.CALLED, call, call)
 
 
 def _outcome(observation: Observation, deed: Fact | None) -> Iterator[Fact]:
     """Yield how a call ended. An error stays open until the same call succeeds."""
-    text, told = unwrapped(plain_text(observation.content))
+    text, told = unwrapped(words_of(observation.content))
     exit_code = _exit_code(observation.extras, text) if told is None else told
     failed = observation.is_error or bool(observation.extras.get("error")) or exit_code not in (None, 0)
     subject = deed.subject if deed else _line(observation.tool)

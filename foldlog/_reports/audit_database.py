@@ -23,7 +23,8 @@ from foldlog._reports.audit_file import WHOLE_STORE, followed_up_to, open_databa
 from foldlog._reports.overview import copies_before
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.unreadable import followed, logged
-from foldlog._words.texts import as_json, storable, text_of
+from foldlog._words.texts import storable, text_of
+from foldlog.condensers.prompts.rendering import as_json
 from foldlog.eventstore import (
     Action,
     ConversationErased,
@@ -440,7 +441,7 @@ def _condensation_row(conversation: str, recorded_at: datetime, event: Any) -> d
 
 
 def _plain(value: Any) -> str | None:
-    return None if value is None else storable(value if isinstance(value, str) else as_json(value))
+    return None if value is None else storable(as_json(value))
 
 
 def _number(value: Any) -> int | float | str | None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _BATCH = 4_000
 """Events in one transaction: with 1,000 the first search takes a third longer, because FTS5 merges more often."""
-_CODE = "6"
+_CODE = "7"
 """The version of an index's content. An index of another version is rebuilt."""
 _ENCRYPTED = (
     "this store is encrypted, so an index of its texts is made in memory only, with its keys; open it with them, "

@@ -42,7 +42,7 @@ def _words(event: Event, length_max: int) -> str:
             said = words_of(thought)
             return f"{tool}: {_arguments(arguments)}{' - ' if said else ''}{said}"
         case events.Observation(tool=tool, content=content):
-            return f"{tool}: {words_of(content, ' ')}" if tool else words_of(content)
+            return f"{tool}: {words_of(content)}" if tool else words_of(content)
         case events.Annotation(name=name, data=data):
             return f"{name} {_thought(data) or compact(data)}"
         case events.DocumentChanges(changed=changed):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from foldlog.eventstore import Content, Event, events, said
+from foldlog.condensers.prompts.rendering import readable
+from foldlog.eventstore import Event, events
+from foldlog.projections import content_texts
 
 
 def text_of(event: Event) -> str:
@@ -16,16 +17,16 @@ def text_of(event: Event) -> str:
             | events.Message(content=content)
             | events.Observation(content=content)
         ):
-            return _words(content)
+            return "\n".join(content_texts(content))
         case events.CondensationSummary(content=content):
             return content
         case events.Action(tool=tool, thought=thought, arguments=arguments):
-            called = arguments if isinstance(arguments, str) else as_json(arguments)
-            return f"{_words(thought)}\n{tool} {called}".strip()
+            called = "" if arguments is None else readable(arguments)
+            return "\n".join((*content_texts(thought), f"{tool} {called}")).strip()
         case events.Annotation(name=name, data=data):
-            return f"{name} {as_json([*map(_readable, data)] if isinstance(data, list) else _readable(data))}"
+            return f"{name} {readable([*map(_unsigned, data)] if isinstance(data, list) else _unsigned(data))}"
         case events.DocumentChanges(changed=changed):
-            return as_json(changed)
+            return readable(changed)
         case (
             events.CondensationRequest(reason=reason)
             | events.Retraction(reason=reason)
@@ -38,27 +39,16 @@ def text_of(event: Event) -> str:
         case events.CondensationAction(summary=summary):
             return summary or ""
         case events.UnknownEvent(body=body):
-            return body.decode("utf-8", "replace")
+            return readable(body.decode("utf-8", "replace"))
 
 
-def _readable(block: Any) -> Any:
+def _unsigned(block: Any) -> Any:
     """Return a block of a model's thinking without its signature, which has no words."""
     if not isinstance(block, dict):
         return block
     return {name: value for name, value in block.items() if name not in ("signature", "encrypted_content")}
 
 
-def as_json(value: Any) -> str:
-    """Return a value as JSON, and None as an empty text."""
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=said)
-
-
 def storable(text: str) -> str:
     """Return a text that every database holds: lone surrogates are shown as escapes."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
-
-
-def _words(content: Content) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part["text"]) for part in content if isinstance(part.get("text"), str))

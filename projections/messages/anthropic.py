@@ -118,12 +118,8 @@ def _document(part: Part, mark: Part) -> Part:
 
 def _tool_use(call: PairedCall) -> Part:
     arguments = json.loads(arguments_of(call.action), parse_float=_number, parse_int=_number)
-    return {
-        "type": "tool_use",
-        "id": matching(call.id, _NAME_MAX),
-        "name": matching(call.action.tool, _NAME_MAX),
-        "input": arguments,
-    }
+    named_as = {"id": matching(call.id, _NAME_MAX), "name": matching(call.action.tool, _NAME_MAX)}
+    return {"type": "tool_use", **named_as, "input": arguments}
 
 
 def _number(text: str) -> float | str:

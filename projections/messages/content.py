@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import mimetypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from foldlog.eventstore import Content, said
@@ -17,19 +17,14 @@ IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 PDF = "application/pdf"
 """The media type of the files that each server takes."""
 
-_TEXTS = ("title", "text", "stdout", "stderr", "source", "data", "content", "block", "blocks")
+_TEXTS = ("title", "filename", "input", "text", "refusal", "stdout", "stderr", "source", "data", "context", "content")
+_IMAGES = ("image", "image_url", "input_image")
 _BEGINNINGS = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"), (b"%PDF-", PDF))
 
 
 def sendable(text: str) -> str:
     """Return the text as it can be sent: half a surrogate pair, which some logs hold, becomes a question mark."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def is_blank(text: str) -> bool:
@@ -44,18 +39,45 @@ def text_part(text: str) -> Part:
 def named(part: Mapping[str, Any], why: str = "") -> Part:
     """Return a text in the place of a part that cannot be sent: the texts in it, if it has any."""
     kind = str(part.get("type") or "part").removesuffix("_url")
-    told = [] if why else _texts_in(part)
+    told = [] if why else [text for text in content_texts(part) if not is_blank(text)]
     return text_part("\n".join(told) or f"[{kind}: {why or 'it cannot be sent to this server'}]")
 
 
-def _texts_in(value: Any, is_text: bool = False) -> list[str]:
-    """Return the texts at any depth of a part, by the names of their fields."""
-    if isinstance(value, Mapping):
-        named = [key for key in _TEXTS if key != "data" or value.get("type") == "text"]
-        return [text for key in dict.fromkeys((*named, *value)) for text in _texts_in(value.get(key), key in named)]
-    if isinstance(value, list | tuple):
-        return [text for each in value for text in _texts_in(each, is_text)]
-    return [value] if is_text and isinstance(value, str) and not is_blank(value) else []
+def with_texts(value: Any, change: Callable[[str], str], name: str = "text", levels: int = 200) -> Any:
+    """Return a content, or a part, with each of its texts changed, down to this number of levels: the fields with these
+    names, text files, and all texts in the input of a call. Images and what an answer cites stay as they are.
+    """
+    if isinstance(value, str):
+        return change(value) if name in _TEXTS else value
+    if isinstance(value, File):
+        return value if (text := value.text) is None else value._replace(data=_base64(change(text).encode()))
+    if isinstance(value, list | tuple) and levels:
+        return type(value)([with_texts(each, change, name, levels - 1) for each in value])
+    if not isinstance(value, Mapping) or not levels or value.get("type") in _IMAGES:
+        return value
+    bytes_at = "file_data" if "file_data" in value else None if value.get("type") == "text" else "data"
+    changed = {**value}
+    for key in dict.fromkeys((*_TEXTS, *value)):
+        if key in value and key != "citations":
+            within = name if name == "input" else "" if key == bytes_at else key
+            changed[key] = with_texts(value[key], change, within, levels - 1)
+    if bytes_at in value:
+        before = File("", *data_of(_url_of(value)), "", "")
+        if (after := with_texts(before, change)) != before:
+            changed[bytes_at] = after.data_url if bytes_at == "file_data" else after.data
+    return changed
+
+
+def content_texts(content: Any) -> list[str]:
+    """Return the texts that ``with_texts`` changes."""
+    texts: list[str] = []
+
+    def keep(text: str) -> str:
+        texts.append(text)
+        return text
+
+    with_texts(content, keep)
+    return texts
 
 
 def parts_of(content: Content) -> list[Part]:
@@ -70,7 +92,7 @@ def parts_of(content: Content) -> list[Part]:
                 parts.append({**_copied(part), "type": "text", "text": sendable(text)})
         elif part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
             parts += parts_of(part["refusal"])
-        elif part.get("type") in ("image", "image_url", "input_image"):
+        elif part.get("type") in _IMAGES:
             parts.append(_image(part))
         elif part.get("type") in ("file", "input_file", "document"):
             parts += _file(part)
@@ -79,12 +101,12 @@ def parts_of(content: Content) -> list[Part]:
     return parts
 
 
-def words_of(content: Content, between: str = " ") -> str:
-    """Return the text of a content. Parts without a text are named."""
+def words_of(content: Content) -> str:
+    """Return the texts of a content, in lines of their own. Parts that are not a text are named."""
     if isinstance(content, str):
         return content
-    texts = ((part.get("text"), part.get("type", "part")) for part in content)
-    return between.join(text if isinstance(text, str) else f"[{kind}]" for text, kind in texts)
+    names = ([] if isinstance(part.get("text"), str) else [f"[{part.get('type', 'part')}]"] for part in content)
+    return "\n".join(text for part, name in zip(content, names, strict=True) for text in (*name, *content_texts(part)))
 
 
 def says_something(content: Content) -> bool:
@@ -96,12 +118,7 @@ def _image(part: Mapping[str, Any]) -> Part:
     """Return an image in OpenAI's shape. One in Anthropic's shape is put into it."""
     source = part.get("source")
     if isinstance(source, Mapping):
-        url, data = source.get("url"), source.get("data")
-        if isinstance(data, bytes) and not isinstance(source.get("media_type"), str):
-            url = data
-        elif isinstance(data, str | bytes):
-            url = f"data:{source.get('media_type')};base64,{_base64(data)}"
-        part = {"image_url": {"url": url}}
+        part = {"image_url": {"url": _url_of(source) or source.get("url")}}
     image = part.get("image_url")
     image = {"url": image} if isinstance(image, str | bytes) else image
     if isinstance(image, Mapping) and isinstance(image.get("url"), bytes):
@@ -160,26 +177,30 @@ class File(NamedTuple):
 def _file(part: Mapping[str, Any]) -> list[Part]:
     """Return a part whose ``file`` is a ``File``, from OpenAI's form or Anthropic's. Of blocks, return these."""
     source, held = part.get("source"), part.get("file", part)
+    held = source if isinstance(source, Mapping) else held if isinstance(held, Mapping) else {}
+    url = _url_of(held)
     if isinstance(source, Mapping):
         if isinstance(blocks := source.get("content"), str | list | tuple):
             return parts_of(blocks if isinstance(blocks, str) else tuple(blocks))
         held = {"filename": part.get("title"), "file_url": source.get("url"), "file_id": source.get("file_id")}
-        data, media_type = source.get("data"), source.get("media_type")
-        if isinstance(data, str) and source.get("type") == "text":
-            data, media_type = data.encode("utf-8", "replace"), "text/plain"
-        elif isinstance(data, str):
-            data = f"data:{media_type};base64,{data}"
-    else:
-        held = held if isinstance(held, Mapping) else {}
-        data, (media_type, _) = held.get("file_data"), mimetypes.guess_type(str(held.get("filename")))
-    url = data_url(data, media_type) if isinstance(data, bytes) else data
-    of_data = data_of(url) if isinstance(url, str) else ("", "")
     named_as, at, known_as = (str(held.get(key) or "") for key in ("filename", "file_url", "file_id"))
-    file = File(named_as, *of_data, at, known_as)
+    file = File(named_as, *data_of(url), at, known_as)
     if (url and not file.data) or not any(file[2:]):
         return [named(part, "the history does not hold it")]
     others = {name: part[name] for name in ("context", "citations", "cache_control") if name in part}
     return [{"type": "file", "file": file, **_copied(others)}]
+
+
+def _url_of(held: Mapping[str, Any]) -> str:
+    """Return the data URL of the bytes of a file, or of Anthropic's source; an empty text if it has none."""
+    data, media_type = held.get("file_data", held.get("data")), held.get("media_type")
+    if "file_data" in held:
+        media_type, _ = mimetypes.guess_type(str(held.get("filename")).rpartition("/")[2])
+    elif isinstance(data, str) and held.get("type") == "text":
+        data, media_type = data.encode("utf-8", "replace"), "text/plain"
+    elif isinstance(data, str):
+        return f"data:{media_type};base64,{data}"
+    return data_url(data, media_type) if isinstance(data, bytes) else data if isinstance(data, str) else ""
 
 
 def data_url(data: bytes, media_type: object = None) -> str:
@@ -203,8 +224,8 @@ def _copied_value(value: Any) -> Any:
     return sendable(value) if isinstance(value, str) else said(value) if isinstance(value, bytes) else value
 
 
-def _base64(data: str | bytes) -> str:
-    return data if isinstance(data, str) else base64.b64encode(data).decode("ascii")
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
 
 
 def _media_type(data: bytes) -> str:
@@ -215,9 +236,7 @@ def _media_type(data: bytes) -> str:
 
 
 def image_url_of(part: Mapping[str, Any]) -> str | None:
-    """Return the address of an image that a server can read by itself: a web address, or data of a type that it
-    accepts.
-
+    """Return the address of an image that a server can read by itself: a web address, or data of a type that it takes;
     None for any other part.
     """
     if part.get("type") != "image_url":

@@ -1,7 +1,4 @@
-"""Render turns as items of OpenAI's Responses API: messages, calls, results and the model's reasoning.
-
-A client sends them as ``input``.
-"""
+"""Render turns as items of OpenAI's Responses API, its ``input``: messages, calls, results, the model's reasoning."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from foldlog.projections.messages.content import Part, image_url_of, named, send
 from foldlog.projections.messages.turns import MessageTurn, PairedCall, Rendered, arguments_of, say
 
 _CALL_ID_MAX = _NAME_MAX = 64
+_REASONING = ("type", "id", "summary", "content", "encrypted_content")
 
 
 def messages_of(turns: Iterable[MessageTurn]) -> list[Rendered]:
@@ -42,11 +40,7 @@ def _said(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
 def _reasoning(thinking: Iterable[Part]) -> list[Part]:
     """Return the reasoning items among the model's thinking, which its server takes back: with an id and a summary."""
     return [
-        {
-            key: item[key]
-            for key in ("type", "id", "summary", "content", "encrypted_content")
-            if item.get(key) is not None
-        }
+        {key: item[key] for key in _REASONING if item.get(key) is not None}
         for item in thinking
         if item.get("type") == "reasoning" and isinstance(item.get("id"), str) and isinstance(item.get("summary"), list)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any
 
@@ -74,3 +75,28 @@ def after(view: View, result: View | Condensation) -> View:
 def shown(result: View | Condensation) -> View:
     assert isinstance(result, View), f"expected a View, got {result}"
     return result
+
+
+def parts_with(text: str) -> dict[str, dict[str, Any]]:
+    """Return parts of a content of each type that holds a text, at any depth."""
+    of_text, data = {"type": "text", "text": text}, b64encode(text.encode()).decode()
+    plain = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}
+    answered = {"tool_use_id": "s1", "type": "web_fetch_tool_result", "content": {"content": plain, "url": "https://x"}}
+    return {
+        "text": of_text,
+        "refusal": {"type": "refusal", "refusal": text},
+        "search_result": {"type": "search_result", "source": "https://x", "title": "T", "content": [of_text]},
+        "document": plain,
+        "document of blocks": {"type": "document", "source": {"type": "content", "content": [of_text]}},
+        "document in base64": {
+            "type": "document",
+            "source": {"type": "base64", "media_type": "text/plain", "data": data},
+        },
+        "file of bytes": {"type": "file", "file": {"filename": "a.txt", "file_data": text.encode()}},
+        "file of a URL": {"type": "input_file", "filename": "a", "file_data": f"data:text/csv;base64,{data}"},
+        "input of a server's tool": {
+            "type": "server_tool",
+            "blocks": [{"type": "server_tool_use", "id": "s1", "name": "run", "input": {"lines": [{"code": text}]}}],
+        },
+        "result of a server's tool": {"type": "server_tool", "blocks": [answered]},
+    }

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from foldlog.condensers.strategies.digest import Digest, DigestCondenser
 from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
 from foldlog.projections import View
-from tests.condensers.made import SYSTEM, after, answer, call, ids, message, messages, pair, plan, viewed
+from tests.condensers.made import SYSTEM, after, answer, call, ids, message, messages, pair, parts_with, plan, viewed
 from tests.condensers.scripted import Characters
 from tests.how_many import examples
 from tests.properties.histories import histories
@@ -46,6 +46,15 @@ def test_what_the_user_asked_and_the_agent_said():
     assert section(text, "Asked by the user") == ["fix the parser", "be quick"]
     assert section(text, "Said by the agent") == ["On it."]
     assert text.startswith("# Digest of 3 events\n")
+
+
+def test_texts_in_parts_of_any_type_are_said_and_their_names_are_known():
+    for kind, part in parts_with("read harbour/gauges.py first").items():
+        text = digest(message((part,)), answer((part,)))
+        assert section(text, "Asked by the user")[0].endswith("read harbour/gauges.py first"), kind
+    text = digest(call("write", text="see\ndepot/gauges.py"), message((part,), "agent"))
+    assert "depot/gauges.py" in section(text, "Names used")[0]
+    assert section(text, "Said by the agent")[0].endswith("read harbour/gauges.py first")
 
 
 def test_what_was_thought_and_finished_with_is_said():

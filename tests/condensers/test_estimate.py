@@ -20,7 +20,7 @@ from foldlog.eventstore import Message, SystemMessage
 from foldlog.formats import open_sources
 from foldlog.projections import View
 from tests.beside import SAMPLES, needs_samples
-from tests.condensers.made import messages, viewed
+from tests.condensers.made import messages, parts_with, viewed
 from tests.condensers.scripted import Characters, Scripted
 from tests.projections.test_dialects import SIGNED, call, image, result, text
 
@@ -88,6 +88,12 @@ def test_sums_add_up_as_those_of_a_model_do():
     assert list(sums) == sorted(sums)
     assert sums[-1] > 1_600, "an image counts as one"
     assert ESTIMATE.token_sums(view.with_events(view[:2]))[-1] == sums[2]
+
+
+def test_a_text_file_is_estimated_as_its_text():
+    for part in parts_with(TEXTS["code"]).values():
+        tokens = ESTIMATE.token_sums(viewed([Message(source="user", content=(part,))]))[-1]
+        assert 1 <= tokens / estimated(TEXTS["code"]) < 1.3
 
 
 # -- limits -----------------------------------------------------------------------------------------------------------

@@ -19,12 +19,14 @@ from tests.condensers.made import (
     REQUEST,
     SYSTEM,
     after,
+    answer,
     call,
     condensed,
     ids,
     message,
     messages,
     pair,
+    parts_with,
     plan,
     shown,
     viewed,
@@ -250,6 +252,15 @@ def test_the_model_sees_calls_with_their_arguments_and_results_in_full():
     assert 'Calls run with {"command": "make test"}' in condenser.llm.prompt()
     assert long.rstrip() in condenser.llm.prompt()
     assert "<EVENT id=1>" in condenser.llm.prompt()
+
+
+def test_the_model_sees_texts_in_parts_of_any_type_and_arguments_without_escapes():
+    parts = [message((part,)) for part in parts_with("first\nof the part").values()]
+    called = Action(tool="write", arguments=r'{"text": "d\u00e9p\u00f4t\nof the call"}', call_id="w")
+    condenser = llm("NEW", max_size=10, keep_first=1)
+    condenser.condense(viewed(message(), parts, called, answer(call_id="w"), messages(20)))
+    assert condenser.llm.prompt().count("first\nof the part") == len(parts)
+    assert 'Calls write with {"text": "dépôt\nof the call"}' in condenser.llm.prompt()
 
 
 def test_a_text_that_is_too_long_is_cut_in_its_middle_to_the_limit():

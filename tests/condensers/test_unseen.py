@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from foldlog.condensers.base import Condensation, Condenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
-from foldlog.condensers.models.estimate import event_tokens
+from foldlog.condensers.models.estimate import ESTIMATE, event_tokens
 from foldlog.condensers.reports import reports_of
 from foldlog.condensers.sent import sent
 from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
@@ -23,9 +24,9 @@ from foldlog.condensers.strategies.showing import is_masked
 from foldlog.condensers.unseen import _first_unseen as first_unseen
 from foldlog.condensers.unseen import step
 from foldlog.eventstore import ANY_VERSION, Action, Annotation, CondensationAction, CondensationRequest, open_store
-from foldlog.projections import View, Views, well_formed
+from foldlog.projections import View, Views, content_texts, well_formed
 from foldlog.projections.units import pending_positions
-from tests.condensers.made import SYSTEM, answer, call, history, message, pair, viewed
+from tests.condensers.made import SYSTEM, answer, call, history, message, pair, parts_with, viewed
 from tests.condensers.scripted import Characters, Scripted
 from tests.how_many import examples
 from tests.properties.histories import histories
@@ -141,6 +142,32 @@ def test_a_part_of_a_content_is_shortened_and_an_image_stays(agent):
     text, *others = agent.prepare()[-1].content
     assert len(text["text"]) < 12_000
     assert others == [image]
+
+
+@pytest.mark.parametrize("kind", parts_with(""))
+@pytest.mark.parametrize("of", [answer, message])
+def test_a_text_in_a_part_of_any_type_is_shortened_for_every_server(agent, kind, of):
+    agent = agent({"type": "digest", "max_tokens": LIMIT})
+    part = parts_with(f"begin {'y ' * 50_000} end")[kind]
+    agent.add(call(), of((part,)))
+    view = agent.prepare()
+    assert ESTIMATE.token_sums(view)[-1] <= LIMIT
+    (shortened,) = view[-1].content
+    (text,) = (each for each in content_texts(shortened) if "y" in each)
+    assert text.startswith("begin y y")
+    assert "characters and more left out; the log has all of event 3 ...]" in text
+    assert text.endswith("y  end")
+    assert len(json.dumps(view.to_messages("anthropic"))) < 20_000
+    assert next(iter(agent.store.events("c", 3, 4))).content == (part,)
+
+
+def test_a_decline_names_the_tokens_of_what_was_cut(agent):
+    agent = agent({"type": "digest", "max_tokens": 200})
+    agent.add(call(), answer((*parts_with("y " * 50_000).values(),)))
+    with pytest.raises(NoCondensationAvailable) as declined:
+        agent.prepare()
+    (tokens,) = re.findall(r"and would have (\d+) with the texts", str(declined.value))
+    assert int(tokens) < 10_000
 
 
 def test_results_that_cannot_be_short_enough_are_declined(agent):

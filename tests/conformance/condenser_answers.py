@@ -11,7 +11,6 @@ from typing import Any
 from foldlog.condensers.base import Condenser, Reply, Step, ToolCall
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, NoCondensationAvailable
-from foldlog.condensers.prompts.rendering import plain_text
 from foldlog.condensers.reports import is_standing, reports_of
 from foldlog.condensers.rolling import RollingCondenser
 from foldlog.condensers.strategies.forgetting import (
@@ -30,7 +29,7 @@ from foldlog.condensers.strategies.showing import (
 )
 from foldlog.eventstore.events import Action, CondensationAction, CondensationSummary, Event, summary_of
 from foldlog.formats import decode
-from foldlog.projections import View
+from foldlog.projections import View, words_of
 from tests.conformance.v0_selection import V0LLMSummarizingCondenser, V0StructuredSummaryCondenser
 
 Json = dict[str, Any]
@@ -128,7 +127,7 @@ class CharacterAgent:
     def token_sums(self, view: View) -> list[int]:
         sums, characters = [0], 0
         for event in view:
-            characters += len(plain_text(event.thought if isinstance(event, Action) else event.content))  # type: ignore[union-attr]
+            characters += len(words_of(event.thought if isinstance(event, Action) else event.content))  # type: ignore[union-attr]
             sums.append(characters // self.chars_per_token)
         return sums
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation, Retraction, SystemMessage
 from foldlog.condensers.models.estimate import estimated
+from tests.condensers.made import parts_with
 from tests.how_many import examples
 
 
@@ -88,6 +89,19 @@ def test_a_result_belongs_to_its_own_call_where_calls_have_no_ids_or_the_same(hi
         assert "Calls read" in first
         assert second.endswith(source)
     assert len(ids_in(tool.recall("SOURCE"))) == 3
+
+
+def test_texts_in_parts_of_any_type_and_in_arguments_are_read_and_found(history):
+    tool, first = history.recall_tool(max_tokens=900), history.version()
+    text = 'said "so" in dépôt\\notes'
+    parts = parts_with(text)
+    history.append([Message(source="user", content=[part]) for part in parts.values()])
+    history.append(Action(tool="read", arguments=json.dumps({"path": text})))
+    for event_id, kind in enumerate([*parts, "arguments"], first):
+        assert text in tool.recall(ids=[event_id]), kind
+    found = tool.recall("dépôt\\notes")
+    assert found.startswith(f"{len(parts) + 1} events found")
+    assert "[search_result]\nT\nhttps://x" in tool.recall(ids=[first + 2])
 
 
 def test_events_that_do_not_fit_are_named_by_their_ids(history):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sqlite3
@@ -30,6 +31,7 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     ConversationNotFound,
+    DocumentChanges,
     InvalidArgument,
     Message,
     Observation,
@@ -41,6 +43,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from tests.at_once import at_once
+from tests.condensers.made import parts_with
 from tests.how_many import examples
 from tests.postgres.servers import Server
 
@@ -227,6 +230,28 @@ def test_a_batch_that_was_read_before_an_erasure_is_not_added_after_it(url: str)
         index.catch_up()
         assert index.apply(batch, batch[-1].position, after=0) is None
         assert found(index, "secret") == []
+
+
+def test_words_after_an_escape_of_json_and_in_parts_of_any_type_are_found(url: str):
+    text = 'import os\nafterline = 1\n\taftertab \\afterbackslash "afterquote" \u00fcnique'
+    deep: object = "too deep"
+    for _ in range(400):
+        deep = {"content": deep}
+    events = [
+        Action(tool="write", arguments={"text": text}),
+        Action(tool="write", arguments=json.dumps({"text": text})),
+        Action(tool="write", arguments=json.dumps({"text": text})[:-2]),
+        Action(tool="patch", arguments=text),
+        Annotation(name="note", data=[text]),
+        DocumentChanges(changed={"d": {"value": text}}),
+        *(Message(source="user", content=[part]) for part in parts_with(text).values()),
+        Message(source="user", content=[{"type": "any", "content": deep}, {"type": "text", "text": text}]),
+    ]
+    with foldlog.open(url) as histories:
+        histories.store.append("c", events, expected_version=0)
+        for word in ("os", "afterline", "aftertab", "afterbackslash", "afterquote", "ünique"):
+            assert [found(histories, word), word] == [[("c", place) for place in range(len(events))], word]
+        assert found(histories, "nafterline") == []
 
 
 def test_the_signature_of_a_thought_is_not_searched():

@@ -21,9 +21,10 @@ from foldlog.eventstore.events import (
     SystemMessage,
 )
 from foldlog.formats import open_sources
-from foldlog.projections import View, Views
+from foldlog.projections import View, Views, content_texts, with_texts, words_of
 from foldlog.projections.messages import DIALECTS, Dialect
 from tests.beside import FOLDERS, SAMPLES, needs_samples
+from tests.condensers.made import parts_with
 from tests.projections.chat_rules import PROBLEMS
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -328,6 +329,20 @@ def test_the_texts_in_a_part_of_an_unknown_type_are_sent(dialect):
         said = json.dumps(sent(dialect, Message(source="agent", content="?"), Message(source=source, content=(inner,))))
         if dialect != "litellm" or source == "agent":  # which takes what any provider does
             assert "out\\nerr\\na\\nb?\\npage" in said
+
+
+def test_texts_are_changed_in_their_places_and_all_else_stays():
+    others = (image(), PDF, UPLOADED, {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}})
+    cited = text("see", citations=[{"title": "Tides", "cited_text": "4 m"}])
+    for part in (*others, cited, *parts_with("ebb").values()):
+        assert with_texts((part,), str) == (part,)
+        (changed,) = with_texts((part,), str.upper)
+        assert content_texts(changed) == [each.upper() for each in content_texts(part)]
+        assert (changed["type"], changed.keys()) == (part["type"], part.keys())
+    assert [content_texts(each) for each in (*others, cited)] == [[], ["a.pdf"], [], [], ["see"]]
+    assert words_of((text("see"), image(), *others[1:3], FOUND)).split("\n") == [
+        *("see", "[image_url]", "[file]", "a.pdf", "[anthropic]", "[search_result]", "Tides", "https://x", "4 m", "2 m")
+    ]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
