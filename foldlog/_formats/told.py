@@ -9,6 +9,7 @@ from uuid import NAMESPACE_OID, uuid5
 from foldlog._formats.record import time_text
 from foldlog.eventstore import (
     Action,
+    Annotation,
     CondensationAction,
     CondensationRequest,
     Content,
@@ -37,7 +38,7 @@ def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:
         return "system"
     if isinstance(event, Observation):
         return "tool"
-    is_agent = isinstance(event, Action) or (isinstance(event, Message) and event.source == "agent")
+    is_agent = isinstance(event, Action) or (isinstance(event, Annotation | Message) and event.source == "agent")
     return "assistant" if is_agent else "user"
 
 

@@ -114,7 +114,7 @@ def _shown_item(item: Any) -> dict[str, Any]:
 
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
-    is_response = role_of(event) == "assistant" or (isinstance(event, Annotation) and event.source == "agent")
+    is_response = role_of(event) == "assistant"
     time = _told_at(event) if is_response else {}
     record = {"parts": parts, **_AFTER_PARTS["response" if is_response else "request"], **named("entry_id", event)}
     return record | time
