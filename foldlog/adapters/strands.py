@@ -220,18 +220,21 @@ def _reduced(history: History, removed: int | None, summary: Any) -> list[Event]
     kept = next(islice(_records(history), removed or 0, None), None)
     stop = history.version() if kept is None else kept[0][0]
     gone = tuple(event.id for event in history.view() if event.id < stop)
-    told: dict[str, Any] = {} if summary is None else {"summary": _text_of(summary), "summary_offset": 0}
-    if not gone and summary is None:
+    text = "" if summary is None else _text_of(summary)
+    told: dict[str, Any] = {"summary": text, "summary_offset": 0} if text.strip() else {}
+    if not gone and not told:
         return []
     metadata = {"reason": "the conversation manager removed these messages", "message": to_plain(summary)}
     return [CondensationAction(forgotten_event_ids=gone, metadata=metadata, **told)]
 
 
 def _replaced(history: History, events: list[int], text: str) -> list[Event]:
-    """Return the condensation after which a View shows a text in the place of these events."""
+    """Return the condensation after which a View shows a text in the place of these events. Results of tools have no
+    text: they stay with their calls.
+    """
     shown = [event.id for event in history.view()]
     gone = tuple(event_id for event_id in shown if event_id in events)
-    if not gone:
+    if not gone or not text.strip():
         return []
     metadata = {"reason": "the runtime replaced the message"}
     offset = shown.index(gone[0])

@@ -151,6 +151,28 @@ async def test_a_message_that_is_redacted_is_gone(repository, histories):
     assert [each.message_id for each in repository.list_messages("s", "a", 2, 4)] == [4, 5]
 
 
+async def test_what_has_no_text_is_redacted_and_summarized_too(repository, histories):
+    """A guardrail redacts the results of tools, and a model may return an empty summary."""
+    repository.create_agent("s", SessionAgent("a", {}, {}))
+    thought = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}}}
+    result = {"toolUseId": "c", "status": "success", "content": [{"text": "a secret"}]}
+    texts = [("user", "go"), ("assistant", "fine"), ("user", "more")]
+    said = [{"role": role, "content": [{"text": text}]} for role, text in texts]
+    calls = {"role": "assistant", "content": [thought, call("f", {"x": 1}, "c")]}
+    for number, message in enumerate([*said, calls, {"role": "user", "content": [{"toolResult": result}]}]):
+        repository.create_message("s", "a", SessionMessage.from_message(message, number))
+    *before, last = repository.list_messages("s", "a")
+    last.redact_message = {"role": "user", "content": [{"toolResult": {**result, "content": [{"text": "no"}]}}]}
+    repository.update_message("s", "a", last)
+    summary = {"role": "user", "content": [{"text": " "}]}
+    repository.update_agent("s", SessionAgent("a", {}, {"removed_message_count": 2, "summary_message": summary}))
+    history = histories[repository.conversation("s", "a")]
+    assert "secret" not in f"{[*history.events()]} {history.documents()}"
+    now = repository.list_messages("s", "a")
+    assert [each.to_message() for each in now] == [each.to_message() for each in [*before, last]]
+    assert [message["role"] for message in history.view().to_messages()] == ["user", "assistant", "tool"]
+
+
 class TestKeeps(Runs):
     runtime = "strands"
 
