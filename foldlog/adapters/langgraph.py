@@ -19,10 +19,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Any, NamedTuple
 
-from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, message_to_dict, messages_from_dict
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -290,7 +290,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         if not 0 < count <= len(messages) or recorded[-1][1] != kept.key(messages[count - 1]):
             return {"llm_input_messages": messages}
         there = {each for span, _ in recorded for each in range(*span)}
-        whole = prompt.before(each.tool_call_id for each in messages[count:] if isinstance(each, ToolMessage))
+        results = takewhile(lambda each: not isinstance(each, AIMessage), messages[count:])  # not of later calls
+        whole = prompt.before(each.tool_call_id for each in results if isinstance(each, ToolMessage))
         shown = [event for event in whole if event.id < 0 or event.id in there]
         if prompt.is_all and len(shown) == len(there):
             return {"llm_input_messages": messages}

@@ -299,10 +299,10 @@ def test_a_call_that_was_left_without_a_result_is_not_sent(saver):
 
     begins = [HumanMessage("go", id="go"), calls("dead", "c0", "c1"), ToolMessage("0", tool_call_id="c0", id="0")]
     state = [*begins, HumanMessage("go on", id="on"), calls("again", "c0", "c1")]
-    config = put(saver, {"messages": state})
+    config = put(saver, {"messages": begins})
     results = [ToolMessage(f"new {n}", tool_call_id=f"c{n}", id=f"new {n}") for n in (0, 1)]
-    for known in (0, 1, 2):
-        config = put(saver, {"messages": [*state, *results[:known]]}, config)
+    for known in range(4, 8):
+        config = put(saver, {"messages": [*state, *results][:known]}, config)
         sent = saver.pre_model_hook({"messages": [*state, *results]}, THREAD)["llm_input_messages"]
         assert [message.content for message in sent] == ["go", "go on", "again", "new 0", "new 1"]
         assert problem_of(sent) is None
