@@ -213,7 +213,12 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 about = {"author": "user", "invocation_id": AdkEvent.new_id(), "actions": prepared}
                 await self.append_event(session, AdkEvent(**about, timestamp=platform_time.get_time()))
             else:
-                session.events[:] = [_sent(each, prepared) for each in session.events]
+                waiting = {
+                    call
+                    for each in session.events
+                    for call in (*(each.long_running_tool_ids or ()), *each.actions.requested_tool_confirmations)
+                }
+                session.events[:] = [_sent(each, prepared, waiting) for each in session.events]
         return appended
 
     async def copy_from(self, other: BaseSessionService, *, app_name: str) -> int:
@@ -446,10 +451,13 @@ class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where ty
     _whole: AdkEvent = PrivateAttr()
 
 
-def _sent(event: AdkEvent, told: Mapping[str, _Values | None]) -> AdkEvent:
-    """Return an event as a model is sent it; ``told`` has what is left of those that are not sent whole."""
+def _sent(event: AdkEvent, told: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
+    """Return an event as a model is sent it; ``told`` has what is left of those that are not sent whole. Of calls that
+    are ``waiting``, the SDK still needs all.
+    """
     whole = event._whole if isinstance(event, _Sent) else event
-    if whole.id not in told:
+    calls = (*whole.get_function_calls(), *whole.get_function_responses())
+    if whole.id not in told or any(each.id in waiting for each in calls):
         return whole
     record = told[whole.id]
     sent = _Sent.model_construct(**{**dict(whole), "content": None if record is None else _event_of(record).content})

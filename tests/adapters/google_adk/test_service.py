@@ -20,6 +20,7 @@ from google.adk.platform import time as platform_time
 from google.adk.runners import Runner
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 from pydantic import BaseModel
 
@@ -28,7 +29,7 @@ from foldlog.adapters.google_adk import FoldlogSessionService, SharedStates
 from foldlog.eventstore import CondensationAction, can_be_redacted
 from foldlog.formats import decode
 from foldlog.projections import View
-from tests.adapters.contract import Condenses, Lists
+from tests.adapters.contract import STRATEGIES, Condenses, Lists
 from tests.adapters.google_adk.scripted import USAGE, ScriptedModel, any_event, any_state, call, reply, said
 
 pytestmark = [
@@ -162,6 +163,23 @@ async def test_a_shared_change_that_a_killed_process_left_is_written_by_the_next
     assert got.state == delta
     other = await service.create_session(**{**S, "session_id": "t"}, state={f"{scope}:k": 3 for scope in scopes})
     assert (await service.get_session(**S)).state == other.state, "a change is written once, not whenever it is read"
+
+
+async def test_a_call_that_waits_for_a_confirmation_stays_whole_in_the_session_that_runs():
+    with foldlog.open("memory:", condenser=STRATEGIES["cleared"]) as histories:
+        service = FoldlogSessionService(histories, condense=True)
+        session = await service.create_session(**S)
+        for number in range(8):
+            parts = [call("measure", f"c{number}", unit="km" * 400)]
+            result = types.FunctionResponse(id=f"c{number}", name="measure", response={"result": "9 km"})
+            asked = EventActions(requested_tool_confirmations={} if number else {"c0": ToolConfirmation()})
+            answer = types.Content(role="user", parts=[types.Part(function_response=result)])
+            for content, actions in ((types.Content(role="model", parts=parts), EventActions()), (answer, asked)):
+                event = Event(author="agent", invocation_id="i", content=content, actions=actions)
+                await service.append_event(session, event)
+        stored = (await service.get_session(**S)).events
+        whole = [one.content == other.content for one, other in zip(session.events, stored, strict=True)]
+        assert whole[:3] == [True, True, False]
 
 
 async def test_a_deleted_session_is_erased_and_its_id_is_used_again(service, histories):
