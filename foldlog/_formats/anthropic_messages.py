@@ -38,7 +38,7 @@ from foldlog._formats.openai_chat import beside
 from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import data_url, image_at, parts_in
+from foldlog._formats.told import parts_in
 from foldlog.eventstore import Action, Message, Observation, Origin
 
 NAME = "anthropic-messages"
@@ -178,14 +178,12 @@ def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
 
 
 def _known(content: Any) -> Any:
-    """Return a content with the blocks that are known. Cline 4 has an image and a file in forms of its own."""
+    """Return a content with its blocks as an import takes them. Cline 4 has a file in a form of its own."""
     return [part for block in content if (part := _part(block)) is not None] if type(content) is list else content
 
 
 def _part(block: Any) -> dict[str, Any] | None:
     match block:
-        case {"type": "image", "data": str(data), "mediaType": str(media_type)}:
-            return image_at(data_url(media_type, data))
         case {"type": "file", "content": str(text), "path": str(path)}:
             return {"type": "text", "text": f'<file_content path="{path}">\n{text}\n</file_content>'}
         case {"type": "tool_result"}:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from foldlog._formats.told import data_in, data_url, image_at, parts_in, url_in
+from foldlog._formats.packing import json_of
+from foldlog._formats.told import data_in, data_url, file_at, image_at, parts_in, url_in
 from foldlog.eventstore import Content
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -13,6 +14,10 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 
 _TEXTS = frozenset(("text", "input_text", "output_text"))
 _IMAGES = ("input_image", "computer_screenshot")
+_FILES = frozenset(("file", "audio", "video", "text-plain"))
+_WHERE = ("media_type", "mime_type", "mimeType", "mediaType"), ("data", "base64"), ("url", "image")
+HELD = frozenset(("source", "image_url", *_WHERE[0], *_WHERE[1], *_WHERE[2]))
+"""The fields that say where an image is."""
 _Block = dict[str, Any]
 
 
@@ -23,13 +28,34 @@ def kind_of(block: Any) -> str | None:
 
 
 def part_of(block: Any) -> _Block | None:
-    """Return a text or an image as a part, also one of OpenAI's Responses API; None for any other block."""
+    """Return a text, an image or a file as a part, in whichever of their forms; None for any other block."""
     kind = kind_of(block)
     if kind in _TEXTS and type(block.get("text")) is str:
         return {"type": "text", "text": block["text"]}
-    source = block.get("source") if kind == "image" else None
-    url = block.get("image_url") if kind in _IMAGES else _url_of(source) if type(source) is dict else None
-    return None if type(url) is not str else image_at(url)
+    if kind in _IMAGES:
+        return image_at(block["image_url"]) if type(block.get("image_url")) is str else None
+    if kind != "image" and kind not in _FILES:
+        return None
+    held = block["source"] if type(block.get("source")) is dict else block
+    media_type, data, url = (next((held[key] for key in keys if type(held.get(key)) is str), "") for keys in _WHERE)
+    url = data_url(media_type, data) if data and media_type else "" if data else url
+    return file_at(url, "image/" if kind == "image" else media_type) if url else None
+
+
+def shown_of(block: Any) -> _Block | None:
+    """Return a text or an image as a part, and a block that is neither as it is, or in a text: none is lost. An empty
+    text says nothing.
+    """
+    if type(block) is str or kind_of(block) in _TEXTS:
+        text = block if type(block) is str else block.get("text")
+        return {"type": "text", "text": text} if type(text) is str and text else None
+    if (part := part_of(block)) is not None:
+        return part
+    match block:
+        case {"type": "image", "source": {"path": str(path)}}:
+            return {"type": "text", "text": f"[image: {path}]"}
+    is_part = kind_of(block) is not None and type(block.get("text", "")) is str
+    return block if is_part else {"type": "text", "text": json_of(block).decode()}
 
 
 def is_of_anthropic(block: _Block) -> bool:
@@ -55,10 +81,9 @@ _KNOWN = _AS_THEY_ARE | THINKING | {"image", "tool_use", "tool_result", "reasoni
 
 
 def known_of(block: Any) -> _Block | None:
-    """Return a block that an import knows, a text or an image as a part; None for another one."""
+    """Return a block of Anthropic's as an import takes it: see ``shown_of``."""
     kind = kind_of(block)
-    is_sound = kind in _AS_THEY_ARE and isinstance(block.get("text", ""), str)
-    return block if is_sound or kind in (*THINKING, "tool_use") or (kind and is_of_server(block)) else part_of(block)
+    return block if kind in (*THINKING, "tool_use") or (kind and is_of_server(block)) else shown_of(block)
 
 
 def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Block]:
@@ -86,37 +111,15 @@ def returned(block: Any) -> Any:
     return {"type": "anthropic", "block": block} if is_own else block
 
 
-def _url_of(source: dict[str, Any]) -> str | None:
-    if source.get("type") == "url":
-        url = source.get("url")
-        return url if type(url) is str else None
-    media_type, data = source.get("media_type"), source.get("data")
-    return data_url(media_type, data) if type(media_type) is str and type(data) is str else None
-
-
 def content_of(blocks: Any) -> Content:
-    """Return the content of a user or a tool: a text unchanged; for blocks, their texts and images."""
-    if type(blocks) is list:
-        return tuple(part for block in blocks if (part := part_of(block)) is not None)
-    return blocks if type(blocks) is str else ""
+    """Return the content of a user or a tool: a text unchanged, blocks as parts."""
+    return tuple(said_in(blocks)) if type(blocks) is list else blocks if type(blocks) is str else ""
 
 
 def said_in(content: Any) -> list[_Block]:
-    """Return the texts and images of a content, or of one block of it, in the forms that agents keep them in. An empty
-    text says nothing; of an image in a file beside the log, its path is a text.
-    """
-    parts: list[_Block] = []
-    for block in content if type(content) is list else [content]:
-        match block:
-            case str(text) | {"type": "text", "text": str(text)} if text:
-                parts.append({"type": "text", "text": text})
-            case {"type": "image", "data": str(data)}:
-                parts.append(image_at(data_url(block.get("mimeType", block.get("mediaType")), data)))
-            case {"type": "image", "image": str(url)}:
-                parts.append(image_at(url))
-            case {"type": "image", "source": {"path": str(path)}}:
-                parts.append({"type": "text", "text": f"[image: {path}]"})
-    return parts
+    """Return the parts of a content, or of one block of it."""
+    blocks = content if type(content) is list else [] if content is None else [content]
+    return [part for block in blocks if (part := shown_of(block)) is not None]
 
 
 def thinking_of(text: str, signature: Any = None) -> _Block:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import force_setattr
 
-from foldlog._formats.blocks import said, thinking_of
+from foldlog._formats.blocks import said, shown_of, thinking_of
 from foldlog._formats.files.readers import in_document, parsed
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
@@ -42,6 +42,7 @@ _Part = dict[str, Any]
 _TYPES = ("user", "gemini", "info", "error", "warning")
 _STABLE = ("sessionId", "projectHash", "startTime", "kind")
 """Fields of a session that never change."""
+_READ_ELSEWHERE = frozenset(("text", "functionCall", "functionResponse"))
 
 
 class _Documents(FileReader):
@@ -82,7 +83,9 @@ def _shown(part: _Part) -> _Part | None:
     held: Any = next((part[key] for key in ("inlineData", "fileData") if type(part.get(key)) is dict), {})
     kind = text_or_empty(held.get("mimeType"))
     url = data_url(kind, held["data"]) if type(held.get("data")) is str else held.get("fileUri")
-    return file_at(url, kind) if type(url) is str else None
+    if type(url) is str:
+        return file_at(url, kind)
+    return None if not _READ_ELSEWHERE.isdisjoint(part) or part.keys() <= {"thoughtSignature"} else shown_of(part)
 
 
 def result_of(result: Any) -> tuple[Content, bool]:

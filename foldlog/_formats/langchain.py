@@ -12,9 +12,10 @@ other keys, which are kept: ``foldlog.adapters.langgraph`` writes one for values
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from foldlog._formats.blocks import said_in, thinking_of
 from foldlog._formats.format import Format
 from foldlog._formats.pairs import RepliesEncoder, arguments_of, said_before, thinking_before
 from foldlog._formats.record import dict_or_empty, text_or_empty, usage_told
@@ -29,7 +30,9 @@ _KINDS = {"AI": "ai", "Human": "human", "System": "system", "Tool": "tool", "Cha
 _SPEAKERS: dict[str, Source] = {"human": "user", "ai": "agent", "chat": "environment", "function": "environment"}
 _ROLES: dict[str, Source] = {"user": "user", "human": "user", "assistant": "agent", "ai": "agent"}
 _TYPES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
-_CALL = frozenset(("name", "args", "id", "type"))
+_CALL = frozenset(("name", "args", "id"))
+_CALLS = frozenset(("tool_call", "tool_call_chunk", "tool_use", "function_call"))
+"""Types of blocks with calls, which stand in ``tool_calls`` too."""
 
 
 def _kind(named: str) -> str:
@@ -68,9 +71,10 @@ class _Decoder(FollowingDecoder):
         if kind != "system" and kind not in _SPEAKERS and kind != "tool":
             read.add(Annotation, name=record["type"], data=data)
             return
-        content, thinking = _said(data.get("content"))
         calls = data.get("tool_calls") if kind == "ai" else None
-        if type(calls) is list and calls and all(map(_is_call, calls)):
+        calls = calls if type(calls) is list and all(map(_is_call, calls)) else []
+        content, thinking = _said(data.get("content"), _CALLS if calls else (), thinks=kind == "ai")
+        if calls:
             read.response = (text_or_empty(data.get("id")) or f"response-{self.next_id}") if len(calls) > 1 else None
             for call in calls:
                 read.thinking, thinking = list(thinking), ()
@@ -90,26 +94,32 @@ class _Decoder(FollowingDecoder):
 def _is_call(call: Any) -> bool:
     return (
         type(call) is dict
-        and _CALL >= set(call) >= {"name", "args", "id"}
+        and call.keys() >= _CALL
         and type(call["name"]) is str
         and type(call["args"]) is dict
         and (call["id"] is None or type(call["id"]) is str)
     )
 
 
-def _said(content: Any) -> tuple[Content, tuple[dict[str, Any], ...]]:
-    """Return the texts and images of a message's content, and its thinking blocks."""
+def _said(content: Any, told: Collection[str], *, thinks: bool) -> tuple[Content, tuple[dict[str, Any], ...]]:
+    """Return a message's content without blocks of these types, and its thinking blocks."""
+    if type(content) is not list:
+        return text_or_empty(content), ()
     parts: list[dict[str, Any]] = []
     thinking: list[dict[str, Any]] = []
-    for part in content if type(content) is list else ():
-        match part:
-            case str(text) | {"type": "text", "text": str(text)}:
-                parts.append({"type": "text", "text": text})
+    for block in content:
+        match block:
+            case {"type": str(kind)} if kind in told:
+                pass
+            case {"type": "reasoning", "reasoning": str(text)} if thinks:
+                thinking.append(thinking_of(text, dict_or_empty(block.get("extras")).get("signature")))
+            case {"type": "thinking" | "redacted_thinking" | "reasoning"} if thinks:
+                thinking.append(block)
             case {"type": "image_url", "image_url": {"url": str()} as image}:
                 parts.append({"type": "image_url", "image_url": image})
-            case {"type": "thinking" | "redacted_thinking" | "reasoning"}:
-                thinking.append(part)
-    return tuple(parts) if parts else text_or_empty(content), tuple(thinking)
+            case _:
+                parts += said_in(block)
+    return tuple(parts) or "", tuple(thinking)
 
 
 class _Encoder(RepliesEncoder):

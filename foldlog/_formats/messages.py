@@ -13,7 +13,16 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import THINKING, is_of_anthropic, is_of_server, kind_of, part_of, returned, with_results
+from foldlog._formats.blocks import (
+    HELD,
+    THINKING,
+    is_of_anthropic,
+    is_of_server,
+    kind_of,
+    part_of,
+    returned,
+    with_results,
+)
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty, text_or_none
 from foldlog._formats.told import parts_in
@@ -291,7 +300,7 @@ def _part(part: Part) -> Part:
     if known is None or known == part:
         return part
     if image := known.get("image_url"):
-        kept = {key: value for key, value in filled(part).items() if key not in ("source", "image_url", "detail")}
+        kept = {key: value for key, value in filled(part).items() if key not in (*HELD, "detail")}
         told = {} if part.get("detail") == "auto" else {"detail": part.get("detail")}  # the default
         return {**kept, "type": "image_url", "image_url": filled(image | told)}
     return known | filled({"cache_control": part.get("cache_control")})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice, takewhile
 from typing import Any
 
-from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of, texts_of
+from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of, said_in, texts_of
 from foldlog._formats.calls import Recent
 from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, accepts, is_side, parent_of
 from foldlog._formats.claude_code.lines import (
@@ -202,6 +202,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
                 read.thinking.append(block)
             elif kind == "tool_use" and is_agent:
                 read.call(block.get("name"), block.get("input"), block.get("id"))
+            else:
+                read.parts += said_in(block)
         if is_agent and read.response is not None:
             self._thinking[read.response] = tuple(read.thinking)
         read.thinking = []

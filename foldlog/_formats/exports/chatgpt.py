@@ -162,6 +162,8 @@ def _said(kind: str, content: Record) -> str:
         return "\n".join(filter(None, map(_part, parts)))
     text = next((content[key] for key in _TEXTS if type(content.get(key)) is str and content[key]), "")
     named = [content[key] for key in ("title", "url") if type(content.get(key)) is str and content[key]]
+    if kind and content.keys().isdisjoint(_TEXTS) and not named:
+        return json_of(content).decode()
     return "\n".join([*named, text]) if named else text
 
 

@@ -129,7 +129,7 @@ def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
                 block = {"type": "text", "text": text_or_empty(block.get("text"))}
             case "voice_note":
                 block = _sayable(block)
-            case _:
+            case "token_budget" | "flag":
                 continue
         if responses[-1] and (block["type"] == "tool_result") != (responses[-1][-1]["type"] == "tool_result"):
             responses.append([])
@@ -138,11 +138,12 @@ def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
 
 
 def _sayable(part: Record) -> Record:
-    """Return a part of a result as a text: what it says, with its title and its place."""
+    """Return a part of a result as a text: what it says, with its title and its place; one without such as it is."""
     if kind_of(part) == "image" and type(part.get("source")) is dict:
         return part
     keys = ("text",) if kind_of(part) == "text" else ("title", "url", "file_path", "text", "file_name", "file_uuid")
-    return {"type": "text", "text": "\n".join(part[key] for key in keys if type(part.get(key)) is str and part[key])}
+    text = "\n".join(part[key] for key in keys if type(part.get(key)) is str and part[key])
+    return {"type": "text", "text": text} if text or kind_of(part) == "text" else part
 
 
 # -- events to records ------------------------------------------------------------------------------------------------

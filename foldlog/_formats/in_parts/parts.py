@@ -146,8 +146,12 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
 
 
 def answered(call_id: Any, content: Any, *, is_error: bool, tool: str = "") -> Made:
-    """Return the result of a call: a text, or a value as JSON."""
-    told = {"content": text_of(content), "call_id": text_or_none(call_id), "is_error": is_error}
+    """Return the result of a call: a text, a tuple of parts, or a value as JSON."""
+    told = {
+        "content": content if type(content) is tuple else text_of(content),
+        "call_id": text_or_none(call_id),
+        "is_error": is_error,
+    }
     return Observation, {**told, "tool": tool}
 
 

@@ -56,12 +56,22 @@ def _read(content: dict[str, Any], record: dict[str, Any]) -> Made:
     if name == "toolUse" and type(held.get("name")) is str:
         return called(held["name"], held.get("input"), call_id)
     if name == "toolResult" and type(call_id) is str:
-        told = "\n".join(text_of(item.get("text", item.get("json"))) for item in dicts_in(held.get("content")))
+        parts = [_image_in(item) or _text_in(item) for item in dicts_in(held.get("content"))]
+        told = tuple(parts) if any("text" not in part for part in parts) else "\n".join(each["text"] for each in parts)
         return answered(call_id, told, is_error=held.get("status") == "error")
-    data = dict_or_empty(dict_or_empty(held.get("source")).get("bytes")).get("data")
-    if name == "image" and type(data) is str:
-        return Message, {"content": (image_at(data_url(f"image/{held.get('format')}", data)),)}
+    if (image := _image_in(content)) is not None:
+        return Message, {"content": (image,)}
     return kept(name, content, thinks=name == "reasoningContent")
+
+
+def _image_in(content: dict[str, Any]) -> dict[str, Any] | None:
+    held = dict_or_empty(content.get("image"))
+    data = dict_or_empty(dict_or_empty(held.get("source")).get("bytes")).get("data")
+    return image_at(data_url(f"image/{held.get('format')}", data)) if type(data) is str else None
+
+
+def _text_in(content: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "text", "text": text_of(content.get("text", content.get("json", content)))}
 
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:

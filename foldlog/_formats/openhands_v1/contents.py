@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from foldlog._formats.blocks import said
+from foldlog._formats.blocks import said, said_in
 from foldlog._formats.openhands_v0.memory import ending_of
 from foldlog._formats.record import dicts_in, joined_text, text_or_empty
 from foldlog._formats.told import image_at, parts_in, url_in
@@ -24,7 +24,7 @@ _COMMAND_FAILED = "[There was an error during command execution.]\n"
 
 
 def content_of(blocks: Any) -> Content:
-    """Return content blocks as content: a single text as text, several as parts. Only texts and images are kept."""
+    """Return content blocks as content: a single text as text, several as parts."""
     if type(blocks) is not list:
         return blocks if type(blocks) is str else ""
     if len(blocks) == 1 and type(blocks[0]) is dict and blocks[0].get("type") == "text":  # as most are
@@ -36,6 +36,8 @@ def content_of(blocks: Any) -> Content:
             parts.append({"type": "text", "text": block["text"]})
         elif block.get("type") == "image" and type(block.get("image_urls")) is list:
             parts.extend(image_at(url) for url in block["image_urls"] if type(url) is str)
+        else:
+            parts += said_in(block)
     return said(parts)
 
 

@@ -102,6 +102,7 @@ def test_every_kind_of_content_is_read_as_its_model_was_told(tmp_path):
         ("environment", "Wind\nu\ncalm"),
         ("environment", "Sea\nv\nwet"),
         ("agent", "9 km"),
+        ("agent", '{"content_type":"of a later year","new":1}'),
     ]
     calls = [each for each in events if isinstance(each, Action)]
     assert [(each.tool, each.arguments) for each in calls] == [
@@ -115,7 +116,7 @@ def test_every_kind_of_content_is_read_as_its_model_was_told(tmp_path):
         (calls[1].id, "calm", False),
         (calls[2].id, "no x", True),
     ]
-    assert sum(isinstance(each, Annotation) for each in events) == len(events) - 11
+    assert sum(isinstance(each, Annotation) for each in events) == len(events) - 12
     assert events[-1].meta == {"title": "Kites"}
     assert calls[0].meta == {"model": "gpt-5"}
     assert [each.timestamp.microsecond for each in calls] == [500_000] * 3

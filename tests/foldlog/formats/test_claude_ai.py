@@ -67,7 +67,8 @@ MEASURED = [
     said("a2", "assistant", use("t2", what="back"), use("t3", what="up"), result("t2", []), result("t3", "high")),
     said("a3", "assistant"),
     {**said("u3", "human"), "content": [], "text": "of 2023"},
-    said("a4", "assistant", {"type": "flag", "flag": "x"}, {"type": "of a later year"}),
+    said("a4", "assistant", {"type": "of a later year"}),
+    said("a5", "assistant", {"type": "flag", "flag": "x"}),
 ]
 
 
@@ -98,7 +99,7 @@ def test_every_block_is_read(tmp_path):
     ]
     assert [part["text"] for part in results[0].content] == ["Sea\nu\n9 km", "deep"]
     assert [each.content for each in events if isinstance(each, Message)][1:] == [
-        *("9 km", "Voice\nand back?", "of 2023")
+        *("9 km", "Voice\nand back?", "of 2023", ({"type": "of a later year"},))
     ]
     assert events[-1].meta == {"title": "Kites"}
     assert isinstance(events[-2], Annotation)

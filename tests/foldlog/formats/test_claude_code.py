@@ -146,7 +146,11 @@ def test_results_of_one_line_are_an_observation_each_and_what_is_said_beside_the
     blocks = [*results, document, text("Look:"), image]
     *_, one, two, said = read(replied("a", None, use("c1", "x"), use("c2", "x")), asked("b", "a", blocks))
     assert (one.content, one.cause, two.cause) == ((text("c1"),), 0, 1)
-    assert said.content == (text("Look:"), {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}})
+    assert said.content == (
+        document,
+        text("Look:"),
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+    )
 
 
 def test_an_error_says_that_it_is_one_and_an_id_that_is_used_again_is_of_the_newest_reply():

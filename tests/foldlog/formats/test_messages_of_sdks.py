@@ -12,7 +12,7 @@ from foldlog._reports.stats import collect_stats
 from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
 from foldlog.formats import Decoder, Encoder, decode, detect, encode
-from foldlog.projections import well_formed
+from foldlog.projections import View, well_formed
 from tests.foldlog.records import used
 
 FORMATS = ("langchain", "openai-responses", "pydantic-ai", "google-adk", "agent-framework", "strands")
@@ -36,6 +36,38 @@ def test_messages_of_langchain():
     assert (events[2].thinking[0]["thinking"], events[2].thought[0]["text"]) == ("hm", "I look")
     assert [event.source for event in of(Message, events)] == ["user", "agent", "environment", "agent"]
     assert [event.shown for event in events] == [True] * 11 + [False]
+
+
+BLOCKS_OF_LANGCHAIN = [
+    ({"type": "image", "url": "https://x/a.png", "id": "i"}, "https://x/a.png"),
+    ({"type": "image", "base64": "AA==", "mime_type": "image/png"}, "data:image/png;base64,AA=="),
+    (
+        {"type": "image", "source_type": "base64", "data": "AA==", "mime_type": "image/png"},
+        "data:image/png;base64,AA==",
+    ),
+    ({"type": "text-plain", "text": "kite"}, "kite"),
+    ({"type": "file", "base64": "AA==", "mime_type": "application/pdf"}, "data:application/pdf;base64,AA=="),
+    ({"type": "audio", "url": "https://x/a.wav", "mime_type": "audio/wav"}, "https://x/a.wav"),
+    ({"type": "file", "file_id": "file-7"}, "file-7"),
+    ({"type": "non_standard", "value": {"type": "gull", "text": "far"}}, "far"),
+]
+
+
+@pytest.mark.parametrize("block, told", BLOCKS_OF_LANGCHAIN)
+def test_standard_blocks_of_langchain_are_sent_in_messages_and_results(block, told):
+    given = [("human", {}), ("ai", {"tool_calls": [{"name": "f", "args": {}, "id": "k", "extras": {}}]})]
+    given += [("tool", {"tool_call_id": "k"})]
+    said = [{"type": "tool_call", "name": "f", "args": {}, "id": "k"}, {"type": "reasoning", "reasoning": "hm"}]
+    records = [{"type": kind, "data": {"content": [block], "type": kind, **more}} for kind, more in given]
+    records[1]["data"]["content"] = said
+    asked, called, answered = events = list(decode(records, "langchain"))
+    assert (called.thought, called.thinking[0]["thinking"]) == ("", "hm")
+    assert answered.content == asked.content
+    for event in (asked, answered):
+        assert told in json.dumps(event.content)
+    sent = View.from_events(events).to_messages("responses")
+    assert [told in json.dumps(each) for each in sent] == [True, False, True]
+    assert list(encode(events, "langchain")) == records
 
 
 def test_messages_of_langchain_are_recognized_without_what_most_have():
