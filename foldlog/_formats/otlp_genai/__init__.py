@@ -1,9 +1,9 @@
 """Spans of OpenTelemetry's GenAI conventions, as a collector writes them: ``{"resourceSpans": […]}``, also in lines.
 
 A record is such an object with one span, so an export is again a file that a collector reads. The spans of a
-conversation (``gen_ai.conversation.id``), else of a trace, are one history, in the order in which they began; those of
-an agent that another one called are a history of their own. Spans without attributes of ``gen_ai`` or ``llm`` are not
-part of one.
+conversation (``gen_ai.conversation.id``), else of a trace, are one history, in the order in which they began, and that
+of an agent where it ended; those of an agent that another one called are a history of their own. Spans without
+attributes of ``gen_ai`` or ``llm`` are not part of one. Of an agent's span is read what the spans below it do not tell.
 
 A span of a model repeats all that the model was sent. What it says like the spans before it is not read twice; where it
 says something else, a retraction takes back what stood there. Then come the messages that are new, and the reply:
@@ -27,25 +27,28 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 
-from foldlog._formats.blocks import said
+from foldlog._formats.blocks import kind_of, said, shown_of
 from foldlog._formats.format import Format, Options
 from foldlog._formats.openai_chat import OpenAIChatEncoder
 from foldlog._formats.otlp_genai.spans import (
     AGENT,
     NAME,
+    AgentSpans,
     SpanFiles,
     attributes_of,
     is_ours,
     messages_in,
     nanoseconds,
     operation_of,
+    parsed,
+    place_of,
     span_of,
 )
 from foldlog._formats.packing import json_of
-from foldlog._formats.record import dicts_in, joined_text, text_or_empty, time_at, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_url, image_at, session_of
-from foldlog.eventstore import Annotation, Event, Message, Origin, Retraction, Source, SystemMessage
+from foldlog.eventstore import Annotation, Content, Event, Message, Origin, Retraction, Source, SystemMessage
 
 __all__ = ["FORMAT"]
 
@@ -61,6 +64,10 @@ _NAMED = {
     "model": ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
     "reply": ("gen_ai.response.id",),
 }
+_COST, _COSTS = ("gen_ai.usage.cost", "llm.cost.total", "operation.cost"), "langfuse.observation.cost_details"
+_KNOWN = ("text", "tool_call", "tool_call_response", "blob", "uri", "file")
+_OF_MESSAGES = ("role", "parts", "content", "name", "id", "type", "index", "tool_call_id", "finish_reason")
+"""Fields of messages that are read, or say nothing to a model."""
 _SOURCES: dict[str, Source] = {"user": "user", "assistant": "agent", "model": "agent"}
 
 
@@ -76,6 +83,7 @@ class _Decoder(FollowingDecoder):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
+        self._agents = AgentSpans()
         self._said: list[tuple[bytes, int]] = []
         """What was said on the branch that is shown: the gist of each message, and the version after it."""
 
@@ -86,8 +94,11 @@ class _Decoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         span = span_of(record) or {}
         attributes, began = attributes_of(span), read.timestamp
-        is_agent = operation_of(attributes) == AGENT  # it tells what its spans told, once more
-        found = {} if is_agent else messages_in(span, attributes)
+        found, usage = messages_in(span, attributes), _told(attributes)
+        tells = {"messages"} if found else set()
+        tells |= {"usage"} if usage.keys() & {"usage", "cost"} else set()
+        below = self._agents.told_below(span, is_agent=operation_of(attributes) == AGENT, tells=tells)
+        found = {} if "messages" in below else found
         told = [*found.get("system", ()), *found.get("input", ())]
         same = self._same(told)
         if told and same < len(self._said):
@@ -97,7 +108,7 @@ class _Decoder(FollowingDecoder):
         for message in told[same:]:
             self._read_message(read, message)
         sent = len(read.events)
-        read.meta = {} if is_agent else _told(attributes)
+        read.meta = {} if "usage" in below else usage
         read.timestamp = _time(span, "endTimeUnixNano")
         for message in found.get("output", ()):
             self._read_message(read, message)
@@ -114,15 +125,16 @@ class _Decoder(FollowingDecoder):
     def _read_message(self, read: RecordEvents, message: dict[str, Any]) -> None:
         """Add the events of a message: none if it tells nothing."""
         role, parts = message.get("role"), _parts(message)
+        unread = [key for key in message if key not in _OF_MESSAGES and message[key] not in (None, "", [], {})]
+        if unread:
+            self.options.findings.append(f"has a message of which nothing reads {', '.join(map(repr, unread))}")
         read.response = f"message-{read.version}"
-        read.parts = [part for each in parts if (part := _content(each)) is not None]
+        read.parts = _contents(parts)
         for part in parts:
             if part.get("type") == "tool_call":
                 read.call(part.get("name"), part.get("arguments"), part.get("id"))
             elif part.get("type") == "tool_call_response":
-                answer = part.get("response", part.get("result"))
-                text = answer if type(answer) is str else "" if answer is None else json_of(answer).decode()
-                read.answer(part.get("id"), text)
+                read.answer(part.get("id"), _result(part.get("response", part.get("result"))))
         if read.parts:
             is_system = role in ("system", "developer")
             source = {} if is_system else {"source": _SOURCES.get(str(role), "environment")}
@@ -136,44 +148,62 @@ def _time(span: dict[str, Any], key: str) -> datetime | None:
 
 
 def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
-    parts = message.get("parts")
-    if type(parts) is not list:
-        return [{"type": "text", "content": text_or_empty(message.get("content"))}]
-    return dicts_in(parts)
+    told = message.get("parts") if type(message.get("parts")) is list else message.get("content")
+    several = told if type(told) is list else [text_or_empty(told)]
+    return dicts_in([{"type": "text", "content": each} if type(each) is str else each for each in several])
+
+
+def _contents(parts: list[Any]) -> list[dict[str, Any]]:
+    return [content for part in parts if (content := _content(part)) is not None]
+
+
+def _result(answer: Any) -> Content:
+    """Return a result: of parts their contents, of another value its JSON text."""
+    if type(answer) is list and answer and all(map(kind_of, answer)):
+        return said(_contents(answer))
+    return answer if type(answer) is str else "" if answer is None else json_of(answer).decode()
 
 
 def _content(part: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a text or an image; a text for another file; None for what is neither."""
-    kind, is_image = part.get("type"), part.get("modality") == "image"
-    text = part.get("content", part.get("text"))
+    """Return what a part says: a text, an image, the place of a file, another part as it is; None for one that is read
+    elsewhere.
+    """
+    kind, modality = text_or_empty(part.get("type")), text_or_empty(part.get("modality"))
+    held = part | dict_or_empty(part.get(kind))  # OpenInference has an image under "image"
+    text, place = held.get("content", held.get("text")), text_or_empty(held.get("uri", held.get("url")))
+    if kind == "blob":
+        place = data_url(text_or_empty(part.get("mime_type")), text_or_empty(text))
     match kind:
-        case "text":
-            return {"type": "text", "text": text} if type(text) is str and text else None
-        case "blob" if is_image:
-            return image_at(data_url(text_or_empty(part.get("mime_type")), text_or_empty(text)))
-        case "uri" if is_image:
-            return image_at(text_or_empty(part.get("uri")))
+        case "tool_call" | "tool_call_response" | "reasoning":
+            return None
+        case "blob" | "uri" | "image" if place and "image" in (kind, modality):
+            return image_at(place)
         case "blob" | "uri" | "file":
             place = text_or_empty(part.get("uri", part.get("file_id")))
-            return {"type": "text", "text": f"[{text_or_empty(part.get('modality')) or 'file'} {place}]"}
-    return None
+            return {"type": "text", "text": f"[{modality or 'file'} {place}]"}
+    return shown_of({"type": "text", "text": text} if kind in ("text", "document") and text else part)
 
 
 def _gist(message: dict[str, Any]) -> bytes:
     """Return what two messages have in common that say the same. Reasoning is not sent again."""
     keys = ("type", "content", "text", "id", "name", "arguments", "response", "result", "uri", "file_id")
-    parts = [[part.get(key) for key in keys] for part in _parts(message) if part.get("type") != "reasoning"]
+    parts = [
+        [part.get(key) for key in keys] if part.get("type") in _KNOWN else part
+        for part in _parts(message)
+        if part.get("type") != "reasoning"
+    ]
     return blake2b(json_of([message.get("role"), parts]), digest_size=16).digest()
 
 
 def _told(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the model and the tokens of a reply as events have them."""
 
-    def first(keys: tuple[str, ...], kind: type) -> Any:
-        return next((attributes[key] for key in keys if type(attributes.get(key)) is kind), None)
+    def first(keys: tuple[str, ...], *kinds: type) -> Any:
+        return next((attributes[key] for key in keys if type(attributes.get(key)) in kinds), None)
 
     told = {name: first(keys, str) for name, keys in _NAMED.items()}
-    used = usage_told({name: first(keys, int) for name, keys in _USAGE.items()})
+    cost = first(_COST, int, float) or dict_or_empty(parsed(attributes.get(_COSTS))).get("total")
+    used = usage_told({name: first(keys, int) for name, keys in _USAGE.items()}, cost=cost)
     return {name: value for name, value in {**told, **used}.items() if value is not None}
 
 
@@ -255,7 +285,7 @@ FORMAT = Format(
     encoder=_Encoder,
     files=SpanFiles(),
     rewritten=True,
-    joins=lambda record: nanoseconds((span_of(record) or {}).get("startTimeUnixNano")),
+    joins=lambda record: place_of(span_of(record) or {}),
     source_id=lambda record: (span_of(record) or {}).get("spanId"),
     marks_errors=False,
 )

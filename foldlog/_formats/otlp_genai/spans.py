@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,9 @@ _INDEXED = {
     **{"gen_ai.prompt": "input", "gen_ai.completion": "output"},  # OpenLLMetry
     **{"llm.input_messages": "input", "llm.output_messages": "output"},  # OpenInference
 }
+_AROUND = frozenset(("message", "message_content", "tool_call", "function"))
+"""What OpenInference puts before the names of fields."""
+_FUNCTION = {"name": "function_call_name", "arguments": "function_call_arguments_json"}
 AGENT = "invoke_agent"
 _CONVERSATIONS = ("gen_ai.conversation.id", "session.id")
 _SILENT = (
@@ -80,7 +84,7 @@ def messages_in(span: dict[str, Any], attributes: dict[str, Any]) -> dict[str, l
     events = span.get("events")
     for each in (attributes, *(_pairs(event.get("attributes")) for event in dicts_in(events))):
         for key, name in _KEYS.items():
-            if (value := _list(each.get(key))) and name not in found:
+            if (value := dicts_in(parsed(each.get(key)))) and name not in found:
                 found[name] = value
     for prefix, name in _INDEXED.items():
         if name not in found and (value := _indexed(attributes, f"{prefix}.")):
@@ -90,39 +94,46 @@ def messages_in(span: dict[str, Any], attributes: dict[str, Any]) -> dict[str, l
     return found
 
 
-def _list(value: Any) -> list[Any]:
+def parsed(value: Any) -> Any:
+    """Return what a text of JSON holds, another value as it is, and None for another text."""
     try:
-        value = parse(value.encode()) if type(value) is str else value
+        return parse(value.encode()) if type(value) is str else value
     except (UnreadableJson, UnicodeEncodeError):
-        return []
-    return dicts_in(value)
+        return None
 
 
 def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
     """Return the messages of attributes such as ``gen_ai.prompt.0.content``."""
-    found: dict[str, dict[str, Any]] = {}
-    calls: dict[str, dict[str, dict[str, Any]]] = {}
+    found: dict[str, Any] = {}
     for key, value in attributes.items():
         number, _, rest = key.removeprefix(prefix).partition(".")
-        if not key.startswith(prefix) or not number.isdecimal() or len(number) > 9:
-            continue
-        message, rest = found.setdefault(number, {}), rest.removeprefix("message.")
-        if rest.startswith("tool_calls."):
-            place, _, field = rest.removeprefix("tool_calls.").partition(".")
-            name = field.removeprefix("tool_call.").removeprefix("function.")
-            calls.setdefault(number, {}).setdefault(place, {"type": "tool_call"})[name] = value
-        else:
-            message[rest] = value
-    messages: list[Any] = []
-    for number in sorted(found, key=int):
-        message = found[number]
-        text, answers = message.get("content"), message.get("tool_call_id")
-        said = [{"type": "text", "content": text}] if type(text) is str and text else []
-        parts: list[Any] = [*said, *calls.get(number, {}).values()]
-        if message.get("role") == "tool":
-            parts = [{"type": "tool_call_response", "id": answers, "response": text}]
-        messages.append({"role": message.get("role"), "parts": parts})
-    return messages
+        if key.startswith(prefix):
+            held = found.setdefault(number, {})
+            *names, last = [name for name, _ in groupby(rest.split(".")) if name not in _AROUND] or [rest]
+            for name in names:
+                held = held.setdefault(name, {}) if type(held.get(name, {})) is dict else held
+            held[last] = value
+    return [_message(each) for each in _in_order(found)]
+
+
+def _message(told: dict[str, Any]) -> dict[str, Any]:
+    """Return a message as the conventions have it, with what else it has of its own."""
+    text, given, calls = (told.pop(key, None) for key in ("content", "contents", "tool_calls"))
+    said: list[Any] = [{"type": "text", "content": text}] if text else []
+    parts = [*said, *_in_order(given)]
+    if told.get("role") == "tool":
+        answer = parts if given else text
+        parts = [{"type": "tool_call_response", "id": told.get("tool_call_id"), "response": answer}]
+    function = dict_or_empty(told.pop("function_call", None))
+    function |= {key: told.pop(name) for key, name in _FUNCTION.items() if name in told}
+    called = [*_in_order(calls), *([function] if function else ())]
+    return {**told, "parts": [*parts, *({**call, "type": "tool_call"} for call in called)]}
+
+
+def _in_order(numbered: Any) -> list[dict[str, Any]]:
+    """Return the objects under numbers, in their order."""
+    held = {int(key): value for key, value in dict_or_empty(numbered).items() if key.isdecimal() and len(key) < 10}
+    return dicts_in([held[number] for number in sorted(held)])
 
 
 def operation_of(attributes: dict[str, Any]) -> str:
@@ -131,11 +142,11 @@ def operation_of(attributes: dict[str, Any]) -> str:
 
 
 class _Found(NamedTuple):
-    """A span: its ids, when it began, its record and its attributes."""
+    """A span: its ids, its place in time, its record and its attributes."""
 
     trace: str
     id: str
-    began: int
+    place: int
     record: dict[str, Any]
     attributes: dict[str, Any]
     has_messages: bool
@@ -152,7 +163,7 @@ class SpanFiles(FileReader):
         agents.
         """
         found: list[_Found] = []
-        above: dict[tuple[str, str], str] = {}
+        trees: dict[str, _Tree] = {}
         problems: list[PlacedRecord] = []
         for located in _requests(path):
             problem = located.problem or (None if _SIGNALS & dict_or_empty(located.value).keys() else "holds no spans")
@@ -160,22 +171,18 @@ class SpanFiles(FileReader):
                 problems.append((f"{path}:{located.line}", None, problem))
             lost: list[Any] = []
             for each, parent in _spans(located.value, lost):
-                above[each.trace, each.id] = parent
+                trees.setdefault(each.trace, _Tree(each.trace)).add(each, parent)
                 if is_ours(each.attributes):
                     found.append(each)
             problems += ((f"{path}:{located.line}", None, str(refused("a span", each))) for each in lost)
         histories: dict[str, list[_Found]] = {}
-        agents = {(it.trace, it.id) for it in found if operation_of(it.attributes) == AGENT}
-        conversations = {it.trace: name for it in reversed(found) if (name := _conversation_in(it.attributes))}
         for each in found:
-            called = _agents_above(each, above, agents)[:-1]  # the outermost was not called by another
-            name = "/".join((conversations.get(each.trace, each.trace), *called[:1]))
-            histories.setdefault(name, []).append(each)
+            histories.setdefault(trees[each.trace].history_of(each.id), []).append(each)
         if not any(each.has_messages for each in found):
             raise NotAHistory(path, f"{problems[0][0]}: {problems[0][2]}" if problems else _SILENT)
         for name, spans in histories.items():
             if any(each.has_messages for each in spans):
-                ordered = sorted(spans, key=lambda each: each.began)
+                ordered = sorted(spans, key=lambda each: each.place)
                 rows = [(f"{path}, span {each.id}", each.record, None) for each in ordered]
                 yield Contained(name, Placed(0, partial(iter, [*rows, *problems])))  # whose they are is not known
 
@@ -200,9 +207,9 @@ def _spans(request: Any, lost: list[Any]) -> Iterator[tuple[_Found, str]]:
             for span in _objects(scope, "spans", lost):
                 trace, name, parent = (text_or_empty(span.get(key)) for key in ("traceId", "spanId", "parentSpanId"))
                 record = {"resourceSpans": [{**resource, "scopeSpans": [{**scope, "spans": [span]}]}]}
-                attributes, began = attributes_of(span), nanoseconds(span.get("startTimeUnixNano"))
+                attributes = attributes_of(span)
                 has_messages = bool(messages_in(span, attributes))
-                yield _Found(trace, name, began, record, attributes, has_messages), parent
+                yield _Found(trace, name, place_of(span), record, attributes, has_messages), parent
 
 
 def _objects(holder: dict[str, Any], key: str, lost: list[Any]) -> list[dict[str, Any]]:
@@ -212,19 +219,73 @@ def _objects(holder: dict[str, Any], key: str, lost: list[Any]) -> list[dict[str
     return dicts_in(array)
 
 
-def _conversation_in(attributes: dict[str, Any]) -> str | None:
-    names = (attributes.get(key) for key in _CONVERSATIONS)
-    return next((name for name in names if type(name) is str and name), None)
+class _Tree:
+    """The spans of a trace, by their ids."""
+
+    def __init__(self, trace: str) -> None:
+        self._trace = trace
+        self._above: dict[str, str] = {}
+        self._agents: set[str] = set()
+        self._names: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
+        """The conversations by the attributes that name them: of each span; for None the only one, "" for several."""
+
+    def add(self, span: _Found, parent: str) -> None:
+        self._above[span.id] = parent
+        self._agents |= {span.id} if operation_of(span.attributes) == AGENT else set()
+        for key, names in self._names.items():
+            if name := text_or_empty(span.attributes.get(key)):
+                names[span.id] = name
+                names[None] = name if names.get(None, name) == name else ""
+
+    def history_of(self, span: str) -> str:
+        """Return the conversation of a span, and the agent of which it is a part, if another one called that there."""
+        path = list[str]()
+        while span in self._above and span not in path:
+            path.append(span)
+            span = self._above[span]
+        agents = [place for place, each in enumerate(path) if each in self._agents]
+        name, *of_outermost = (self._conversation_of(path[place:]) for place in (0, *agents[1:][-1:]))
+        return f"{name}/{path[agents[0]]}" if of_outermost == [name] else name
+
+    def _conversation_of(self, path: list[str]) -> str:
+        """Return the conversation that a span or the nearest one above it names, else the only one of the trace."""
+        found = (names.get(each) for names in self._names.values() for each in (*path, None))
+        return next(filter(None, found), self._trace)
 
 
-def _agents_above(found: _Found, above: dict[tuple[str, str], str], agents: Container[tuple[str, str]]) -> list[str]:
-    """Return the ids of the spans of the agents of which this span is a part, the innermost first."""
-    passed: dict[str, None] = {}
-    span = found.id
-    while (found.trace, span) in above and span not in passed:
-        passed[span] = None
-        span = above[found.trace, span]
-    return [each for each in passed if (found.trace, each) in agents]
+class AgentSpans:
+    """What the spans before an agent's in a history tell, if they are below it."""
+
+    def __init__(self) -> None:
+        self._parents: dict[tuple[str, str], str] = {}
+        self._told: dict[str, list[tuple[str, int, set[str]]]] = {}
+        """Of each trace what spans tell, with the first one above that did not come yet, and when they began."""
+
+    def told_below(self, span: dict[str, Any], *, is_agent: bool, tells: set[str]) -> set[str]:
+        """Return what the spans below an agent's tell. A span below one that is not part of the history is below the
+        agents that worked when it began.
+        """
+        trace, name, above = (text_or_empty(span.get(key)) for key in ("traceId", "spanId", "parentSpanId"))
+        began, told, passed, below = _began(span), self._told.setdefault(trace, []), {name}, set[str]()
+        self._parents[trace, name] = above
+        for unseen, time, kinds in told if is_agent else ():
+            is_below = unseen == name or (time >= began and (trace, unseen) not in self._parents)
+            below |= kinds if is_below else set()
+        while (trace, above) in self._parents and above not in passed:
+            passed.add(above)
+            above = self._parents[trace, above]
+        told.append((above, -1 if is_agent or not above else began, below | tells))
+        return below
+
+
+def place_of(span: dict[str, Any]) -> int:
+    """Return the time at which a span comes: when it began, and for an agent's when it ended, after those below it."""
+    is_agent = operation_of(attributes_of(span)) == AGENT
+    return max(_began(span), nanoseconds(span.get("endTimeUnixNano")) if is_agent else 0)
+
+
+def _began(span: dict[str, Any]) -> int:
+    return nanoseconds(span.get("startTimeUnixNano"))
 
 
 def nanoseconds(value: Any) -> int:

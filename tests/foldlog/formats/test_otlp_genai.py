@@ -34,12 +34,12 @@ def pairs(attributes):
     return [{"key": key, "value": wrapped(value)} for key, value in attributes.items()]
 
 
-def span(name, at, parent=None, trace="5b8e", events=(), **attributes):
+def span(name, at, parent=None, trace="5b8e", events=(), ends=None, **attributes):
     told = {f"gen_ai.{key.replace('__', '.')}": value for key, value in attributes.items() if value is not None}
     return {
         **{"traceId": trace, "spanId": name, "name": name, "kind": 3, "flags": 1},
         **({} if parent is None else {"parentSpanId": parent}),
-        **{"startTimeUnixNano": str(at * 10**9), "endTimeUnixNano": str(at * 10**9 + 5 * 10**8)},
+        **{"startTimeUnixNano": str(at * 10**9), "endTimeUnixNano": str(int((ends or at + 0.5) * 10**9))},
         "attributes": pairs(told),
         "events": [{"name": "gen_ai.client.inference.operation.details", "attributes": pairs(each)} for each in events],
         "status": {},
@@ -82,11 +82,12 @@ DONE = said("assistant", "9 km")
 USAGE = {"usage__input_tokens": 20, "usage__output_tokens": 3, "usage__cache_read__input_tokens": 5}
 INSTRUCTIONS = [{"type": "text", "content": "Be brief."}]
 SPANS = [
-    span("agent", 1, operation__name="invoke_agent", input__messages=json.dumps([ASKED]), usage__input_tokens=50),
     chat("c1", 2, [ASKED], [{**CALLED, "finish_reason": "tool_call"}], parent="agent",
          response__model="m-1", response__id="r1", system_instructions=INSTRUCTIONS, **USAGE),
     span("t1", 3, parent="agent", operation__name="execute_tool", tool__call__id="k1"),
     chat("c2", 4, [ASKED, AGAIN, *RESULTS], [DONE], parent="agent", system_instructions=INSTRUCTIONS, **USAGE),
+    span("agent", 1, ends=5, operation__name="invoke_agent", input__messages=json.dumps([ASKED]),
+         usage__input_tokens=50),
 ]  # fmt: skip
 
 
@@ -114,21 +115,21 @@ def texts(events):
 def test_what_was_sent_is_read_once(tmp_path):
     events = read(tmp_path, request(*SPANS[::-1]))
     assert [type(each) for each in events] == [
-        *(Annotation, SystemMessage, Message, Action, Action, Annotation, Observation, Observation, Message)
+        *(SystemMessage, Message, Action, Action, Annotation, Observation, Observation, Message, Annotation)
     ]
-    assert events[2].content == (
+    assert events[1].content == (
         {"type": "text", "text": "how far?"},
         {"type": "image_url", "image_url": {"url": "https://a/b.png"}},
     )
-    one, two = events[3:5]
+    one, two = events[2:4]
     assert (one.thought, one.arguments, one.response_id == two.response_id) == ("I look.", {"what": "sea"}, True)
-    assert [(each.cause, each.content) for each in events[6:8]] == [(one.id, '{"km":9}'), (two.id, "high")]
+    assert [(each.cause, each.content) for each in events[5:7]] == [(one.id, '{"km":9}'), (two.id, "high")]
     assert one.meta == {
         "model": "m-1",
         "reply": "r1",
         "usage": {"prompt_tokens": 20, "completion_tokens": 3, "cached_tokens": 5},
     }
-    assert [bool(each.meta) for each in events] == [False, False, False, True, False, False, False, False, True]
+    assert [bool(each.meta) for each in events] == [False, False, True, False, False, False, False, True, False]
     assert one.timestamp.isoformat() == "1970-01-01T00:00:02.500000+00:00"
 
 
@@ -260,9 +261,129 @@ def test_spans_of_phoenix_are_read(tmp_path):
     assert events[2].meta == {"model": "m-2", "usage": {"prompt_tokens": 7}}
 
 
+def test_spans_of_one_trace_are_of_the_conversations_that_they_or_those_above_them_name(tmp_path):
+    def named(name, at, conversation, parent="root", **more):
+        told = [said("user", f"asked of {name}")], [said("assistant", f"told by {name}")]
+        return chat(name, at, *told, parent=parent, conversation__id=conversation, **more)
+
+    below = span("tool", 4, parent="ann", operation__name="execute_tool")
+    spans = [span("root", 1, ends=9), named("ann", 2, "a"), below, named("deep", 5, None, "tool"), named("bob", 6, "b")]
+    called = [
+        span("outer", 11, ends=19, trace="2", operation__name="invoke_agent", conversation__id="c"),
+        *(
+            span(f"inner-{own}", 12, "outer", "2", ends=18, operation__name="invoke_agent", conversation__id=own)
+            for own in "cd"
+        ),
+        *(named(f"of-{own}", 13, None, f"inner-{own}", trace="2") for own in "cd"),
+    ]
+    found = {
+        each.name: texts(each.events()) for each in opened(tmp_path, request(*spans, *called, named("none", 20, None)))
+    }
+    of = {name: [f"asked of {name}", f"told by {name}"] for name in ("bob", "deep", "none", "of-c", "of-d")}
+    assert found == {"a": of["deep"], "b": of["bob"], "5b8e": of["none"], "c/inner-c": of["of-c"], "d": of["of-d"]}
+
+
+AGENT = {"operation__name": "invoke_agent", "usage__input_tokens": 50, "response__model": "m-2"}
+TOLD = {
+    "input__messages": json.dumps([said("user", "how far?")]),
+    "output__messages": json.dumps([said("assistant", "9 km")]),
+}
+
+
+@pytest.mark.parametrize(
+    "below, shown, tokens",
+    [
+        ([], ["how far?", "9 km"], [50]),
+        ([span("t", 2, parent="agent", operation__name="execute_tool")], ["how far?", "9 km"], [50]),
+        ([chat("c", 2, [said("user", "so?")], [], parent="agent", response__model="m-1")], ["so?"], [50]),
+        ([span("c", 2, parent="agent", operation__name="chat", **USAGE)], ["how far?", "9 km"], [20]),
+        ([chat("c", 2, [said("user", "so?")], [], parent="web", **USAGE)], ["so?"], [20]),
+        ([chat("c", 0, [said("user", "so?")], [], parent="web", **USAGE)], ["how far?", "9 km"], [20, 50]),
+    ],
+)  # fmt: skip
+def test_an_agents_span_tells_what_those_below_it_do_not(tmp_path, below, shown, tokens):
+    events = read(tmp_path, request(span("agent", 1, ends=5, **AGENT, **TOLD), *below))
+    assert texts(events) == shown
+    assert [each.meta["usage"]["prompt_tokens"] for each in events if "usage" in each.meta] == tokens
+
+
+def test_spans_below_an_agents_that_come_later_than_it_are_not_counted_twice(tmp_path, foldlog):
+    agent = span("agent", 1, ends=5, **AGENT, **TOLD)
+    below = span("c", 2, parent="agent", operation__name="chat", **USAGE)
+    for spans, tokens in (([agent], 50), ([below, agent], 20), ([agent], 20)):
+        (tmp_path / "traces.jsonl").write_text("\n".join(json.dumps(request(each)) for each in spans))
+        assert foldlog("import", "traces.jsonl").status == 0
+        (one,) = foldlog("list", "--long", "--json").document["conversations"]
+        assert (one["spent"]["calls"], one["spent"]["prompt_tokens"]) == (1, tokens)
+    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as store:
+        assert texts(store.events("5b8e")) == ["how far?", "9 km"]
+
+
+def of_phoenix(**attributes):
+    pair = [{"key": "llm.cost.total", "value": {"doubleValue": 0.5}}]
+    return {
+        **span("a", 1),
+        "attributes": pair + pairs({key.replace("__", "."): value for key, value in attributes.items()}),
+    }
+
+
+def phoenix(number, kind="input", **fields):
+    return {f"llm__{kind}_messages__{number}__message__{key}": value for key, value in fields.items()}
+
+
+def contents(number, *parts, **fields):
+    named = {f"contents__{n}__message_content__{key}": part[key] for n, part in enumerate(parts) for key in part}
+    return phoenix(number, **named, **fields)
+
+
+def test_contents_of_phoenix_become_parts_and_its_cost_that_of_the_reply(tmp_path):
+    events = read(tmp_path, request(of_phoenix(
+        **contents(0, {"type": "text", "text": "which?"}, {"type": "image", "image__image__url": "https://x/a.png"},
+                   {"type": "document", "document__document__content": "a map"}, role="user"),
+        **phoenix(1, role="assistant", function_call_name="look", function_call_arguments_json="{}"),
+        **contents(2, {"type": "text", "text": "a gull"}, {"type": "image", "image__image__url": "https://x/b.png"},
+                   role="tool", tool_call_id="k"),
+        **phoenix(0, "output", role="assistant", content="A gull.", finish_reason="stop"),
+    )))  # fmt: skip
+    asked, called, answered, reply = events
+    assert [each.get("text") or each["image_url"]["url"] for each in asked.content] == [
+        "which?",
+        "https://x/a.png",
+        "a map",
+    ]
+    assert (called.tool, called.arguments) == ("look", "{}")
+    assert [each["type"] for each in answered.content] == ["text", "image_url"]
+    assert (reply.content, reply.meta["cost"]) == ("A gull.", 0.5)
+
+
+@pytest.mark.parametrize("key", ["gen_ai.usage.cost", "operation.cost", "langfuse.observation.cost_details"])
+def test_the_cost_of_a_reply_has_several_names(tmp_path, key):
+    one = chat("c", 1, [ASKED], [DONE])
+    value = {"stringValue": '{"input": 0.1, "total": 0.25}'} if "details" in key else {"doubleValue": 0.25}
+    one["attributes"].append({"key": key, "value": value})
+    assert read(tmp_path, request(one))[-1].meta["cost"] == 0.25
+
+
+def test_what_no_rule_reads_of_a_message_is_a_finding(tmp_path, foldlog):
+    given = (
+        phoenix(0, role="user", content="which?", mood="odd"),
+        phoenix(0, "output", role="assistant", content="That."),
+    )
+    (tmp_path / "t.json").write_text(json.dumps(request(of_phoenix(**given[0], **given[1]))))
+    ran = foldlog("import", "t.json", "--strict")
+    assert (ran.status, "a message of which nothing reads 'mood'" in ran.err) == (1, True)
+    told = [
+        {"role": "user", "content": [{"type": "text", "text": "so?"}]},
+        {**said("assistant", "so."), "tool_calls": [1]},
+    ]
+    (source,) = opened(tmp_path, request(chat("c", 1, told, [])))
+    assert texts(source.events()) == ["so?", "so."]
+    assert "nothing reads 'tool_calls'" in str(source.findings[0])
+
+
 def test_a_file_that_grows_adds_what_is_new_also_where_a_span_came_late(tmp_path):
     with Store(MemoryRecorder()) as store:
-        for spans in ([SPANS[1]], [SPANS[1], SPANS[3]], SPANS, SPANS):
+        for spans in ([SPANS[0]], [SPANS[0], SPANS[2]], SPANS, SPANS):
             (source,) = opened(tmp_path, *map(request, spans))
             added = import_source(store, source).added
             events = list(store.events("5b8e"))
