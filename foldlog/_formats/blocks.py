@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from foldlog._formats.packing import json_of
-from foldlog._formats.told import data_in, data_url, file_at, image_at, parts_in, url_in
+from foldlog._formats.told import data_in, data_url, file_at, file_in, image_at, parts_in
 from foldlog.eventstore import Content
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -158,13 +158,13 @@ def _blocks_in(part: _Block) -> list[_Block]:
             return blocks
         case {"type": "anthropic", "block": dict(block)}:
             return [block]
-    return [_image_at(url) if (url := url_in(part)) else dict(part)]
+    return [_file_at(url) if (url := file_in(part)) else dict(part)]
 
 
-def _image_at(url: str) -> _Block:
+def _file_at(url: str) -> _Block:
     media_type, data = data_in(url)
     held = {"type": "base64", "media_type": media_type, "data": data} if media_type else {"type": "url", "url": url}
-    return {"type": "image", "source": held}
+    return {"type": "image" if media_type.startswith("image/") or not media_type else "document", "source": held}
 
 
 def is_blank(content: Content) -> bool:

@@ -23,7 +23,7 @@ from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, is_message_it
 from foldlog._formats.pairs import RepliesEncoder
 from foldlog._formats.record import dict_or_empty, joined_text, member
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, parts_as, role_of
+from foldlog._formats.told import call_id_of, file_in, input_at, parts_as, parts_in, role_of
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin
 from foldlog.projections import arguments_of
 
@@ -114,7 +114,9 @@ class _Encoder(RepliesEncoder):
                 return [*_reasoning(event), *thought, call]
             case Observation():
                 kind = "custom_tool_call_output" if call_id_of(event) in self._custom else "function_call_output"
-                return [{"call_id": call_id_of(event), "output": joined_text(event.content), "type": kind}]
+                has_files = any(map(file_in, parts_in(event.content)))
+                output = _message_of(event.content, "tool")["content"] if has_files else joined_text(event.content)
+                return [{"call_id": call_id_of(event), "output": output, "type": kind}]
         return [*_reasoning(event), _message_of(event.content, role_of(event))]
 
 
@@ -133,10 +135,7 @@ def _message_of(content: Content, role: str) -> dict[str, Any]:
             return {"annotations": [], "text": said, "type": "output_text"}
         return {"text": said, "type": "input_text"}
 
-    def image(url: str) -> dict[str, Any]:
-        return {"type": "input_image", "image_url": url}
-
-    return {"content": content if isinstance(content, str) else parts_as(content, text, image), "role": role}
+    return {"content": content if isinstance(content, str) else parts_as(content, text, input_at), "role": role}
 
 
 FORMAT = Format(

@@ -84,16 +84,23 @@ def parts_in(content: Content) -> Iterable[dict[str, Any]]:
     return content
 
 
-def parts_as(content: Content, text: Callable[[str], T], image: Callable[[str], T]) -> list[T]:
-    """Return the parts of a content, each made by ``text`` of a text or by ``image`` of a URL."""
+def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str], T]) -> list[T]:
+    """Return the parts of a content, each made by ``text`` of a text or by ``file`` of the URL of a file."""
     if isinstance(content, str):
         return [text(content)]
-    return [image(url) if (url := url_in(part)) else text(part.get("text", "")) for part in content]
+    return [file(url) if (url := file_in(part)) else text(part.get("text", "")) for part in content]
 
 
 def image_at(url: str) -> dict[str, Any]:
     """Return the part with an image at a URL, which may hold its bytes."""
     return {"type": "image_url", "image_url": {"url": url}}
+
+
+def input_at(url: str) -> dict[str, Any]:
+    """Return an image, or another file, as an item of OpenAI's Responses has it."""
+    if data_in(url)[1] and not url.startswith("data:image/"):
+        return {"type": "input_file", "filename": "file", "file_data": url}
+    return {"type": "input_image", "image_url": url}
 
 
 def file_at(url: str, media_type: str, name: str = "") -> dict[str, Any]:
@@ -119,3 +126,10 @@ def url_in(part: dict[str, Any]) -> str:
     image = part.get("image_url") if part.get("type") == "image_url" else None
     url = image.get("url") if isinstance(image, dict) else image
     return url if isinstance(url, str) else ""
+
+
+def file_in(part: dict[str, Any]) -> str:
+    """Return the URL of an image, or the one that holds another file; an empty text for another part."""
+    file = part.get("file") if part.get("type") == "file" else None
+    held = file.get("file_data") if isinstance(file, dict) else None
+    return held if isinstance(held, str) and data_in(held)[1] else url_in(part)

@@ -436,3 +436,38 @@ if __name__ == "__main__":
     module, *arguments = sys.argv[1:]
     keeps = importlib.import_module(module).TestKeeps()
     asyncio.run(_die(keeps, *arguments) if len(arguments) == 1 else _write(keeps, *arguments))
+
+
+# -- a history as JSON that the SDK reads, and what it writes as a history ---------------------------------------------
+
+IMAGE, FILE = b"\xff\xfe\xfb\x00", b"%PDF"
+"""The bytes of an image, which the two alphabets of base64 write in two ways, and of a file."""
+IMAGE_URL = "data:image/png;base64,//77AA=="
+_SHOWN: list[dict[str, Any]] = [
+    {"type": "text", "text": "see"},
+    {"type": "image_url", "image_url": {"url": IMAGE_URL}},
+    {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}},
+]
+
+
+def exported(histories: foldlog.Histories, format: str) -> str:
+    """Return the JSON of a history of ours: a file for the model, parallel calls, a result with files, and an error."""
+    history = histories["ours"]
+    calls = [{"id": name, "function": {"name": "look", "arguments": '{"at": 1}'}} for name in ("c1", "c2")]
+    history.append({"role": "user", "content": _SHOWN})
+    history.append_reply({"role": "assistant", "content": "I look", "reasoning_content": "hm", "tool_calls": calls})
+    history.append({"role": "tool", "tool_call_id": "c1", "content": _SHOWN})
+    history.append(Observation(content="no", call_id="c2", is_error=True, tool="look"))
+    return json.dumps([*history.export(format=format)])
+
+
+def check_import(histories: foldlog.Histories, format: str, written: str, images: int) -> None:
+    """Check that the View of what an SDK wrote has so many images and no bytes as text, and is exported as it was."""
+    history = histories["theirs"]
+    history.append_records(json.loads(written), format=format)
+    contents = [event.content for event in history.view() if isinstance(event, Message | Observation)]
+    parts = [part for content in contents if isinstance(content, tuple) for part in content]
+    assert [part["image_url"]["url"] for part in parts if part["type"] == "image_url"] == [IMAGE_URL] * images
+    texts = [content for content in contents if isinstance(content, str)] + [part.get("text", "") for part in parts]
+    assert not [text for text in texts if "77AA" in text]
+    assert [*history.export(format=format)] == json.loads(written)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldlog._formats.record import dicts_in, strings_in, text_or_none, within
-from foldlog._formats.told import parts_as
+from foldlog._formats.told import input_at, parts_as
 from foldlog.eventstore import Content
 
 ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))
@@ -60,9 +60,7 @@ def parent_of(session: Any) -> str | None:
 
 def parts_of(content: Content, text_type: str) -> list[dict[str, Any]]:
     """Return content as parts of Codex."""
-    return parts_as(
-        content, lambda text: {"type": text_type, "text": text}, lambda url: {"type": "input_image", "image_url": url}
-    )
+    return parts_as(content, lambda text: {"type": text_type, "text": text}, input_at)
 
 
 def texts_in(parts: Any) -> list[str]:

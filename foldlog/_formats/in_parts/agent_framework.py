@@ -7,7 +7,7 @@ The contents, and the events that they become:
     text                 Message, from the user or the agent; a SystemMessage where the role is system or developer
     function_call        Action; the calls of a message share their ``response_id``
     function_result      Observation
-    data, uri            Message, where it is an image of the user
+    data, uri            Message with the image, or with another file whose bytes are there
     text_reasoning       Annotation that stays with the next content of its message
     every other content  Annotation; so is a message without contents
 
@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, named
-from foldlog._formats.record import joined_text, member
-from foldlog._formats.told import call_id_of, image_at, parts_as, role_of
+from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, named, text_of
+from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty
+from foldlog._formats.told import call_id_of, data_in, file_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
 from foldlog.projections import arguments_of
 
@@ -41,16 +41,23 @@ def _accepts(record: Any) -> bool:
 
 
 def _read(content: dict[str, Any], record: dict[str, Any]) -> Made:
-    name, text, uri = content["type"], content.get("text"), content.get("uri")
+    name, text = content["type"], content.get("text")
     if name == "text" and type(text) is str:
         return SystemMessage if record["role"] in ("system", "developer") else Message, {"content": text}
     if name == "function_call" and type(content.get("name")) is str:
         return called(content["name"], content.get("arguments"), content.get("call_id"))
     if name == "function_result" and type(content.get("call_id")) is str:
-        return answered(content["call_id"], content.get("result"), is_error=content.get("exception") is not None)
-    if name in ("data", "uri") and type(uri) is str and str(content.get("media_type")).startswith("image/"):
-        return Message, {"content": (image_at(uri),)}
+        failed, items = content.get("exception") is not None, dicts_in(content.get("items"))
+        told = [_file(item) or {"type": "text", "text": text_of(item.get("text"))} for item in items]
+        return answered(content["call_id"], content.get("result"), is_error=failed, parts=told)
+    if (file := _file(content)) is not None:
+        return Message, {"content": (file,)}
     return kept(name, content, thinks=name == "text_reasoning")
+
+
+def _file(content: dict[str, Any]) -> dict[str, Any] | None:
+    url, kind = text_or_empty(content.get("uri")), text_or_empty(content.get("media_type"))
+    return file_at(url, kind) if data_in(url)[1] or (url and kind.startswith("image/")) else None
 
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
@@ -68,7 +75,7 @@ def _contents(event: Any) -> list[dict[str, Any]]:
     if isinstance(event, Action):
         call = {"call_id": call_id_of(event), "name": event.tool, "arguments": arguments_of(event)}
         return [{"type": "function_call", **call}]
-    told = parts_as(event.content, lambda text: {"type": "text", "text": text}, _image)
+    told = parts_as(event.content, lambda text: {"type": "text", "text": text}, _written_file)
     if not isinstance(event, Observation):
         return told
     failed = {"exception": "FunctionInvocationError"} if event.is_error else {}
@@ -77,9 +84,9 @@ def _contents(event: Any) -> list[dict[str, Any]]:
     return [{"type": "function_result", **result}]
 
 
-def _image(url: str) -> dict[str, Any]:
-    media_type = url[5 : url.find(";")] if url.startswith("data:") else "image/*"
-    return {"type": "data" if url.startswith("data:") else "uri", "uri": url, "media_type": media_type}
+def _written_file(url: str) -> dict[str, Any]:
+    media_type = data_in(url)[0]
+    return {"type": "data" if media_type else "uri", "uri": url, "media_type": media_type or "image/*"}
 
 
 FORMAT = in_parts(

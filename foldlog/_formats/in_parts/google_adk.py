@@ -7,7 +7,7 @@ The parts of an event's content, and the events of foldlog that they become:
     text                  Message, from the user or the agent that is the author
     function_call         Action; the calls of an event share their ``response_id``
     function_response     Observation
-    inline_data           Message, where it is an image
+    inline_data           Message with the image, or another file
     a thought             Annotation that stays with the next part of its event
     every other part      Annotation; so is an event without parts, such as a change of state, which is not shown
 
@@ -30,17 +30,17 @@ from foldlog._formats.in_parts.parts import (
     PartsDecoder,
     PartsKind,
     answered,
-    bytes_of_image,
     called,
-    image_of_bytes,
+    file_of,
     in_parts,
     kept,
     named,
+    text_of,
 )
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import member, time_at, usage_told, within
+from foldlog._formats.record import dicts_in, member, time_at, usage_told, within
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.told import call_id_of, parts_as, parts_in, role_of, url_in
+from foldlog._formats.told import call_id_of, data_in, file_in, parts_as, parts_in, role_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -173,10 +173,11 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if type(response) is dict and type(response.get("name")) is str:
         result = response.get("response")
         failed = type(result) is dict and "error" in result
-        return answered(response.get("id"), result, is_error=failed, tool=response["name"])
-    data = part.get("inline_data")
-    if type(data) is dict and (image := image_of_bytes(data.get("data"), data.get("mime_type"))) is not None:
-        return Message, {"content": (image,)}
+        files = (file_of(each.get("inline_data")) for each in dicts_in(response.get("parts")))
+        parts = [{"type": "text", "text": text_of(result)}, *filter(None, files)]
+        return answered(response.get("id"), result, is_error=failed, tool=response["name"], parts=parts)
+    if (file := file_of(part.get("inline_data"))) is not None:
+        return Message, {"content": (file,)}
     if type(text) is str:
         return kept("thought", part, thinks=record["author"] != "user")
     return kept(next(iter(part), "part"), part)
@@ -204,17 +205,18 @@ def _parts(event: Any) -> list[dict[str, Any]]:
             return [{"function_call": {"id": call_id_of(event), **given, "name": event.tool}}]
         case Observation():
             parts = parts_in(event.content)
-            images = [_image(url) for part in parts if (url := url_in(part))]
-            result = [part.get("text", part) for part in parts if not url_in(part)]
+            files = [_written_file(url) for part in parts if (url := file_in(part))]
+            result = [part.get("text", part) for part in parts if not file_in(part)]
             outcome = {"error" if event.is_error else "result": result[0] if len(result) == 1 else result}
             told = {"id": call_id_of(event), "name": event.tool, "response": outcome}
-            return [{"function_response": {**({"parts": images} if images else {}), **told}}]
-    return parts_as(event.content, lambda text: {"text": text}, _image)
+            return [{"function_response": {**({"parts": files} if files else {}), **told}}]
+    return parts_as(event.content, lambda text: {"text": text}, _written_file)
 
 
-def _image(url: str) -> dict[str, Any]:
-    if (image := bytes_of_image(url)) is not None:
-        return {"inline_data": {"data": image[0], "mime_type": image[1]}}
+def _written_file(url: str) -> dict[str, Any]:
+    media_type, data = data_in(url)
+    if media_type:
+        return {"inline_data": {"data": data, "mime_type": media_type}}
     return {"file_data": {"file_uri": url, "mime_type": "image/*"}}
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.pairs import RepliesEncoder
-from foldlog._formats.record import text_or_none
+from foldlog._formats.record import dict_or_empty, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import data_in, data_url, id_of_source, image_at
+from foldlog._formats.told import data_url, file_at, file_in, id_of_source
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Origin, Source
 
 Record = dict[str, Any]
@@ -145,14 +145,10 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
     return Action, {"tool": tool, "arguments": given, "call_id": text_or_none(call_id)}
 
 
-def answered(call_id: Any, content: Any, *, is_error: bool, tool: str = "") -> Made:
-    """Return the result of a call: a text, a tuple of parts, or a value as JSON."""
-    told = {
-        "content": content if type(content) is tuple else text_of(content),
-        "call_id": text_or_none(call_id),
-        "is_error": is_error,
-    }
-    return Observation, {**told, "tool": tool}
+def answered(call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()) -> Made:
+    """Return the result of a call: a text, or a value as JSON; its ``parts``, where one of them is a file."""
+    told = tuple(parts) if any(map(file_in, parts)) else text_of(content)
+    return Observation, {"content": told, "call_id": text_or_none(call_id), "is_error": is_error, "tool": tool}
 
 
 def kept(name: str, data: Any, *, thinks: bool = False, shown: bool = True) -> Made:
@@ -176,14 +172,14 @@ def text_of(value: Any) -> str:
         return ""
 
 
-def image_of_bytes(data: Any, media_type: Any) -> dict[str, Any] | None:
-    """Return a part with an image whose bytes a record has as ``{"$bytes": base64}``; None where it is not an image."""
-    if type(data) is not dict or type(data.get("$bytes")) is not str or not str(media_type).startswith("image/"):
-        return None
-    return image_at(data_url(media_type, data["$bytes"]))
+_OF_DATA = str.maketrans("-_", "+/")
+"""What data URLs have in the place of two characters in the base64 of the SDKs' JSON. The SDKs read both."""
 
 
-def bytes_of_image(url: str) -> tuple[dict[str, str], str] | None:
-    """Return the bytes of such an image and their type; None for any other URL."""
-    media_type, data = data_in(url)
-    return ({"$bytes": data}, media_type) if media_type else None
+def file_of(held: Any) -> dict[str, Any] | None:
+    """Return a part with a file that a record has in base64, as the SDK writes it, or as an adapter keeps it
+    (``{"$bytes": base64}``), beside its type; None for other values.
+    """
+    data, *kinds = (dict_or_empty(held).get(key) for key in ("data", "media_type", "mime_type"))
+    kind, data = text_or_empty(kinds[0] or kinds[1]), data.get("$bytes") if type(data) is dict else data
+    return file_at(data_url(kind, data.translate(_OF_DATA)), kind) if kind and type(data) is str else None

@@ -22,20 +22,9 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from foldlog._formats.in_parts.parts import (
-    Made,
-    PartsKind,
-    answered,
-    bytes_of_image,
-    called,
-    image_of_bytes,
-    in_parts,
-    kept,
-    named,
-    text_of,
-)
+from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, file_of, in_parts, kept, named, text_of
 from foldlog._formats.record import dict_or_empty, joined_text, member, read_time, time_text, usage_told
-from foldlog._formats.told import REDACTED, call_id_of, image_at, parts_as, role_of, url_in
+from foldlog._formats.told import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
@@ -79,7 +68,9 @@ def _read(part: dict[str, Any], record: dict[str, Any]) -> Made:
             return Message, {"content": _shown(content), "source": "user"}
         if name in ("tool-return", "retry-prompt") and type(tool) is str and type(part.get("tool_call_id")) is str:
             failed = name == "retry-prompt" or part.get("outcome", "success") != "success"
-            return answered(part["tool_call_id"], content, is_error=failed, tool=tool)
+            items = content if type(content) is list else [content]
+            told = [_file(item) or {"type": "text", "text": text_of(item)} for item in items]
+            return answered(part["tool_call_id"], content, is_error=failed, tool=tool, parts=told)
         if name == "retry-prompt":
             return Message, {"content": text_of(content)}
     elif name == "text" and type(content) is str:
@@ -103,14 +94,18 @@ def _shown(content: Any) -> Content:
 
 
 def _shown_item(item: Any) -> dict[str, Any]:
-    if type(item) is dict:
-        if item.get("kind") == "image-url" and type(item.get("url")) is str:
-            return image_at(item["url"])
-        if (image := image_of_bytes(item.get("data"), item.get("media_type"))) is not None:
-            return image
-        if type(item.get("kind")) is str and item["kind"] != "text":
-            return {"type": "text", "text": f"({item['kind']} {item.get('media_type', '')})"}
+    if type(item) is dict and type(item.get("kind")) is str and item["kind"] != "text":
+        return _file(item) or {"type": "text", "text": f"({item['kind']} {item.get('media_type', '')})"}
     return {"type": "text", "text": text_of(item)}
+
+
+def _file(item: Any) -> dict[str, Any] | None:
+    match item:
+        case {"kind": "image-url", "url": str(url)}:
+            return image_at(url)
+        case {"kind": "binary"}:
+            return file_of(item)
+    return None
 
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
@@ -140,7 +135,7 @@ def _part(event: Any) -> dict[str, Any]:
         case Observation():
             result: Any = event.content
             if not isinstance(result, str):
-                result = [_item(url) if (url := url_in(part)) else part.get("text", part) for part in result]
+                result = [_item(url) if (url := file_in(part)) else part.get("text", part) for part in result]
             told = {"tool_name": event.tool, "content": result, "tool_call_id": call_id_of(event), "tool_kind": None}
             outcome = {"outcome": "failed" if event.is_error else "success", "retry": None}
             return {**told, "metadata": None, **time, **outcome, "part_kind": "tool-return", "content_file_digests": []}
@@ -157,8 +152,9 @@ def _again(event: Annotation) -> list[Any]:
 
 
 def _item(url: str) -> Any:
-    if (image := bytes_of_image(url)) is not None:
-        return {"data": image[0], "media_type": image[1], "vendor_metadata": None, "kind": "binary"}
+    media_type, data = data_in(url)
+    if media_type:
+        return {"data": data, "media_type": media_type, "vendor_metadata": None, "kind": "binary"}
     return {"url": url, "force_download": False, "vendor_metadata": None, "kind": "image-url"}
 
 

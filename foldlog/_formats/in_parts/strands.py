@@ -7,7 +7,7 @@ The contents, and the events that they become:
     text                 Message, from the user or the agent
     toolUse              Action; the calls of a message share their ``response_id``
     toolResult           Observation
-    image                Message, where its bytes are there
+    image, document      Message, where its bytes are there
     reasoningContent     Annotation that stays with the next content of its message
     every other content  Annotation; so is a message without contents
 
@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, named, text_of
+from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, file_of, in_parts, kept, named, text_of
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, time_text, usage_told
-from foldlog._formats.told import call_id_of, data_in, data_url, image_at, parts_as, role_of
+from foldlog._formats.told import call_id_of, data_in, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
 
 _NO_CONTENTS = [{"message": None}]
@@ -56,22 +56,21 @@ def _read(content: dict[str, Any], record: dict[str, Any]) -> Made:
     if name == "toolUse" and type(held.get("name")) is str:
         return called(held["name"], held.get("input"), call_id)
     if name == "toolResult" and type(call_id) is str:
-        parts = [_image_in(item) or _text_in(item) for item in dicts_in(held.get("content"))]
-        told = tuple(parts) if any("text" not in part for part in parts) else "\n".join(each["text"] for each in parts)
-        return answered(call_id, told, is_error=held.get("status") == "error")
-    if (image := _image_in(content)) is not None:
-        return Message, {"content": (image,)}
+        items = dicts_in(held.get("content"))
+        texts = [text_of(item.get("text", item.get("json", item))) for item in items]
+        told = [_file(item) or {"type": "text", "text": text} for item, text in zip(items, texts, strict=True)]
+        return answered(call_id, "\n".join(texts), is_error=held.get("status") == "error", parts=told)
+    if (file := _file(content)) is not None:
+        return Message, {"content": (file,)}
     return kept(name, content, thinks=name == "reasoningContent")
 
 
-def _image_in(content: dict[str, Any]) -> dict[str, Any] | None:
-    held = dict_or_empty(content.get("image"))
+def _file(content: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the part with an image or a document whose bytes are there."""
+    name, inside = next(iter(content.items()), ("", None))
+    held, kinds = dict_or_empty(inside), {"image": "image", "document": "application"}
     data = dict_or_empty(dict_or_empty(held.get("source")).get("bytes")).get("data")
-    return image_at(data_url(f"image/{held.get('format')}", data)) if type(data) is str else None
-
-
-def _text_in(content: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "text", "text": text_of(content.get("text", content.get("json", content)))}
+    return file_of({"data": data, "media_type": f"{kinds[name]}/{held.get('format')}"}) if name in kinds else None
 
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
@@ -85,19 +84,20 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
 def _contents(event: Any) -> list[dict[str, Any]]:
     if isinstance(event, Action):
         return [{"toolUse": {"toolUseId": call_id_of(event), "name": event.tool, "input": arguments_of(event)}}]
-    told = parts_as(event.content, lambda text: {"text": text}, _image)
+    told = parts_as(event.content, lambda text: {"text": text}, _written_file)
     if not isinstance(event, Observation):
         return told
     status = "error" if event.is_error else "success"
     return [{"toolResult": {"toolUseId": call_id_of(event), "status": status, "content": told}}]
 
 
-def _image(url: str) -> dict[str, Any]:
+def _written_file(url: str) -> dict[str, Any]:
     media_type, data = data_in(url)
-    if not data:  # Strands has only images whose bytes are in the message
+    if not data:  # Strands has only files whose bytes are in the message
         return {"text": f"[image {url}]"}
-    source = {"bytes": {"__bytes_encoded__": True, "data": data}}
-    return {"image": {"format": media_type.removeprefix("image/"), "source": source}}
+    kind, _, name = media_type.partition("/")
+    held = {"format": name, "source": {"bytes": {"__bytes_encoded__": True, "data": data}}}
+    return {"image": held} if kind == "image" else {"document": {"name": "file", **held}}
 
 
 FORMAT = in_parts(

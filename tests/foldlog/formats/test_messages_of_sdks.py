@@ -135,39 +135,63 @@ def test_messages_of_the_agent_framework():
 
 
 @pytest.mark.parametrize(
-    "format, of_result, of_link",
+    "format, of_image, of_file, of_link",
     [
         (
             "pydantic-ai",
-            {"data": {"$bytes": "AP8="}, "media_type": "image/png", "vendor_metadata": None, "kind": "binary"},
+            {"data": "//8=", "media_type": "image/png", "vendor_metadata": None, "kind": "binary"},
+            {"data": "JQ==", "media_type": "application/pdf", "vendor_metadata": None, "kind": "binary"},
             {"url": "https://a/b.png", "force_download": False, "vendor_metadata": None, "kind": "image-url"},
         ),
         (
             "google-adk",
-            {"inline_data": {"data": {"$bytes": "AP8="}, "mime_type": "image/png"}},
+            {"inline_data": {"data": "//8=", "mime_type": "image/png"}},
+            {"inline_data": {"data": "JQ==", "mime_type": "application/pdf"}},
             {"file_data": {"file_uri": "https://a/b.png", "mime_type": "image/*"}},
         ),
         (
             "strands",
-            {"image": {"format": "png", "source": {"bytes": {"__bytes_encoded__": True, "data": "AP8="}}}},
+            {"image": {"format": "png", "source": {"bytes": {"__bytes_encoded__": True, "data": "//8="}}}},
+            {
+                "document": {
+                    **{"name": "file", "format": "pdf"},
+                    "source": {"bytes": {"__bytes_encoded__": True, "data": "JQ=="}},
+                }
+            },
             {"text": "[image https://a/b.png]"},
         ),
         (
             "agent-framework",
-            {"type": "data", "uri": "data:image/png;base64,AP8=", "media_type": "image/png"},
+            {"type": "data", "uri": "data:image/png;base64,//8=", "media_type": "image/png"},
+            {"type": "data", "uri": "data:application/pdf;base64,JQ==", "media_type": "application/pdf"},
             {"type": "uri", "uri": "https://a/b.png", "media_type": "image/*"},
+        ),
+        (
+            "openai-responses",
+            {"type": "input_image", "image_url": "data:image/png;base64,//8="},
+            {"type": "input_file", "filename": "file", "file_data": "data:application/pdf;base64,JQ=="},
+            {"type": "input_image", "image_url": "https://a/b.png"},
+        ),
+        (
+            "anthropic-messages",
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "//8="}},
+            {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JQ=="}},
+            {"type": "image", "source": {"type": "url", "url": "https://a/b.png"}},
         ),
     ],
 )
-def test_images_of_a_result_are_written_as_images_of_the_format(format, of_result, of_link):
-    urls = ("data:image/png;base64,AP8=", "https://a/b.png")
-    content = ({"type": "text", "text": "see"}, *({"type": "image_url", "image_url": {"url": url}} for url in urls))
+def test_files_of_a_result_are_written_as_files_of_the_format_and_read_as_files(format, of_image, of_file, of_link):
+    urls = ("data:image/png;base64,//8=", "https://a/b.png")
+    pdf = {"type": "file", "file": {"file_data": "data:application/pdf;base64,JQ=="}}
+    images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     call = Action(id=0, tool="look", arguments={}, call_id="c1")
-    record = [*encode([call, Observation(id=1, tool="look", call_id="c1", cause=0, content=content)], format)][1]
-    texts = json.dumps(record)
-    assert json.dumps(of_result) in texts
-    assert json.dumps(of_link) in texts
-    assert '"image_url"' not in texts
+    told = ({"type": "text", "text": "see"}, *images, pdf)
+    records = [*encode([call, Observation(id=1, tool="look", call_id="c1", cause=0, content=told)], format)]
+    texts = json.dumps(records[1])
+    assert all(json.dumps(each) in texts for each in (of_image, of_file, of_link))
+    assert '"image_url": {' not in texts
+    (result,) = of(Observation, decode(records, format))
+    assert images[0] in result.content
 
 
 def test_events_of_the_adk_have_their_times_and_errors():

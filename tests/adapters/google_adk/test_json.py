@@ -1,0 +1,37 @@
+"""The SDK reads an export, and a View shows the files of what the SDK writes."""
+
+from __future__ import annotations
+
+import json
+
+from google.adk.events.event import Event
+from google.genai import types
+
+from tests.adapters.contract import FILE, IMAGE, check_import, exported
+from tests.adapters.google_adk.scripted import call
+
+
+def told(parts):
+    return [(part.inline_data.mime_type, part.inline_data.data) for part in parts if part.inline_data]
+
+
+def test_the_sdk_reads_an_export(histories):
+    records = json.loads(exported(histories, "google-adk"))
+    asked, called, answered = (Event.model_validate_json(json.dumps(each)).content.parts for each in records)
+    assert asked[0].text == "see"
+    assert told(asked) == [("image/png", IMAGE), ("application/pdf", FILE)]
+    assert [part.function_call.id for part in called[1:]] == ["c1", "c2"]
+    results = [part.function_response for part in answered]
+    assert told(results[0].parts) == told(asked)
+    assert [result.response for result in results] == [{"result": "see"}, {"error": "no"}]
+
+
+def test_a_view_shows_the_images_of_events_of_the_sdk(histories):
+    shown = types.Part.from_bytes(data=IMAGE, mime_type="image/png")
+    of_result = types.FunctionResponsePart.from_bytes(data=IMAGE, mime_type="image/png")
+    thought = types.Part(text="hm", thought=True, thought_signature=IMAGE)
+    answered = types.FunctionResponse(id="c1", name="look", response={"result": "see"}, parts=[of_result])
+    parts = [[shown], [thought, call("look", "c1")], [types.Part(function_response=answered)]]
+    events = [Event(author="user", invocation_id="i", content=types.Content(role="user", parts=each)) for each in parts]
+    written = ",".join(event.model_dump_json(exclude_none=True) for event in events)
+    check_import(histories, "google-adk", f"[{written}]", 2)

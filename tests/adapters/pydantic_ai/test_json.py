@@ -1,0 +1,41 @@
+"""The SDK reads an export, and a View shows the files of what the SDK writes."""
+
+from __future__ import annotations
+
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+from tests.adapters.contract import FILE, IMAGE, check_import, exported
+
+
+def told(content):
+    return [(each.media_type, each.data) if isinstance(each, BinaryContent) else each for each in content]
+
+
+SHOWN = ["see", ("image/png", IMAGE), ("application/pdf", FILE)]
+
+
+def test_the_sdk_reads_an_export(histories):
+    asked, called, answered = ModelMessagesTypeAdapter.validate_json(exported(histories, "pydantic-ai"))
+    assert told(asked.parts[0].content) == SHOWN
+    assert [(part.tool_name, part.args, part.tool_call_id) for part in called.parts[1:]] == [
+        ("look", '{"at": 1}', "c1"),
+        ("look", '{"at": 1}', "c2"),
+    ]
+    assert told(answered.parts[0].content) == SHOWN
+    assert (answered.parts[1].content, answered.parts[1].outcome) == ("no", "failed")
+
+
+def test_a_view_shows_the_images_of_messages_of_the_sdk(histories):
+    image = BinaryContent(data=IMAGE, media_type="image/png")
+    calls = [ToolCallPart("look", {"at": 1}, name) for name in ("c1", "c2")]
+    results = [ToolReturnPart("look", ["see", image, {"a": 1}], "c1"), ToolReturnPart("look", image, "c2")]
+    messages = [ModelRequest([UserPromptPart(["see", image])]), ModelResponse(calls), ModelRequest(results)]
+    check_import(histories, "pydantic-ai", ModelMessagesTypeAdapter.dump_json(messages).decode(), 3)
