@@ -12,7 +12,7 @@ from typing import Any
 
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event, Observation, SystemMessage
-from foldlog.projections import View, contains
+from foldlog.projections import View, contains, says_something
 from foldlog.projections.left_behind import left_behind_by_ids
 from foldlog.projections.units import is_unseen
 
@@ -106,8 +106,8 @@ def held(view: View, action: CondensationAction) -> CondensationAction:
 
 def _has_message(view: View) -> bool:
     """Return whether a model is sent more of a View than a system prompt."""
-    sent = (view[position] for position in view.fit_positions)
-    return any(not isinstance(event, SystemMessage) and not is_unseen(event) for event in sent)
+    sent = (event for event in map(view.__getitem__, view.fit_positions) if not isinstance(event, SystemMessage))
+    return any(says_something(getattr(event, "content", "…")) and not is_unseen(event) for event in sent)
 
 
 def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:

@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from foldlog._reports.replays import Replaying
 from foldlog.condensers.base import Condensation, Condenser
@@ -16,6 +17,7 @@ from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.models.estimate import ESTIMATE, event_tokens
 from foldlog.condensers.reports import reports_of
+from foldlog.condensers.selection import held
 from foldlog.condensers.sent import sent
 from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
@@ -26,7 +28,7 @@ from foldlog.condensers.unseen import step
 from foldlog.eventstore import ANY_VERSION, Action, Annotation, CondensationAction, CondensationRequest, open_store
 from foldlog.projections import View, Views, content_texts, well_formed
 from foldlog.projections.units import pending_positions
-from tests.condensers.made import SYSTEM, answer, call, history, message, pair, parts_with, viewed
+from tests.condensers.made import SYSTEM, answer, call, condensed, history, message, pair, parts_with, viewed
 from tests.condensers.scripted import Characters, Scripted
 from tests.how_many import examples
 from tests.properties.histories import histories
@@ -327,6 +329,13 @@ def test_a_condenser_of_ones_own_forgets_nothing_unseen_no_call_that_waits_and_n
     assert after.left_behind <= before.left_behind, "no half of a unit"
     assert sendable(before) & there <= sendable(after)
     assert after.to_messages("anthropic") or not before.to_messages("anthropic")
+
+
+def test_an_empty_summary_is_no_message():
+    said = replace(message(source="agent"), stays_with_next=True)
+    view = viewed(message(), said, condensed(summary="", offset=2))
+    with pytest.raises(NoCondensationAvailable, match="no message could be sent"):
+        held(view, condensed(0))
 
 
 def test_what_no_model_was_shown_stays_under_a_condenser_of_ones_own_and_the_log_says_why_once(agent):

@@ -646,7 +646,9 @@ def test_the_nightly_script_of_the_page_on_production_runs(tmp_path, monkeypatch
     (there / "foldlog").chmod(0o755)
     monkeypatch.setenv("PATH", f"{there}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FOLDLOG_DB", str(tmp_path / "history.db"))
-    for _ in range(2):
+    for night in range(2):  # two within a second would give one name to both backups
+        (there / "date").write_text(f"#!/bin/sh\necho 2026-11-2{night}-010000\n")
+        (there / "date").chmod(0o755)
         done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     with api.open(tmp_path / "history.db") as histories:
