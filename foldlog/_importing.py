@@ -99,16 +99,23 @@ class WasRedacted(HistoryDiverged):
     differs from the stored events at ``differs_at``. Nothing was added.
     """
 
-    def __init__(self, conversation: str, version: int, name: str, differs_at: int | None = None) -> None:
+    def __init__(
+        self, conversation: str, version: int, name: str, differs_at: int | None = None, *, in_parts: bool = False
+    ) -> None:
         told = (
             f"is this history, and events of it were redacted, which would come back in {name!r}; nothing was added; "
             f"import it whole and without --conversation to add what is new, or erase {conversation!r} first"
         )
         if differs_at is not None:
+            lacks, remedy = "lacks records of this history, and cannot take them", ""
+            if in_parts:
+                lacks, remedy = (
+                    "takes no file with a part of this history",
+                    "put all its files into one and import that, or ",
+                )
             told = (
-                f"lacks records of this history, and cannot take them: events of it were redacted, which would come "
-                f"back; nothing was added; erase {conversation!r}, import this source under another id with --prefix, "
-                f"and redact it there"
+                f"{lacks}: events of it were redacted, which would come back; nothing was added; {remedy}erase "
+                f"{conversation!r}, import this source under another id with --prefix, and redact it there"
             )
         Exception.__init__(self, f"conversation {conversation!r} {told}")
         self.conversation, self.version = conversation, version
@@ -384,9 +391,10 @@ def _ingest(store: Store, source: Source, conversation: str, how: _How) -> Impor
             if grown is not None:
                 return grown
     version = store.version(conversation)
-    hidden = redacted if same else unread is not None and store.conversation(conversation).redactions
+    may_lack = unread is not None or source.is_in_parts
+    hidden = redacted if same else may_lack and store.conversation(conversation).redactions
     if more > 0 and hidden:  # under another name it is refused too
-        raise WasRedacted(conversation, version, conversation, diverged.event_id)
+        raise WasRedacted(conversation, version, conversation, diverged.event_id, in_parts=source.is_in_parts)
     if not same:
         healed = _rewritings(store, conversation) and _standing(store, source, conversation, [])
         if healed and records >= _SHARED_MIN:  # what was written again is shared too
@@ -429,11 +437,14 @@ def _grow(
     version, put_back = store.version(conversation), list[Event]()
     standing = _standing(store, source, conversation, put_back)
     if standing is None:  # at most it is known that the source is older
-        whole = (event for event in store.events(conversation, 0, version) if event.redacted is None)
-        growth = source.growth([StoredRecord(each, 0, 0, 0) for each, _ in recorded(source.format, whole)], version)
+        events = list(store.events(conversation, 0, version))
+        whole = [each for each, _ in recorded(source.format, (each for each in events if each.redacted is None))]
+        growth = source.growth([StoredRecord(each, 0, 0, 0) for each in whole], version)
         for record in source.records():
             growth.first_id(record, 0)
-        return Imported(conversation, 0, version, is_older=True) if growth.is_older else None
+        gone = {each.origin.id for each in events if each.redacted is not None and each.origin is not None}
+        is_older = growth.is_older or source.is_part_of(whole, gone - {None})
+        return Imported(conversation, 0, version, is_older=True) if is_older else None
     source.mend(standing)
     rest = [] if unread is None else _healed_by(source, standing, unread)
     if type(rest) is not list:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain
 from os import PathLike, fspath
 from os.path import getsize
@@ -19,7 +19,7 @@ from foldlog._formats.format import Format, Options, Recognize
 from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, Located, NotAnEvent, refused
 from foldlog._formats.registry import AUTO, formats
-from foldlog._formats.rewritten import FILLED, Growth, StoredRecord, joined, mended
+from foldlog._formats.rewritten import FILLED, Growth, StoredRecord, is_same, joined, mended
 from foldlog.eventstore import Event, InvalidArgument
 
 _Histories = Iterator[Found | LeftOut | Unchanged | ImportFinding]
@@ -231,6 +231,20 @@ class Source:
     def is_rewritten(self) -> bool:
         """Whether its program may write it again: see ``Format.rewritten``."""
         return self._format.rewritten
+
+    @property
+    def is_in_parts(self) -> bool:
+        """Whether other files may hold records of it too: see ``Format.joins``."""
+        return self._format.joins is not None
+
+    def is_part_of(self, whole: Sequence[Any], gone: Container[Any]) -> bool:
+        """Return whether it is one of several files, and each of its records is one of these, or has the id of one of
+        which something is redacted.
+        """
+        source_id = self._format.source_id
+        known = {source_id(each): each for each in whole}
+        same = (source_id(each) in gone or is_same(known.get(source_id(each)), each) for each in self.records())
+        return self.is_in_parts and all(same)
 
     @property
     def can_be_mended(self) -> bool:

@@ -187,6 +187,36 @@ def test_a_span_that_comes_later_does_not_bring_back_what_was_redacted(tmp_path,
     assert foldlog("verify").status == 0
 
 
+@pytest.mark.parametrize("event", [0, 2, 3])
+def test_after_a_redaction_a_conversation_of_several_files_grows_by_one_file_with_all_of_them(tmp_path, foldlog, event):
+    told = [
+        said("user", "the cove"),
+        said("assistant", "the reef"),
+        said("user", "the cape"),
+        said("assistant", "the port"),
+    ]
+    files = [json.dumps(request(chat(f"c{at}", at, told[:at], [told[at]]))) + "\n" for at in (1, 3)]
+    for number, each in enumerate(files):
+        (tmp_path / f"t{number}.jsonl").write_text(each)
+    foldlog("import", ".")
+    foldlog("redact", "5b8e", str(event), "--reason", "asked to", "--yes")
+    assert foldlog("import", ".").status == 0
+    later = chat("c5", 5, [*told, said("user", "so?")], [said("assistant", "the sound")])
+    (tmp_path / "t2.jsonl").write_text(json.dumps(request(later)))
+    refused = foldlog("import", ".")
+    assert (refused.status, "put all its files into one and import that" in refused.err) == (1, True)
+    assert "the sound" not in foldlog("log", "5b8e").out
+    (tmp_path / "all.jsonl").write_text("".join((*files, json.dumps(request(later)))))
+    assert foldlog("import", "all.jsonl").status == foldlog("import", ".").status == 0
+    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as store:
+        assert texts(store.events("5b8e")) == [
+            *("[redacted]" if at == event else each["parts"][0]["content"] for at, each in enumerate(told)),
+            *("so?", "the sound"),
+        ]
+    written = foldlog("export", "5b8e").out
+    assert [each["parts"][0]["content"] in written for each in told] == [at != event for at in range(4)]
+
+
 @pytest.mark.parametrize("order", [*permutations(range(3))])
 def test_a_conversation_of_several_files_is_one_in_whatever_order_they_come(tmp_path, foldlog, order):
     more = chat("c3", 6, [ASKED, AGAIN, *RESULTS, DONE, said("user", "so?")], [said("assistant", "so.")],
