@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.blocks import thinking_of
+from foldlog._formats.blocks import said_in, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import PROMPT_REPLACED
 from foldlog._formats.pairs import RepliesEncoder, said_before
@@ -35,8 +35,8 @@ from foldlog._formats.told import (
     call_id_of,
     data_in,
     data_url,
+    file_at,
     id_of_source,
-    image_at,
     parts_in,
     role_of,
     session_of,
@@ -51,6 +51,8 @@ _KINDS = frozenset(
     ("session", "user", "assistant", "tool", "system", "subagent", "hook", "skill", "abort", "permission")
 )
 """The first words of the types."""
+_IN_WORDS = ("file", "directory", "selection", "github_reference", "omitted")
+"""The types of attachments that the model is told of in words."""
 _SYSTEM = "system"
 """What a View remembers of a system prompt, beside the ids of other records."""
 
@@ -100,7 +102,7 @@ class CopilotDecoder(FollowingDecoder):
             case "user.message":
                 sent = text_or_empty(data.get("transformedContent")) or content
                 is_told = type(data.get("source")) is str or data.get("isAutopilotContinuation") is True
-                if said := _with_images(sent, data.get("attachments")):
+                if said := _with_files(sent, data.get("attachments")):
                     if content and not self._is_named and read.shown and not is_told:
                         self._is_named = True
                         read.meta = {"title": content}
@@ -132,7 +134,7 @@ class CopilotDecoder(FollowingDecoder):
     def _read_result(self, read: RecordEvents, data: _Part) -> None:
         result, error = data.get("result"), data.get("error")
         told = result if type(result) is dict else {}
-        content = _with_images(text_or_empty(told.get("content")), told.get("binaryResultsForLlm"))
+        content = _with_files(text_or_empty(told.get("content")), told.get("binaryResultsForLlm"))
         failed = data.get("success") is False
         if failed and not content and type(error) is dict:
             content = text_or_empty(error.get("message"))
@@ -181,14 +183,16 @@ def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
     read.say("agent", as_text=True)
 
 
-def _with_images(text: str, held: Any) -> Content:
-    """Return a text with the images that are held beside it in full."""
-    images: list[_Part] = []
+def _with_files(text: str, held: Any) -> Content:
+    """Return a text with the files that are held beside it in full, and with what is neither that nor told in words."""
+    parts: list[_Part] = []
     for each in dicts_in(held):
         data, kind = each.get("data"), each.get("mimeType")
-        if type(data) is str and type(kind) is str and kind.startswith("image/"):
-            images.append(image_at(data_url(kind, data)))
-    return ({"type": "text", "text": text}, *images) if images else text
+        if type(data) is str and type(kind) is str:
+            parts.append(file_at(data_url(kind, data), kind))
+        elif each.get("type") not in _IN_WORDS:
+            parts += said_in(each)
+    return (*said_in(text), *parts) if parts else text
 
 
 class CopilotEncoder(RepliesEncoder):

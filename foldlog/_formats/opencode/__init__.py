@@ -15,7 +15,9 @@ The parts, and the events that they become:
     compaction         a question of the user. The message with ``summary: true`` that answers it is a
                        CondensationAction: it forgets all before it but the messages from ``tail_start_id`` on
     subtask            a message: the user ran a tool
-    every other part   nothing; a message without an event is an Annotation, and so is an answer that failed
+    agent, step-start, step-finish, snapshot, patch, retry
+                       nothing; a message without an event is an Annotation, and so is an answer that failed
+    any other part     of the user or of a result: a part of that message, as it is
 
 The session is an Annotation with its title. One that was reverted (``revert``) takes back the messages from there on.
 OpenCode writes parts and messages again, so a session grows by retractions: see ``Format.rewritten``.
@@ -27,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from foldlog._formats.blocks import kind_of, part_of, said, thinking_of
+from foldlog._formats.blocks import kind_of, part_of, said, said_in, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.opencode.files import SessionFiles, info_of, session_in
 from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
@@ -62,6 +64,8 @@ _CLEARED = "[Old tool result content cleared]"
 _INTERRUPTED = "[Tool execution was interrupted]"
 _IN_WORDS = ("text/plain", "application/x-directory")
 """Types of files whose words are texts beside them."""
+_SILENT = ("agent", "step-start", "step-finish", "snapshot", "patch", "retry", "reasoning", "tool")
+"""Types of parts that say nothing in a message of the user."""
 _UNSAID = ("step-start", "reasoning")
 """Types of parts that an answer without anything to send may have."""
 _USAGE = {
@@ -183,16 +187,12 @@ def _has_failed(info: _Part, parts: list[_Part]) -> bool:
 
 def _shown(part: _Part) -> list[_Part]:
     """Return the parts of a content that a part says: one, or none."""
-    kind, text = part.get("type"), part.get("text")
-    if kind == "file":
-        return [_file(part)] if type(part.get("url")) is str else []
-    if kind != "text" or part.get("ignored") is True:
-        text = _WORDS.get(kind) if type(kind) is str else None
-    return [{"type": "text", "text": text}] if type(text) is str else []
-
-
-def _file(part: _Part) -> _Part:
-    return file_at(part["url"], text_or_empty(part.get("mime")), text_or_empty(part.get("filename")))
+    kind, url = kind_of(part) or "", part.get("url")
+    if kind in _SILENT or (kind == "text" and part.get("ignored") is True):
+        return []
+    if kind == "file" and type(url) is str:
+        return [file_at(url, text_or_empty(part.get("mime")), text_or_empty(part.get("filename")))]
+    return said_in(_WORDS.get(kind, part))
 
 
 def _result(state: _Part) -> tuple[Content, bool]:
@@ -201,9 +201,9 @@ def _result(state: _Part) -> tuple[Content, bool]:
     if status == "completed":
         if dict_or_empty(state.get("time")).get("compacted"):
             return _CLEARED, False
-        files = [each for each in dicts_in(state.get("attachments")) if type(each.get("url")) is str]
+        files = [each for part in dicts_in(state.get("attachments")) for each in _shown(part)]
         output = text_or_empty(state.get("output"))
-        return (({"type": "text", "text": output}, *map(_file, files)) if files else output), False
+        return (({"type": "text", "text": output}, *files) if files else output), False
     if status == "error":
         told = metadata.get("output") if metadata.get("interrupted") is True else None
         return (told, False) if type(told) is str else (text_or_empty(state.get("error")), True)

@@ -439,14 +439,29 @@ WITH_BLOCKS = {
             {"type": "function_call_output", "call_id": "k", "output": [ODD]},
         )
     ],
+    "opencode": [
+        {"info": {"id": "m1", "role": "user"}, "parts": [ODD]},
+        {"info": {"id": "m2", "role": "assistant"}, "parts": [
+            {"type": "tool", "callID": "k", "tool": "f",
+             "state": {"status": "completed", "input": {}, "output": "", "attachments": [ODD]}},
+        ]},
+    ],
+    "copilot-cli": [
+        {"type": kind, "data": data, "id": kind}
+        for kind, data in (
+            ("user.message", {"content": "", "attachments": [ODD]}),
+            ("assistant.message", {"toolRequests": [{"toolCallId": "k", "name": "f", "arguments": {}}]}),
+            ("tool.execution_complete", {"toolCallId": "k", "result": {"content": "", "binaryResultsForLlm": [ODD]}}),
+        )
+    ],
     "otlp-genai": [
         _span([{"role": "user", "parts": [ODD]},
                {"role": "assistant", "parts": [{"type": "tool_call", "id": "k", "name": "f"}]},
                {"role": "tool", "parts": [{"type": "tool_call_response", "id": "k", "response": [ODD]}]}], []),
     ],
 }  # fmt: skip
-NO_BLOCKS = {"aider", "openhands-v0", "copilot-cli", "opencode"}
-"""Formats in which what is said is a text, with files beside it."""
+NO_BLOCKS = {"aider", "openhands-v0"}
+"""Formats in which what is said is a text."""
 
 
 @pytest.mark.parametrize("format", [name for name in FORMATS if name not in NO_BLOCKS])
