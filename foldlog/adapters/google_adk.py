@@ -31,11 +31,13 @@ from msgspec.structs import replace
 from pydantic import PrivateAttr
 
 from foldlog._companions import companion
+from foldlog._formats.record import dicts_in, within
 from foldlog._histories import Histories
 from foldlog._history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,
+    as_in_sdk,
     document,
     from_plain,
     kept,
@@ -481,6 +483,11 @@ def _values(plain: _Values) -> _Values:
 def _record_of(event: AdkEvent) -> _Values:
     """Return an event of the SDK as it is stored, without its temporary state."""
     record: _Values = to_plain(event.model_dump(mode="python", exclude_none=True), unknown=True)
+    for content in (record.get("content"), within(record, "actions", "compaction", "compacted_content")):
+        for part in dicts_in(within(content, "parts")):
+            as_in_sdk(part, "thought_signature")
+            for each in (part, *dicts_in(within(part, "function_response", "parts"))):
+                as_in_sdk(each.get("inline_data"), "data")
     delta = record.get("actions", {}).get("state_delta", {})
     for key in [key for key in delta if key.startswith(State.TEMP_PREFIX)]:
         del delta[key]

@@ -30,6 +30,7 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, UserPromptPart
 
+from foldlog._formats.record import within
 from foldlog._formats.told import REDACTED
 from foldlog._history import History
 from foldlog.adapters._linked import UNKNOWN, LinkedEntries, Moves
@@ -37,6 +38,7 @@ from foldlog.adapters._shared import (
     HistoriesGiven,
     OpenHistories,
     SentRecords,
+    as_in_sdk,
     document,
     from_plain,
     kept,
@@ -271,7 +273,12 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
 
 def _plain(message: ModelMessage) -> Any:
-    return to_plain(ModelMessagesTypeAdapter.dump_python([message], warnings=False)[0])
+    record = to_plain(ModelMessagesTypeAdapter.dump_python([message], warnings=False)[0])
+    for content in (part.get("content") for part in record["parts"]):
+        for item in content if type(content) is list else [content]:
+            if within(item, "kind") == "binary" and within(item, "media_type"):
+                as_in_sdk(item, "data")
+    return record
 
 
 def _entry(entry: ConversationEntry) -> dict[str, Any]:

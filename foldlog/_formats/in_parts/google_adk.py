@@ -15,7 +15,7 @@ The parts of an event's content, and the events of foldlog that they become:
     actions.rewind_before_invocation_id   Retraction of that invocation and of all since, after the Annotation
 
 A compaction within the times of an earlier one changes nothing, as in the SDK, and is an Annotation.
-Each part is one event of foldlog: see ``parts.py``. An adapter keeps bytes as ``{"$bytes": base64}``.
+Each part is one event of foldlog: see ``parts.py``. An adapter keeps bytes of a tool as ``{"$bytes": base64}``.
 """
 
 from __future__ import annotations

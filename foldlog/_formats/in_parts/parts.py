@@ -172,14 +172,11 @@ def text_of(value: Any) -> str:
         return ""
 
 
-_OF_DATA = str.maketrans("-_", "+/")
-"""What data URLs have in the place of two characters in the base64 of the SDKs' JSON. The SDKs read both."""
-
-
 def file_of(held: Any) -> dict[str, Any] | None:
-    """Return a part with a file that a record has in base64, as the SDK writes it, or as an adapter keeps it
+    """Return a part with a file that a record has in base64, also in that of URLs or as an adapter keeps other bytes
     (``{"$bytes": base64}``), beside its type; None for other values.
     """
     data, *kinds = (dict_or_empty(held).get(key) for key in ("data", "media_type", "mime_type"))
     kind, data = text_or_empty(kinds[0] or kinds[1]), data.get("$bytes") if type(data) is dict else data
-    return file_at(data_url(kind, data.translate(_OF_DATA)), kind) if kind and type(data) is str else None
+    url = data_url(kind, data.replace("-", "+").replace("_", "/")) if type(data) is str else ""
+    return file_at(url, kind) if url and kind else None

@@ -13,7 +13,7 @@ The parts, and the events that they become:
     every other part                Annotation; so is a message without parts
 
 Each part is one event: see ``parts.py``. An adapter adds ``entry_id`` and
-``parent_id``, the places of a message in a conversation store, and keeps bytes as ``{"$bytes": base64}``.
+``parent_id``, the places of a message in a conversation store, and keeps bytes of a tool as ``{"$bytes": base64}``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from datetime import datetime
 from typing import Any
 
 from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, file_of, in_parts, kept, named, text_of
-from foldlog._formats.record import dict_or_empty, joined_text, member, read_time, time_text, usage_told
-from foldlog._formats.told import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of
-from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, SystemMessage
+from foldlog._formats.record import dict_or_empty, joined_text, member, read_time, usage_told, within
+from foldlog._formats.told import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of, stamp_of
+from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
 _NO_USAGE: dict[str, Any] = {
@@ -100,29 +100,21 @@ def _shown_item(item: Any) -> dict[str, Any]:
 
 
 def _file(item: Any) -> dict[str, Any] | None:
-    match item:
-        case {"kind": "image-url", "url": str(url)}:
-            return image_at(url)
-        case {"kind": "binary"}:
-            return file_of(item)
-    return None
+    kind, url = within(item, "kind"), within(item, "url")
+    if kind == "image-url" and type(url) is str:
+        return image_at(url)
+    return file_of(item) if kind == "binary" else None
 
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     is_response = role_of(event) == "assistant"
-    time = _told_at(event) if is_response else {}
+    time = stamp_of(event) if is_response else {}  # a message without one is of now for the SDK
     record = {"parts": parts, **_AFTER_PARTS["response" if is_response else "request"], **named("entry_id", event)}
     return record | time
 
 
-def _told_at(event: Event) -> dict[str, Any]:
-    """Return the time of an event under its key; empty where it has none, which the SDK takes for now."""
-    time = time_text(event.timestamp, event.origin)
-    return {} if time is None else {"timestamp": time}
-
-
 def _part(event: Any) -> dict[str, Any]:
-    time = _told_at(event)
+    time = stamp_of(event)
     match event:
         case SystemMessage():
             other = {"dynamic_ref": None, "context_id": None, "scope": "conversation", "metadata": None}

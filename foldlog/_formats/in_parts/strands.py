@@ -66,7 +66,6 @@ def _read(content: dict[str, Any], record: dict[str, Any]) -> Made:
 
 
 def _file(content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the part with an image or a document whose bytes are there."""
     name, inside = next(iter(content.items()), ("", None))
     held, kinds = dict_or_empty(inside), {"image": "image", "document": "application"}
     data = dict_or_empty(dict_or_empty(held.get("source")).get("bytes")).get("data")

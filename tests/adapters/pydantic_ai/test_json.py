@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+from pydantic_ai import Conversation
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessagesTypeAdapter,
@@ -12,6 +16,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from foldlog.adapters.pydantic_ai import FoldlogConversationStore
 from tests.adapters.contract import FILE, IMAGE, check_import, exported
 
 
@@ -33,9 +38,14 @@ def test_the_sdk_reads_an_export(histories):
     assert (answered.parts[1].content, answered.parts[1].outcome) == ("no", "failed")
 
 
-def test_a_view_shows_the_images_of_messages_of_the_sdk(histories):
+@pytest.mark.anyio
+async def test_the_sdk_reads_an_export_of_what_it_saved_and_a_view_shows_its_images(histories):
     image = BinaryContent(data=IMAGE, media_type="image/png")
     calls = [ToolCallPart("look", {"at": 1}, name) for name in ("c1", "c2")]
     results = [ToolReturnPart("look", ["see", image, {"a": 1}], "c1"), ToolReturnPart("look", image, "c2")]
     messages = [ModelRequest([UserPromptPart(["see", image])]), ModelResponse(calls), ModelRequest(results)]
     check_import(histories, "pydantic-ai", ModelMessagesTypeAdapter.dump_json(messages).decode(), 3)
+    await FoldlogConversationStore(histories).save(Conversation(conversation_id="c", messages=messages))
+    saved = json.dumps([*histories["pydantic-ai/c"].export()])
+    assert told(ModelMessagesTypeAdapter.validate_json(saved)[0].parts[0].content) == SHOWN[:2]
+    assert told(ModelMessagesTypeAdapter.validate_json(saved)[2].parts[0].content) == [*SHOWN[:2], {"a": 1}]
