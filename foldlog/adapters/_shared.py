@@ -32,12 +32,10 @@ from foldlog._histories import open as open_histories
 from foldlog._history import History
 from foldlog._reports.kept import KeptBeside
 from foldlog.eventstore import (
-    Action,
     ConversationErased,
     ConversationNotFound,
     ConversationRow,
     Event,
-    Observation,
     ReadTransaction,
     RecentConversation,
     VersionConflict,
@@ -45,7 +43,6 @@ from foldlog.eventstore import (
     newest_documents,
     newest_value,
 )
-from foldlog.projections import well_formed
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -301,20 +298,6 @@ class SentRecords:
     @property
     def is_all(self) -> bool:
         return self.view is self.log and not self.log.condensations
-
-    def before(self, results: Iterable[str | None]) -> list[Event]:
-        """Return what is ``well_formed`` of the View once results of these calls follow, with those of the calls beside
-        them. Of calls with one id, the newest is meant.
-        """
-        view, waiting, answers = self.view, set(results), list[Event]()
-        for calls in reversed(view.units.parallel_calls if waiting else ()):
-            members = (view[place] for place in calls.members if calls.unanswered and place not in view.units.answers)
-            actions = [each for each in members if isinstance(each, Action)]
-            if found := waiting.intersection(each.call_id for each in actions):
-                waiting -= found
-                answers += (Observation(id=view.version, content="", cause=each.id) for each in actions)
-        whole = well_formed(view.with_events([*view, *answers]) if answers else view)
-        return [event for event in whole if event.id < view.version]
 
     def records(self, shown: Iterable[Event], format: str) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
         """Yield what ``shown_records`` yields of events of the View, which may be masked or shortened."""

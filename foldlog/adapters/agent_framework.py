@@ -42,16 +42,18 @@ from foldlog.adapters._shared import (
 )
 from foldlog.eventstore import (
     NOT_RECORDED,
+    Action,
     Annotation,
     CondensationAction,
     CondensationSummary,
     ConversationErased,
     Event,
+    Observation,
     VersionConflict,
     summary_id,
 )
 from foldlog.formats import Decoder
-from foldlog.projections import View
+from foldlog.projections import View, well_formed
 
 _FORMAT = "agent-framework"
 _RUN = "foldlog.run"
@@ -279,11 +281,19 @@ def _identity(record: Any) -> tuple[str, ...]:
 
 def _before(context: Any, prompt: SentRecords) -> list[Event]:
     """Return what a run is sent before its input. Of the calls without results, and of the requests to approve a call,
-    these are those that the input answers.
+    these are those that the input answers, with the calls beside them. Of calls with one id, the newest is meant.
     """
     given = (content for message in context.input_messages for content in message.contents)
     answered = {(content.function_call or content).call_id for content in given if content.type in _ANSWERS}
-    return [event for event in prompt.before(answered) if _asks(event) in {None, *answered}]
+    view, waiting, answers = prompt.view, {*answered}, list[Event]()
+    for calls in reversed(view.units.parallel_calls if waiting else ()):
+        members = (view[place] for place in calls.members if calls.unanswered and place not in view.units.answers)
+        actions = [each for each in members if isinstance(each, Action)]
+        if found := waiting.intersection(each.call_id for each in actions):
+            waiting -= found
+            answers += (Observation(id=view.version, content="", cause=each.id) for each in actions)
+    whole = well_formed(view.with_events([*view, *answers]) if answers else view)
+    return [event for event in whole if event.id < view.version and _asks(event) in {None, *answered}]
 
 
 def _asks(event: Event) -> str | None:

@@ -19,20 +19,23 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import blake2b
-from itertools import chain, islice, takewhile
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import BaseMessage, convert_to_messages, message_to_dict, messages_from_dict
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from foldlog._companions import companion_of
+from foldlog._formats.format import Options
+from foldlog._formats.registry import format_named
 from foldlog._history import History
 from foldlog.adapters._langgraph.branches import Checkpoint
 from foldlog.adapters._langgraph.channels import ChannelValues, is_json, next_version, pending_writes
 from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
+from foldlog.adapters._langgraph.record_lists import Span
 from foldlog.adapters._shared import (
     HistoriesGiven,
     SentRecords,
@@ -45,6 +48,7 @@ from foldlog.adapters._shared import (
     with_those_below,
 )
 from foldlog.eventstore import ConversationErased
+from foldlog.projections import View, well_formed
 
 _Names = tuple[str, str, str]
 """A namespace: its thread, its name, and the id of its first conversation."""
@@ -276,27 +280,34 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
         A node sends its model the ``["llm_input_messages"]`` of it. In a middleware, call it with ``{"messages":
         request.messages}``. Messages that are in no checkpoint yet stay at the end; there are none with the durability
-        ``sync``.
+        ``sync``. A call is sent with its result only.
         """
-        conf, messages = config["configurable"], list(state[self._messages])
+        conf, kept, messages = config["configurable"], self._values, convert_to_messages(state[self._messages])
         graph = {"thread_id": conf["thread_id"], "checkpoint_ns": conf.get("checkpoint_ns", "").rpartition("|")[0]}
-        history = self.history({"configurable": graph})
+        prompt, recorded = None, list[tuple[Span, bytes]]()
         try:
-            recorded = self._checkpoints.newest_records(self._thread(graph))
+            history = self.history({"configurable": graph})
             prompt = SentRecords(history, condense=self._condense)
+            recorded = self._checkpoints.newest_records(self._thread(graph), history.id, prompt.view.version)
         except ConversationErased:  # the thread was deleted under the run
-            return {"llm_input_messages": messages}
-        count, kept = len(recorded), self._values
+            pass
+        count = len(recorded)
         if not 0 < count <= len(messages) or recorded[-1][1] != kept.key(messages[count - 1]):
-            return {"llm_input_messages": messages}
+            prompt, recorded, count = None, [], 0  # what is stored is of another branch
+        view = View.from_events(()) if prompt is None else prompt.view
         there = {each for span, _ in recorded for each in range(*span)}
-        results = takewhile(lambda each: not isinstance(each, AIMessage), messages[count:])  # not of later calls
-        whole = prompt.before(each.tool_call_id for each in results if isinstance(each, ToolMessage))
-        shown = [event for event in whole if event.id < 0 or event.id in there]
-        if prompt.is_all and len(shown) == len(there):
+        decoder = format_named("langchain").decoder((), Options(first_id=view.version))
+        later = [decoder.events(message_to_dict(message)) for message in messages[count:]]
+        stored = (event for event in view if event.id < 0 or event.id in there)
+        whole = well_formed(view.with_events(chain(stored, *later)))
+        if len(whole) == len(there) + sum(map(len, later)) and (prompt is None or prompt.is_all):
             return {"llm_input_messages": messages}
-        sent = [kept.message(record) for _, records in prompt.records(shown, "langchain") for record in records]
-        return {"llm_input_messages": [*sent, *messages[count:]]}
+        ids = {event.id for event in whole}
+        shown = [event for event in whole if event.id < view.version]
+        records = () if prompt is None else prompt.records(shown, "langchain")
+        sent = [kept.message(record) for _, made in records for record in made]
+        sent += (message for message, events in zip(messages[count:], later, strict=True) if events[0].id in ids)
+        return {"llm_input_messages": sent}
 
     # -- threads ------------------------------------------------------------------------------------------------------
 

@@ -174,13 +174,15 @@ class Checkpoints:
 
     # -- the newest one in memory --------------------------------------------------------------------------------------
 
-    def newest_records(self, thread: str) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the key of each record of the newest checkpoint. Cost: none, if it is in memory."""
+    def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
+        """Return the event ids and the key of each record of the newest checkpoint that a branch has at a version; none
+        if the checkpoint is in another branch. Cost: none, if it is in memory.
+        """
         newest = self.find(thread)
-        if newest is None:
+        if newest is None or newest.branch != branch:
             return []
         records = self._loaded(newest, self._newest.get(thread)).records
-        return list(zip(records.spans, records.keys, strict=True))
+        return [(span, key) for span, key in zip(records.spans, records.keys, strict=True) if span[1] <= version]
 
     def remember(self, thread: str, checkpoint: Checkpoint, spans: Sequence[Span], keys: Sequence[bytes]) -> None:
         """Keep the newest checkpoint in memory, for the next call."""

@@ -7,7 +7,8 @@ import operator
 import os
 import random
 import sqlite3
-from itertools import islice
+from contextlib import suppress
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -27,7 +28,7 @@ import foldlog
 from foldlog.adapters.langgraph import FoldlogSaver
 from foldlog.eventstore import CondensationAction, Retraction
 from foldlog.projections import well_formed
-from tests.adapters.contract import Condenses, counted, own_events, redacted_one_by_one, work
+from tests.adapters.contract import STRATEGIES, Condenses, counted, own_events, redacted_one_by_one, work
 from tests.adapters.langgraph.scripted import ScriptedModel, agent, call, problem_of, reply, steps
 
 pytestmark = pytest.mark.anyio
@@ -291,21 +292,61 @@ def test_a_call_whose_result_is_not_stored_yet_is_sent_with_it(saver):
     assert saver.pre_model_hook(elsewhere, THREAD)["llm_input_messages"] == elsewhere["messages"]
 
 
-def test_a_call_that_was_left_without_a_result_is_not_sent(saver):
-    """Its run was killed in a tool, or a user went on before its result came."""
+@pytest.mark.parametrize("known", range(8))
+@pytest.mark.parametrize("comes", [None, "before", "after", "fork"])
+def test_a_call_that_was_left_without_a_result_is_not_sent(monkeypatch, known, comes):
+    """Its run was killed in a tool, or a user went on before its result came. Of the messages ``known`` are stored, all
+    of them while the prompt is made, or in a fork.
+    """
 
     def calls(name, *ids):
         return AIMessage(name, id=name, tool_calls=[{"name": "f", "args": {}, "id": each} for each in ids])
 
+    def meanwhile(*which):
+        found = newest(*which) if comes == "after" else None
+        put(saver, {"messages": state}, config)
+        return newest(*which) if found is None else found
+
     begins = [HumanMessage("go", id="go"), calls("dead", "c0", "c1"), ToolMessage("0", tool_call_id="c0", id="0")]
-    state = [*begins, HumanMessage("go on", id="on"), calls("again", "c0", "c1")]
-    config = put(saver, {"messages": begins})
     results = [ToolMessage(f"new {n}", tool_call_id=f"c{n}", id=f"new {n}") for n in (0, 1)]
-    for known in range(4, 8):
-        config = put(saver, {"messages": [*state, *results][:known]}, config)
-        sent = saver.pre_model_hook({"messages": [*state, *results]}, THREAD)["llm_input_messages"]
+    state = [*begins, HumanMessage("go on", id="on"), calls("again", "c0", "c1"), *results]
+    with FoldlogSaver("memory:", condense=True) as saver:
+        config = put(saver, {"messages": state[:known]}) if known else None
+        if comes == "fork":
+            put(saver, {"messages": [*state[:known], *(HumanMessage("left") for _ in state)]}, config)
+        newest = saver._checkpoints.newest_records
+        if comes is not None:
+            monkeypatch.setattr(saver._checkpoints, "newest_records", meanwhile)
+        sent = saver.pre_model_hook({"messages": state}, THREAD)["llm_input_messages"]
         assert [message.content for message in sent] == ["go", "go on", "again", "new 0", "new 1"]
-        assert problem_of(sent) is None
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_call_is_sent_without_its_result(strategy, durability):
+    """With tools that fail, time travel, and calls of one id: the model refuses what a server would."""
+    failing = cycle((False, False, False, True, False))
+
+    @tool
+    def measure() -> str:
+        """Measure."""
+        if next(failing):
+            raise OSError
+        return "9 km " * 200
+
+    def script(messages, number):
+        return AIMessage("done") if number % 5 == 4 else call("measure", *("c0", "c1")[: 1 + number % 2])
+
+    with foldlog.open("memory:", condenser=STRATEGIES[strategy]) as histories:
+        saver = FoldlogSaver(histories, condense=True)
+        model = ScriptedModel(script=script, prompts=[])
+        graph = agent(model, [measure], saver, saver.pre_model_hook)
+        for turn in range(12):
+            past = [each.config for each in graph.get_state_history(THREAD)] if turn % 3 == 2 else [THREAD]
+            with suppress(OSError):
+                graph.invoke(said(str(turn)), past[len(past) // 2], durability=durability)
+        assert len(model.prompts) > 20
+        assert any(len(prompt) < len(channels(saver, THREAD)["messages"]) for prompt in model.prompts[-3:])
 
 
 def test_a_model_of_a_run_whose_thread_is_deleted_is_sent_all_messages(histories):
