@@ -1,4 +1,4 @@
-"""Events of Google's Agent Development Kit, as ``event.model_dump(exclude_none=True)`` writes them.
+"""Events of Google's Agent Development Kit, as ``event.model_dump_json(exclude_none=True)`` writes them.
 
     {"content": {"parts": [{"text": "hi"}], "role": "user"}, "invocation_id": …, "author": "user", "actions": {…}, …}
 
