@@ -23,27 +23,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
 from hashlib import blake2b
+from itertools import takewhile
+from operator import eq
 from typing import Any
 
 from foldlog._formats.blocks import kind_of, said, shown_of
 from foldlog._formats.format import Format, Options
 from foldlog._formats.openai_chat import OpenAIChatEncoder
-from foldlog._formats.otlp_genai.spans import (
-    AGENT,
-    NAME,
-    AgentSpans,
-    SpanFiles,
-    attributes_of,
-    is_ours,
-    messages_in,
-    nanoseconds,
-    operation_of,
-    parsed,
-    place_of,
-    span_of,
-)
+from foldlog._formats.otlp_genai.spans import NAME, AgentSpans, Span, SpanFiles, parsed, span_of
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
@@ -59,10 +47,6 @@ _USAGE = {
     "cache_write_tokens": ("gen_ai.usage.cache_creation.input_tokens", "llm.token_count.prompt_details.cache_write"),
     "reasoning_tokens": ("gen_ai.usage.reasoning.output_tokens", "llm.token_count.completion_details.reasoning"),
     "total_tokens": ("gen_ai.usage.total_tokens", "llm.usage.total_tokens", "llm.token_count.total"),
-}
-_NAMED = {
-    "model": ("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"),
-    "reply": ("gen_ai.response.id",),
 }
 _COST, _COSTS = ("gen_ai.usage.cost", "llm.cost.total", "operation.cost"), "langfuse.observation.cost_details"
 _KNOWN = ("text", "tool_call", "tool_call_response", "blob", "uri", "file")
@@ -88,19 +72,17 @@ class _Decoder(FollowingDecoder):
         """What was said on the branch that is shown: the gist of each message, and the version after it."""
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
-        span = span_of(record) or {}
-        return RecordEvents(self, Origin(format=NAME, id=span.get("spanId")), _time(span, "startTimeUnixNano"))
+        span = Span(record)
+        return RecordEvents(self, Origin(format=NAME, id=span.told.get("spanId")), time_at(span.began / 1e9))
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        span = span_of(record) or {}
-        attributes, began = attributes_of(span), read.timestamp
-        found, usage = messages_in(span, attributes), _told(attributes)
-        tells = {"messages"} if found else set()
-        tells |= {"usage"} if usage.keys() & {"usage", "cost"} else set()
-        below = self._agents.told_below(span, is_agent=operation_of(attributes) == AGENT, tells=tells)
+        span, began = Span(record), read.timestamp
+        found, usage = span.messages(), _told(span.attributes)
+        tells = {"messages": found, "usage": usage.keys() & {"usage", "cost"}}
+        below = self._agents.told_below(span, {name for name, told in tells.items() if told})
         found = {} if "messages" in below else found
         told = [*found.get("system", ()), *found.get("input", ())]
-        same = self._same(told)
+        same = sum(takewhile(bool, map(eq, map(_gist, told), (gist for gist, _ in self._said))))
         if told and same < len(self._said):
             version = self._said[same - 1][1] if same else 0
             read.add(Retraction, version=version, timestamp=None)
@@ -109,18 +91,11 @@ class _Decoder(FollowingDecoder):
             self._read_message(read, message)
         sent = len(read.events)
         read.meta = {} if "usage" in below else usage
-        read.timestamp = _time(span, "endTimeUnixNano")
+        read.timestamp = time_at(span.ended / 1e9)
         for message in found.get("output", ()):
             self._read_message(read, message)
         if len(read.events) == sent:
-            read.add(Annotation, name="span", data=text_or_empty(span.get("name")), timestamp=began)
-
-    def _same(self, told: list[Any]) -> int:
-        """Return the number of first messages that were said before."""
-        for place, (message, (gist, _)) in enumerate(zip(told, self._said, strict=False)):
-            if _gist(message) != gist:
-                return place
-        return min(len(told), len(self._said))
+            read.add(Annotation, name="span", data=text_or_empty(span.told.get("name")), timestamp=began)
 
     def _read_message(self, read: RecordEvents, message: dict[str, Any]) -> None:
         """Add the events of a message: none if it tells nothing."""
@@ -141,10 +116,6 @@ class _Decoder(FollowingDecoder):
             read.add(SystemMessage if is_system else Message, content=said(read.parts), **source)
             read.parts = []
         self._said.append((_gist(message), read.version))
-
-
-def _time(span: dict[str, Any], key: str) -> datetime | None:
-    return time_at(nanoseconds(span.get(key)) / 1e9)
 
 
 def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -201,7 +172,8 @@ def _told(attributes: dict[str, Any]) -> dict[str, Any]:
     def first(keys: tuple[str, ...], *kinds: type) -> Any:
         return next((attributes[key] for key in keys if type(attributes.get(key)) in kinds), None)
 
-    told = {name: first(keys, str) for name, keys in _NAMED.items()}
+    model = first(("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"), str)
+    told = {"model": model, "reply": first(("gen_ai.response.id",), str)}
     cost = first(_COST, int, float) or dict_or_empty(parsed(attributes.get(_COSTS))).get("total")
     used = usage_told({name: first(keys, int) for name, keys in _USAGE.items()}, cost=cost)
     return {name: value for name, value in {**told, **used}.items() if value is not None}
@@ -239,10 +211,10 @@ class _Encoder(OpenAIChatEncoder):
         return spans if newest is None else [*spans, self._span(newest, ())]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        span = span_of(record) or {}
-        if found := messages_in(span, attributes_of(span)):
+        span = Span(record)
+        if found := span.messages():
             self._sent = [message for name in ("system", "input", "output") for message in found.get(name, ())]
-        self._trace = str(span.get("traceId", self._trace))
+        self._trace = str(span.told.get("traceId", self._trace))
 
     def _span(self, event: Event, reply: Sequence[Any]) -> dict[str, Any]:
         time = "0" if event.timestamp is None else str(int(event.timestamp.timestamp() * 1e9))
@@ -272,20 +244,15 @@ def _message(chat: dict[str, Any]) -> dict[str, Any]:
 # -- the format --------------------------------------------------------------------------------------------------------
 
 
-def _matches(record: Any) -> bool:
-    span = span_of(record)
-    return span is not None and is_ours(attributes_of(span))
-
-
 FORMAT = Format(
     name=NAME,
-    matches=_matches,
-    accepts=lambda record: span_of(record) is not None,
+    matches=lambda record: Span(record).is_ours,
+    accepts=_Decoder.accepts,
     decoder=lambda records, options: _Decoder(options),
     encoder=_Encoder,
     files=SpanFiles(),
     rewritten=True,
-    joins=lambda record: place_of(span_of(record) or {}),
+    joins=lambda record: Span(record).place,
     source_id=lambda record: (span_of(record) or {}).get("spanId"),
     marks_errors=False,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.readers import JsonLines, Placed, PlacedRecord
@@ -17,12 +17,7 @@ from foldlog._formats.record import Located, dict_or_empty, dicts_in, refused, t
 
 NAME = "otlp-genai"
 
-_OURS = ("gen_ai.", "llm.")
-_KEYS = {
-    "gen_ai.system_instructions": "system",
-    "gen_ai.input.messages": "input",
-    "gen_ai.output.messages": "output",
-}
+_KEYS = {"system_instructions": "system", "input.messages": "input", "output.messages": "output"}
 _INDEXED = {
     **{"gen_ai.prompt": "input", "gen_ai.completion": "output"},  # OpenLLMetry
     **{"llm.input_messages": "input", "llm.output_messages": "output"},  # OpenInference
@@ -30,14 +25,11 @@ _INDEXED = {
 _AROUND = frozenset(("message", "message_content", "tool_call", "function"))
 """What OpenInference puts before the names of fields."""
 _FUNCTION = {"name": "function_call_name", "arguments": "function_call_arguments_json"}
-AGENT = "invoke_agent"
 _CONVERSATIONS = ("gen_ai.conversation.id", "session.id")
 _SILENT = (
     "holds spans, and none has messages of a model; let the instrumentation record them, with "
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"
 )
-
-
 _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
 """The keys of what a collector writes, of which one is in each request."""
 
@@ -48,6 +40,35 @@ def span_of(record: Any) -> dict[str, Any] | None:
         case {"resourceSpans": [{"scopeSpans": [{"spans": [dict(span)]}]}]}:
             return span
     return None
+
+
+class Span:
+    """The span of a record.
+
+    ``began`` and ``ended`` are in nanoseconds. ``place``: the time at which it comes, which is when it began, and for
+    an agent's when it ended, after those below it. ``is_ours``: whether it has attributes of models.
+    """
+
+    def __init__(self, record: Any) -> None:
+        self.record, self.told = record, span_of(record) or {}
+        ids = ("traceId", "spanId", "parentSpanId")
+        self.trace, self.id, self.parent = (text_or_empty(self.told.get(key)) for key in ids)
+        self.began, self.ended = (_nanoseconds(self.told.get(f"{key}TimeUnixNano")) for key in ("start", "end"))
+        self.attributes = _pairs(self.told.get("attributes"))
+        self.is_agent = self.attributes.get("gen_ai.operation.name") == "invoke_agent"
+        self.place = max(self.began, self.ended if self.is_agent else 0)
+        self.is_ours = any(key.startswith(("gen_ai.", "llm.")) for key in self.attributes)
+
+    def messages(self) -> dict[str, list[Any]]:
+        """Return its messages as the conventions have them: its instructions, its input and its output."""
+        found: dict[str, list[Any]] = {}
+        for each in (self.attributes, *(_pairs(each.get("attributes")) for each in dicts_in(self.told.get("events")))):
+            told = {name: dicts_in(parsed(each.get(f"gen_ai.{key}"))) for key, name in _KEYS.items()}
+            found = {name: value for name, value in told.items() if value} | found
+        for prefix, name in _INDEXED.items():
+            if name not in found and (value := _indexed(self.attributes, f"{prefix}.")):
+                found[name] = value
+        return found | ({"system": [{"role": "system", "parts": found["system"]}]} if "system" in found else {})
 
 
 def _value(value: Any) -> Any:
@@ -66,32 +87,6 @@ def _value(value: Any) -> Any:
 
 def _pairs(pairs: Any) -> dict[str, Any]:
     return {each["key"]: _value(each.get("value")) for each in dicts_in(pairs) if type(each.get("key")) is str}
-
-
-def attributes_of(span: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a span."""
-    return _pairs(span.get("attributes"))
-
-
-def is_ours(attributes: dict[str, Any]) -> bool:
-    """Return whether a span has attributes of models."""
-    return any(key.startswith(_OURS) for key in attributes)
-
-
-def messages_in(span: dict[str, Any], attributes: dict[str, Any]) -> dict[str, list[Any]]:
-    """Return the messages of a span as the conventions have them: its instructions, its input and its output."""
-    found: dict[str, list[Any]] = {}
-    events = span.get("events")
-    for each in (attributes, *(_pairs(event.get("attributes")) for event in dicts_in(events))):
-        for key, name in _KEYS.items():
-            if (value := dicts_in(parsed(each.get(key)))) and name not in found:
-                found[name] = value
-    for prefix, name in _INDEXED.items():
-        if name not in found and (value := _indexed(attributes, f"{prefix}.")):
-            found[name] = value
-    if "system" in found:
-        found["system"] = [{"role": "system", "parts": found["system"]}]
-    return found
 
 
 def parsed(value: Any) -> Any:
@@ -136,22 +131,6 @@ def _in_order(numbered: Any) -> list[dict[str, Any]]:
     return dicts_in([held[number] for number in sorted(held)])
 
 
-def operation_of(attributes: dict[str, Any]) -> str:
-    """Return what a span does: ``chat``, ``execute_tool``, …"""
-    return text_or_empty(attributes.get("gen_ai.operation.name"))
-
-
-class _Found(NamedTuple):
-    """A span: its ids, its place in time, its record and its attributes."""
-
-    trace: str
-    id: str
-    place: int
-    record: dict[str, Any]
-    attributes: dict[str, Any]
-    has_messages: bool
-
-
 class SpanFiles(FileReader):
     """Files of a collector."""
 
@@ -162,7 +141,7 @@ class SpanFiles(FileReader):
         """Yield the histories by their names. A problem may hide spans of each. Memory: the spans of models, tools and
         agents.
         """
-        found: list[_Found] = []
+        found: list[Span] = []
         trees: dict[str, _Tree] = {}
         problems: list[PlacedRecord] = []
         for located in _requests(path):
@@ -170,21 +149,20 @@ class SpanFiles(FileReader):
             if problem is not None:
                 problems.append((f"{path}:{located.line}", None, problem))
             lost: list[Any] = []
-            for each, parent in _spans(located.value, lost):
-                trees.setdefault(each.trace, _Tree(each.trace)).add(each, parent)
-                if is_ours(each.attributes):
-                    found.append(each)
+            for each in _spans(located.value, lost):
+                trees.setdefault(each.trace, _Tree(each.trace)).add(each)
+                found += [each] if each.is_ours else ()
             problems += ((f"{path}:{located.line}", None, str(refused("a span", each))) for each in lost)
-        histories: dict[str, list[_Found]] = {}
+        histories: dict[str, list[Span]] = {}
         for each in found:
             histories.setdefault(trees[each.trace].history_of(each.id), []).append(each)
-        if not any(each.has_messages for each in found):
+        told = {name: spans for name, spans in histories.items() if any(each.messages() for each in spans)}
+        if not told:
             raise NotAHistory(path, f"{problems[0][0]}: {problems[0][2]}" if problems else _SILENT)
-        for name, spans in histories.items():
-            if any(each.has_messages for each in spans):
-                ordered = sorted(spans, key=lambda each: each.place)
-                rows = [(f"{path}, span {each.id}", each.record, None) for each in ordered]
-                yield Contained(name, Placed(0, partial(iter, [*rows, *problems])))  # whose they are is not known
+        for name, spans in told.items():
+            ordered = sorted(spans, key=lambda each: each.place)
+            rows = [(f"{path}, span {each.id}", each.record, None) for each in ordered]
+            yield Contained(name, Placed(0, partial(iter, [*rows, *problems])))  # whose they are is not known
 
 
 def _requests(path: Path) -> Iterator[Located]:
@@ -198,18 +176,12 @@ def _requests(path: Path) -> Iterator[Located]:
             yield from JsonLines(path)
 
 
-def _spans(request: Any, lost: list[Any]) -> Iterator[tuple[_Found, str]]:
-    """Yield the spans of a request, each as a record of its own, with the ids of their parents. Add to ``lost`` what
-    stands in the place of spans.
-    """
+def _spans(request: Any, lost: list[Any]) -> Iterator[Span]:
+    """Yield the spans of a request, each as a record of its own. Add to ``lost`` what stands in the place of spans."""
     for resource in _objects(dict_or_empty(request), "resourceSpans", lost):
         for scope in _objects(resource, "scopeSpans", lost):
             for span in _objects(scope, "spans", lost):
-                trace, name, parent = (text_or_empty(span.get(key)) for key in ("traceId", "spanId", "parentSpanId"))
-                record = {"resourceSpans": [{**resource, "scopeSpans": [{**scope, "spans": [span]}]}]}
-                attributes = attributes_of(span)
-                has_messages = bool(messages_in(span, attributes))
-                yield _Found(trace, name, place_of(span), record, attributes, has_messages), parent
+                yield Span({"resourceSpans": [{**resource, "scopeSpans": [{**scope, "spans": [span]}]}]})
 
 
 def _objects(holder: dict[str, Any], key: str, lost: list[Any]) -> list[dict[str, Any]]:
@@ -229,9 +201,9 @@ class _Tree:
         self._names: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
         """The conversations by the attributes that name them: of each span; for None the only one, "" for several."""
 
-    def add(self, span: _Found, parent: str) -> None:
-        self._above[span.id] = parent
-        self._agents |= {span.id} if operation_of(span.attributes) == AGENT else set()
+    def add(self, span: Span) -> None:
+        self._above[span.id] = span.parent
+        self._agents |= {span.id} if span.is_agent else set()
         for key, names in self._names.items():
             if name := text_or_empty(span.attributes.get(key)):
                 names[span.id] = name
@@ -261,34 +233,24 @@ class AgentSpans:
         self._told: dict[str, list[tuple[str, int, set[str]]]] = {}
         """Of each trace what spans tell, with the first one above that did not come yet, and when they began."""
 
-    def told_below(self, span: dict[str, Any], *, is_agent: bool, tells: set[str]) -> set[str]:
+    def told_below(self, span: Span, tells: set[str]) -> set[str]:
         """Return what the spans below an agent's tell. A span below one that is not part of the history is below the
         agents that worked when it began.
         """
-        trace, name, above = (text_or_empty(span.get(key)) for key in ("traceId", "spanId", "parentSpanId"))
-        began, told, passed, below = _began(span), self._told.setdefault(trace, []), {name}, set[str]()
-        self._parents[trace, name] = above
-        for unseen, time, kinds in told if is_agent else ():
-            is_below = unseen == name or (time >= began and (trace, unseen) not in self._parents)
-            below |= kinds if is_below else set()
+        trace, above, told = span.trace, span.parent, self._told.setdefault(span.trace, [])
+        passed, below = {span.id}, set[str]()
+        self._parents[trace, span.id] = above
+        for unseen, time, kinds in told if span.is_agent else ():
+            if unseen == span.id or (time >= span.began and (trace, unseen) not in self._parents):
+                below |= kinds
         while (trace, above) in self._parents and above not in passed:
             passed.add(above)
             above = self._parents[trace, above]
-        told.append((above, -1 if is_agent or not above else began, below | tells))
+        told.append((above, -1 if span.is_agent or not above else span.began, below | tells))
         return below
 
 
-def place_of(span: dict[str, Any]) -> int:
-    """Return the time at which a span comes: when it began, and for an agent's when it ended, after those below it."""
-    is_agent = operation_of(attributes_of(span)) == AGENT
-    return max(_began(span), nanoseconds(span.get("endTimeUnixNano")) if is_agent else 0)
-
-
-def _began(span: dict[str, Any]) -> int:
-    return nanoseconds(span.get("startTimeUnixNano"))
-
-
-def nanoseconds(value: Any) -> int:
+def _nanoseconds(value: Any) -> int:
     """Return a time of OTLP, which is a number in a text; 0 for what is not such a number."""
     text = str(value) if type(value) in (int, str) else ""
     return int(text) if text.isdecimal() and len(text) < 20 else 0
