@@ -31,7 +31,7 @@ from typing import Any
 from foldlog._formats.blocks import kind_of, said, shown_of
 from foldlog._formats.format import Format, Options
 from foldlog._formats.openai_chat import OpenAIChatEncoder
-from foldlog._formats.otlp_genai.spans import NAME, AgentSpans, Span, SpanFiles, parsed, span_of
+from foldlog._formats.otlp_genai.spans import NAME, AgentSpans, SpanFiles, TracedSpan, parsed, span_of
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
@@ -72,11 +72,11 @@ class _Decoder(FollowingDecoder):
         """What was said on the branch that is shown: the gist of each message, and the version after it."""
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
-        span = Span(record)
+        span = TracedSpan(record)
         return RecordEvents(self, Origin(format=NAME, id=span.told.get("spanId")), time_at(span.began / 1e9))
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        span, began = Span(record), read.timestamp
+        span, began = TracedSpan(record), read.timestamp
         found, usage = span.messages(), _told(span.attributes)
         tells = {"messages": found, "usage": usage.keys() & {"usage", "cost"}}
         below = self._agents.told_below(span, {name for name, told in tells.items() if told})
@@ -211,7 +211,7 @@ class _Encoder(OpenAIChatEncoder):
         return spans if newest is None else [*spans, self._span(newest, ())]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        span = Span(record)
+        span = TracedSpan(record)
         if found := span.messages():
             self._sent = [message for name in ("system", "input", "output") for message in found.get(name, ())]
         self._trace = str(span.told.get("traceId", self._trace))
@@ -246,13 +246,13 @@ def _message(chat: dict[str, Any]) -> dict[str, Any]:
 
 FORMAT = Format(
     name=NAME,
-    matches=lambda record: Span(record).is_ours,
+    matches=lambda record: TracedSpan(record).is_ours,
     accepts=_Decoder.accepts,
     decoder=lambda records, options: _Decoder(options),
     encoder=_Encoder,
     files=SpanFiles(),
     rewritten=True,
-    joins=lambda record: Span(record).place,
+    joins=lambda record: TracedSpan(record).place,
     source_id=lambda record: (span_of(record) or {}).get("spanId"),
     marks_errors=False,
 )

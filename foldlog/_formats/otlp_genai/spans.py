@@ -42,7 +42,7 @@ def span_of(record: Any) -> dict[str, Any] | None:
     return None
 
 
-class Span:
+class TracedSpan:
     """The span of a record.
 
     ``began`` and ``ended`` are in nanoseconds. ``place``: the time at which it comes, which is when it began, and for
@@ -141,7 +141,7 @@ class SpanFiles(FileReader):
         """Yield the histories by their names. A problem may hide spans of each. Memory: the spans of models, tools and
         agents.
         """
-        found: list[Span] = []
+        found: list[TracedSpan] = []
         trees: dict[str, _Tree] = {}
         problems: list[PlacedRecord] = []
         for located in _requests(path):
@@ -153,7 +153,7 @@ class SpanFiles(FileReader):
                 trees.setdefault(each.trace, _Tree(each.trace)).add(each)
                 found += [each] if each.is_ours else ()
             problems += ((f"{path}:{located.line}", None, str(refused("a span", each))) for each in lost)
-        histories: dict[str, list[Span]] = {}
+        histories: dict[str, list[TracedSpan]] = {}
         for each in found:
             histories.setdefault(trees[each.trace].history_of(each.id), []).append(each)
         told = {name: spans for name, spans in histories.items() if any(each.messages() for each in spans)}
@@ -176,12 +176,12 @@ def _requests(path: Path) -> Iterator[Located]:
             yield from JsonLines(path)
 
 
-def _spans(request: Any, lost: list[Any]) -> Iterator[Span]:
+def _spans(request: Any, lost: list[Any]) -> Iterator[TracedSpan]:
     """Yield the spans of a request, each as a record of its own. Add to ``lost`` what stands in the place of spans."""
     for resource in _objects(dict_or_empty(request), "resourceSpans", lost):
         for scope in _objects(resource, "scopeSpans", lost):
             for span in _objects(scope, "spans", lost):
-                yield Span({"resourceSpans": [{**resource, "scopeSpans": [{**scope, "spans": [span]}]}]})
+                yield TracedSpan({"resourceSpans": [{**resource, "scopeSpans": [{**scope, "spans": [span]}]}]})
 
 
 def _objects(holder: dict[str, Any], key: str, lost: list[Any]) -> list[dict[str, Any]]:
@@ -201,7 +201,7 @@ class _Tree:
         self._names: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
         """The conversations by the attributes that name them: of each span; for None the only one, "" for several."""
 
-    def add(self, span: Span) -> None:
+    def add(self, span: TracedSpan) -> None:
         self._above[span.id] = span.parent
         self._agents |= {span.id} if span.is_agent else set()
         for key, names in self._names.items():
@@ -233,7 +233,7 @@ class AgentSpans:
         self._told: dict[str, list[tuple[str, int, set[str]]]] = {}
         """Of each trace what spans tell, with the first one above that did not come yet, and when they began."""
 
-    def told_below(self, span: Span, tells: set[str]) -> set[str]:
+    def told_below(self, span: TracedSpan, tells: set[str]) -> set[str]:
         """Return what the spans below an agent's tell. A span below one that is not part of the history is below the
         agents that worked when it began.
         """
