@@ -36,7 +36,7 @@ _PROJECTIONS_MAX = 1_000
 class WriteTransaction(ReadTransaction):
     """One conversation in a write transaction: it finds the newest state, and may keep records beside the events.
 
-    Where the store has a key and the conversation has none, the first write gives it one. From then on every new row is
+    Where the store has a key and the conversation has none, its next event gives it one. From then on every new row is
     encrypted, and the mark says which older rows are not. ``end`` must be called last.
     """
 
@@ -44,8 +44,10 @@ class WriteTransaction(ReadTransaction):
     _changed = False
 
     def put_records(self, projection: str, records: Iterable[Record], *, replace_all: bool = False) -> None:
-        """Keep records; a record of the same version is replaced, or all earlier ones of the projection."""
-        codec = self._codec_to_write()
+        """Keep records; a record of the same version is replaced, or all earlier ones of the projection. Those of a
+        plain conversation are plain: a read may keep them, and gives no key.
+        """
+        codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
         self._reader.change(self.found.key, changes.NewRecords(projection, encoded, replace_all))
 

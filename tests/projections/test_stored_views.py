@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, Store, open_store
+from foldlog.eventstore import ANY_VERSION, KeyRing, KeyUnavailable, Store, open_store
 from foldlog.eventstore.errors import StoreUnusable, UnknownEventType
 from foldlog.eventstore.events import (
     Action,
@@ -151,6 +151,24 @@ def test_a_view_is_answered_from_memory_where_nothing_can_be_written(tmp_path: P
         with pytest.raises(StoreUnusable):
             views.rebuild("c")
         assert records(store) == []
+
+
+def test_a_read_with_a_key_leaves_a_plain_conversation_plain(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    with open_store(url) as store:
+        append(store, *said("a", "b"), forget(0), *said("c"))
+    keys = KeyRing(["ab" * 32])
+    with open_store(url, keys=keys) as store:
+        assert ids(Views(store).current("c")) == [1, 3]
+        assert records(store) == [3]
+    with open_store(url) as store:
+        store.register(Views(store))
+        append(store, forget(1))
+        assert (records(store), audit(store, "c").findings) == ([3, 5], ())
+    with open_store(url, keys=keys) as store:
+        append(store, *said("d"))
+    with open_store(url) as store, pytest.raises(KeyUnavailable):
+        Views(store).current("c")
 
 
 def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store: Store):
