@@ -385,7 +385,9 @@ def _ingest(store: Store, source: Source, conversation: str, how: _How) -> Impor
                 diverged = error
     same, records, more, redacted = _compare(store, conversation, source)
     unread = Documents(store).get(conversation, UNREAD)
-    if more > 0 and (unread is not None or _rewritings(store, conversation)):
+    differing = store.events(conversation, diverged.event_id, diverged.event_id + 1)
+    by_others = any(event.origin is None for event in differing)
+    if more > 0 and (by_others or unread is not None or _rewritings(store, conversation)):
         with suppress(InvalidEvent):
             grown = _grow(store, source, conversation, how, unread or ())
             if grown is not None:
@@ -401,7 +403,7 @@ def _ingest(store: Store, source: Source, conversation: str, how: _How) -> Impor
             raise HistoryDiverged(conversation, healed[records - 1].version, store.version(conversation)) from diverged
         raise diverged
     if more > 0:
-        raise ReadOtherwise(conversation, version, records)
+        raise diverged if by_others else ReadOtherwise(conversation, version, records)
     return Imported(conversation, 0, version, is_older=more < 0)
 
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foldlog._formats.packing import events_of, is_step_aside, unpack
+from foldlog._formats.packing import events_of, is_declined, is_step_aside, unpack
 from foldlog._formats.record import Located
-from foldlog.eventstore import DocumentChanges, Event, Origin, Redaction, Retraction
+from foldlog.eventstore import CondensationRequest, DocumentChanges, Event, Origin, Redaction, Retraction
 from foldlog.projections import contains, intervals_kept
 
 _REASON = "the source was rewritten"
@@ -208,7 +208,8 @@ def standing_records(events: Iterable[Event], format: str) -> list[StoredRecord]
     group: list[Event] = []
     begun = None
     for event in events:
-        if isinstance(event, DocumentChanges | Redaction):
+        is_request = event.origin is None and (isinstance(event, CondensationRequest) or is_declined(event))
+        if is_request or isinstance(event, DocumentChanges | Redaction):
             continue
         if event.redacted is not None or event.origin is None or event.origin.format != format:
             return None

@@ -731,6 +731,21 @@ def test_what_is_redacted_does_not_come_back_where_the_name_of_the_log_is_damage
     assert [each.id for each in histories.import_(tmp_path / "c.jsonl", findings=str)] == [history.id] == [*histories]
 
 
+@pytest.mark.parametrize("command, name", [(["retract", "l", "--to", 2], "l@4"), (["condense", "l"], "l")])
+def test_a_log_grows_after_a_declined_condensation_and_in_a_fork_after_a_retraction(foldlog, tmp_path, command, name):
+    texts = [f"m{number}" for number in range(8)]
+    lines(tmp_path / "l.jsonl", chat(*texts[:4]))
+    foldlog("import", "l.jsonl")
+    foldlog(*command)
+    for more, added in ((6, 2), (6, 0), (8, 2)):
+        lines(tmp_path / "l.jsonl", chat(*texts[:more]))
+        ran = foldlog("import", "l.jsonl", "--json")
+        (one,) = ran.document["imported"]
+        assert (ran.status, one["conversation"], one["added"]) == (0, name, added)
+        assert parsed(foldlog("export", name).out) == chat(*texts[:more])
+    assert ids(foldlog) == sorted({"l", name})
+
+
 def test_no_conversation_is_there_without_the_mark_of_what_it_lacks(histories, tmp_path, monkeypatch):
     """A process may end right after the import."""
     torn = [*chat_lines("a", "b"), "{torn", *chat_lines("c", "d"), "{torn"]
