@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain, count, islice, takewhile, tee, zip_longest
+from math import inf
 from operator import itemgetter
 from os import PathLike
 from pathlib import Path
@@ -28,7 +29,7 @@ from foldlog._formats.record import INCOMPLETE, UNREAD, dicts_in
 from foldlog._formats.rewritten import StoredRecord, is_rewriting, is_same, standing_records
 from foldlog._observed import tell
 from foldlog._reports.usage import calls_of_imported
-from foldlog._seen_files import Imported, SeenFiles
+from foldlog._seen_files import Imported, SeenFiles, source_files
 from foldlog._usage import IMPORTED, usage_of
 from foldlog._words.gist import count as counted
 from foldlog.eventstore import (
@@ -52,13 +53,15 @@ from foldlog.eventstore.codec import encode as encoded
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.log.importing import ids_moved, say_the_same, timed_as
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.formats import Source, UnknownFormat, open_sources
+from foldlog.formats import NotAHistory, Source, UnknownFormat, open_sources
 from foldlog.projections import contains, intervals_kept
 
 _SHARED_MIN = 3
 """This number of equal first events (or all events, if there are fewer) makes a conversation with a former name the
 beginning of a history: two histories of one task begin with the same prompt.
 """
+_LONG_ID = 16
+"""The length of an id that no other history has."""
 Watch = Callable[[Iterator[Event]], Iterator[Event]]
 """A function that the events pass through, to show progress."""
 
@@ -103,8 +106,9 @@ class WasRedacted(HistoryDiverged):
         self, conversation: str, version: int, name: str, differs_at: int | None = None, *, in_parts: bool = False
     ) -> None:
         told = (
-            f"is this history, and events of it were redacted, which would come back in {name!r}; nothing was added; "
-            f"import it whole and without --conversation to add what is new, or erase {conversation!r} first"
+            f"is this history, as far as what is left tells, and events of it were redacted, which would come back in "
+            f"{name!r}; nothing was added; import it whole and without --conversation to add what is new, with the "
+            f"file that was imported first back in its place, or erase {conversation!r} first"
         )
         if differs_at is not None:
             lacks, remedy = "lacks records of this history, and cannot take them", ""
@@ -167,9 +171,9 @@ def _found_and_imported(store: Store, source: Source, conversation: str | None, 
     if store.version(name) == 0:
         alike = how.seen.redacted_like(source)
         begins_unread = bool(alike and source.findings)
-        redacted = (each for each in alike if _holds(store, each, source, by_redacted=True))
+        redacted = (each for each in alike if _holds(store, each, source, name, by_redacted=True))
         if conversation is None:
-            former = (each for each in _former_names(store, source) if _holds(store, each, source))
+            former = (each for each in _former_names(store, source) if _holds(store, each, source, name))
             name = next(chain(former, redacted), name)
         elif (other := next(redacted, None)) is not None:
             raise WasRedacted(other, store.version(other), name)
@@ -315,18 +319,34 @@ def _former_names(store: Store, source: Source) -> Iterator[str]:
         yield from takewhile(store.version, chain((name,), (f"{name}#{number}" for number in count(2))))
 
 
-def _holds(store: Store, conversation: str, source: Source, *, by_redacted: bool = False) -> bool:
+def _holds(store: Store, conversation: str, source: Source, name: str, *, by_redacted: bool = False) -> bool:
     """Return whether a conversation holds this history, or its beginning. ``by_redacted``: no name says that it may, so
-    one of the events that they share is redacted, and each of these has the size of the source's.
+    one of the events that they share is redacted, and each of these has the size of the source's. Raises
+    ``WasRedacted`` where too little is left of them to tell.
     """
     with suppress(ConversationErased):  # since it was listed
         first = next(store.events(conversation, 0, 1))
         if first.origin is not None and first.origin.format == source.format:
-            same, stored, given, redacted = _compare(store, conversation, source, by_size=by_redacted)
+            same, stored, given, redacted, shared = _compare(store, conversation, source, by_size=by_redacted)
             # A log of which only the title was there has the name of its file: the id that it tells now.
             is_begun = stored >= _SHARED_MIN or (not first.shown and conversation.endswith(f"/{source.name}"))
-            return same and (redacted > 0 if by_redacted else not given or is_begun)
+            is_it = _is_in_its_files(store, conversation, source) if same and redacted and shared < inf else same
+            if is_it is None and shared - redacted < _SHARED_MIN:
+                raise WasRedacted(conversation, store.version(conversation), name)
+            return is_it is not False and (redacted > 0 if by_redacted else not given or is_begun)
     return False
+
+
+def _is_in_its_files(store: Store, conversation: str, source: Source) -> bool | None:
+    """Return whether a file from which a conversation was imported begins as a source; None if none is there still."""
+    begun: list[bool] = []
+    for path in source_files(store, [store.conversation(conversation)]).get(conversation, ()):
+        with suppress(NotAHistory):
+            others = [*open_sources([path], source.format)]
+            for other in [each for each in others if conversation.endswith(each.name)] or others:
+                same, records, *_ = _compare(store, conversation, other, by_size=True)
+                begun += [all(map(is_same, islice(other.records(), records), source.records()))] if same else []
+    return any(begun) if begun else None
 
 
 def _ingest_or_fork(store: Store, source: Source, name: str, how: _How) -> Imported:
@@ -383,7 +403,7 @@ def _ingest(store: Store, source: Source, conversation: str, how: _How) -> Impor
                 return _ingested(store, source, conversation, how)
             except HistoryDiverged as error:
                 diverged = error
-    same, records, more, redacted = _compare(store, conversation, source)
+    same, records, more, redacted, _ = _compare(store, conversation, source)
     unread = Documents(store).get(conversation, UNREAD)
     differing = store.events(conversation, diverged.event_id, diverged.event_id + 1)
     by_others = any(event.origin is None for event in differing)
@@ -530,13 +550,15 @@ def _healed_by(
 
 class _Compared(NamedTuple):
     """Whether a conversation or a source begins with the other, how many records they have in common, whether the
-    source has more or others (1), neither (0) or the conversation (-1), and how many events in common are redacted.
+    source has more or others (1), neither (0) or the conversation (-1), how many events in common are redacted, and how
+    many are shown: inf where one has a time or a long id.
     """
 
     is_same: bool
     records: int
     more: int
     redacted: int
+    shared: float
 
 
 def _compare(store: Store, conversation: str, source: Source, *, by_size: bool = False) -> _Compared:
@@ -544,7 +566,7 @@ def _compare(store: Store, conversation: str, source: Source, *, by_size: bool =
     ``by_size`` also its former size, and nothing that another hand wrote.
     """
     nothing = object()
-    records = 0
+    records, shared = 0, 0.0
     put_back: list[Event] = []
     ours, theirs = tee(source.decoded())
     given = (event for _, events in ours for event in events)
@@ -552,17 +574,20 @@ def _compare(store: Store, conversation: str, source: Source, *, by_size: bool =
     whole = _with_redacted(store, conversation, given, source.format, put_back, by_size=by_size)
     try:
         stored_records = encode_standing(whole, version, taken_back, source.format, None)
-        for stored, (record, _) in zip_longest(stored_records, theirs, fillvalue=(nothing, ())):
+        for stored, (record, events) in zip_longest(stored_records, theirs, fillvalue=(nothing, ())):
             if type(stored) is tuple or record is nothing:
-                return _Compared(True, records, -1 if record is nothing else 1, len(put_back))
+                return _Compared(True, records, -1 if record is nothing else 1, len(put_back), shared)
             if not is_same(stored, record):
                 break
             records += 1
+            for event in events:
+                named = event.origin and (event.origin.time or len(str(event.origin.id)) >= _LONG_ID)
+                shared += inf if event.timestamp is not None or named else event.shown
         else:
-            return _Compared(True, records, 0, len(put_back))
+            return _Compared(True, records, 0, len(put_back), shared)
     except (UnknownFormat, ValueError):  # of another format, or half a record
         pass
-    return _Compared(False, records, 1, len(put_back))
+    return _Compared(False, records, 1, len(put_back), shared)
 
 
 def _with_redacted(
