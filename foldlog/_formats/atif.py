@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._formats.blocks import said_in, texts_of, thinking_of
-from foldlog._formats.files.readers import in_document
+from foldlog._formats.files.readers import in_document, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before, thinking_before
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, text_or_none, within
@@ -41,8 +41,8 @@ _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
 
 class _Trajectories(FileReader):
     def holds(self, path: Path, begin: bytes) -> bool:
-        is_document = path.suffix != ".jsonl" and begin.lstrip().startswith(b"{")  # its records may stand on lines
-        return is_document and b'"schema_version"' in begin and b'"ATIF-v' in begin
+        is_one = begin.lstrip().startswith(b"{") and b'"schema_version"' in begin and b'"ATIF-v' in begin
+        return is_one and not on_lines(path)  # its records may stand there
 
     def histories(self, path: Path) -> Iterator[Contained]:
         return in_document(

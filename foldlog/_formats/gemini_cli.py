@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import force_setattr
 
 from foldlog._formats.blocks import said, shown_of, thinking_of
-from foldlog._formats.files.readers import in_document, parsed
+from foldlog._formats.files.readers import in_document, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
 from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told
@@ -48,9 +48,8 @@ _READ_ELSEWHERE = frozenset(("text", "functionCall", "functionResponse"))
 class _Documents(FileReader):
     def holds(self, path: Path, begin: bytes) -> bool:
         begins = re.match(rb'\s*\{\s*"(sessionId|projectHash)"', begin) is not None
-        line, _, more = begin.partition(b"\n")
-        is_document = path.suffix == ".json" and not (more.strip() and parsed(line, 0, 0).problem is None)
-        return begins and is_document and all(b'"%b"' % key.encode() in begin for key in _STABLE[:3])
+        is_one = begins and path.suffix == ".json" and all(b'"%b"' % key.encode() in begin for key in _STABLE[:3])
+        return is_one and not on_lines(path)
 
     def histories(self, path: Path) -> Iterator[Contained]:
         return in_document(path, "messages", session_in, _STABLE, "$set")

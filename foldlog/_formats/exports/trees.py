@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files.readers import JsonLines, Placed, elements, held_in
+from foldlog._formats.files.readers import JsonLines, Placed, elements, held_in, on_lines
 from foldlog._formats.files.scanner import Scanner
 from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options, first_named
 from foldlog._formats.json_text import UnreadableJson
@@ -123,7 +123,7 @@ class _Exports(FileReader):
 
 
 def _conversations(path: Path) -> Iterator[Located]:
-    if path.suffix == ".jsonl":
+    if on_lines(path):
         yield from JsonLines(path)
         return
     with path.open("rb") as file:

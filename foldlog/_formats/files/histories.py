@@ -24,7 +24,7 @@ from foldlog._formats.files import found
 from foldlog._formats.files.containers import container_at, history_in, history_of
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, leads_on, supported, what_it_is
 from foldlog._formats.files.naming import Names
-from foldlog._formats.files.readers import Array, JsonLines, Placed, elements, held_in, opened, record_in
+from foldlog._formats.files.readers import Array, JsonLines, Placed, elements, held_in, on_lines, opened, record_in
 from foldlog._formats.files.scanner import Broken, Scanner
 from foldlog._formats.format import LOOK_AT, Format, Recognize
 from foldlog._formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
@@ -213,20 +213,12 @@ class _File:
             raise NotAHistory(self._path, "is compressed; decompress it, then import what comes out")
         if (other := lookalike_of_text(begin)) is not None:
             raise NotAHistory(self._path, what_it_is(other))
-        return self._in_lines() if self._is_lines() else self._in_document()
+        return self._in_lines() if self._is_lines(begin) else self._in_document()
 
-    def _is_lines(self) -> bool:
-        """Return whether the file is JSON Lines: by its name, or because its first line of several is a whole
-        object.
-        """
-        if self._path.suffix in _LINES_SUFFIXES:
-            return True
-        with self._path.open("rb") as file:
-            first, second = file.readline(2**20), file.readline(2**20)
-        try:
-            return type(parse(first)) is dict and second.strip() != b""
-        except UnreadableJson:
-            return False
+    def _is_lines(self, begin: bytes) -> bool:
+        """Return whether the file is JSON Lines: by what it holds; or by its name, unless it begins an array."""
+        is_named = self._path.suffix in _LINES_SUFFIXES
+        return (is_named and begin.lstrip()[:1] != b"[") or on_lines(self._path, 1 if is_named else 2)
 
     def _in_lines(self) -> Iterator[Found | ImportFinding]:
         lines = JsonLines(self._path)

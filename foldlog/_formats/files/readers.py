@@ -10,6 +10,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,12 @@ class JsonLines:
 
     def place(self, located: Located) -> str:
         return f"{self._path}:{located.line}"
+
+
+def on_lines(path: Path, least: int = 2) -> bool:
+    """Return whether a file is JSON Lines: the first of ``least`` lines or more is a whole object or array."""
+    lines = [*islice(JsonLines(path), least)]
+    return len(lines) == least and type(lines[0].value) in (dict, list)
 
 
 class Array:

@@ -25,7 +25,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.formats import FORMATS, decode, detect, encode
+from foldlog.formats import FORMATS, decode, detect, encode, open_sources
 from foldlog.projections import View
 from tests.projections.chat_rules import PROBLEMS
 
@@ -82,6 +82,20 @@ def test_what_was_not_imported_is_written_and_read_back(format):
     expected, again = Counter(told(OURS)), Counter(told(decode(records, format)))
     assert (set(expected - again), set(again - expected)) == (lacks, instead)
     assert list(encode(decode(records, format), format)) == records
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_export_is_read_by_what_it_holds_whatever_its_name(foldlog, format):
+    assert foldlog("import", str(CORPUS / f"{format}.jsonl"), "--format", format).status == 0
+    (name, *_) = [each["conversation"] for each in foldlog("list", "--json").document["conversations"]]
+    read = []
+    for path in ("c.json", "c.jsonl"):
+        assert foldlog("export", name, "-o", path).status == 0
+        (source,) = open_sources([path])
+        name_of_file = source.name.removesuffix(":1")  # an array of messages may stand on each line
+        read.append((name_of_file, source.format, list(source.events()), source.findings))
+    assert read[0] == read[1]
+    assert len(read[0][2]) > 2
 
 
 NAMES = ("uuid", "id", "entry_id")
