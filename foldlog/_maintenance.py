@@ -27,6 +27,8 @@ from foldlog.eventstore import (
     Event,
     EventStoreError,
     InvalidArgument,
+    KeyRing,
+    KeyUnavailable,
     Store,
     VersionConflict,
     as_url,
@@ -463,17 +465,18 @@ def in_plain_text(store: Store) -> tuple[str, ...]:
     which nothing is plain. Cost: a look-up for each of them, and for each conversation of those stores.
     """
     names = holders(store, read_models(store))
-    encrypted = {path for path in stores_in(names) if not _is_plain(path)}
+    keys = store.database.settings.keys
+    encrypted = {path for path in stores_in(names) if not _is_plain(path, keys)}
     return tuple(name for name in names if path_in(name) not in encrypted)
 
 
-def _is_plain(path: str) -> bool:
-    """Return whether an event of a store can be read without a key, or the store cannot be looked into."""
+def _is_plain(path: str, keys: KeyRing | None) -> bool:
+    """Return whether events of a store are not encrypted, as far as these keys tell, or it cannot be looked into."""
     try:
-        with open_store(f"{as_url(path)}?mode=ro") as store:
-            for row in store.iter_conversations():
-                with suppress(EventStoreError):
-                    if row.erased_at is None and store.query(row.id, lambda read: read.tail(1)):
+        with open_store(f"{as_url(path)}?mode=ro", keys=keys) as store:
+            for found in rekey.named_or_all(store.database, ()):
+                with suppress(KeyUnavailable):  # so it is encrypted
+                    if found.erasure is None and found.version and not store.database.codec_of(found).is_strict:
                         return True
     except EventStoreError:
         return True

@@ -287,7 +287,7 @@ def test_an_encrypted_store_is_searched_in_memory_with_its_keys_and_loses_the_fi
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
-def test_rekeying_removes_it_and_names_what_else_holds_plain_text(url: str, tmp_path: Path):
+def test_rekeying_removes_it_and_names_what_else_holds_plain_text(url: str, tmp_path: Path, monkeypatch):
     keys, audit = KeyRing([SecretStr("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")]), tmp_path / "audit.db"
     with foldlog.open(url) as histories:
         histories["c"].append(Message(source="user", content="the secret word"))
@@ -297,10 +297,15 @@ def test_rekeying_removes_it_and_names_what_else_holds_plain_text(url: str, tmp_
         for name in backups:
             histories.maintenance.back_up(name.removeprefix("backup "))
     with foldlog.open(url, keys=keys) as histories:
+        if backups:
+            histories["c"].append(Message(source="user", content="encrypted, behind plain text"))
+            backups.append(f"backup {tmp_path}/partly.db")
+            histories.maintenance.back_up(f"{tmp_path}/partly.db")
         (done,) = histories.maintenance.rekey()
         assert (done.problem, done.plain) == (None, (f"audit database {audit}", *backups))
         if backups:
             histories.maintenance.back_up(str(tmp_path / "encrypted.db"))
+        monkeypatch.setenv("FOLDLOG_KEY", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=")  # as the command has it
         assert [each.plain for each in histories.maintenance.rekey()] == [(f"audit database {audit}", *backups)]
         assert bytes_beside(tmp_path / "history.db") == b""
         assert [each.problem for each in histories.maintenance.rekey(decrypt=True)] == [None]
