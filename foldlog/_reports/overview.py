@@ -185,8 +185,7 @@ def is_request(event: Event) -> TypeGuard[Message]:
     if not (isinstance(event, Message) and event.source == "user" and event.shown) or is_copy(event):
         return False
     parts = [] if isinstance(event.content, str) else event.content
-    asked, said = _asked(event)
-    return bool(asked) or not said or any(part.get("type") != "text" for part in parts)
+    return bool(_asked(event)[0]) or any(part.get("type") != "text" for part in parts)
 
 
 def is_activity(event: Event) -> bool:

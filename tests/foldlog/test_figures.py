@@ -195,7 +195,8 @@ def test_a_reply_of_the_program_is_no_call_and_what_a_user_types_for_it_no_reque
         reply(WRITTEN),
         {**asked("<command-name>/exit</command-name>\n<command-args></command-args>", "v"), "parentUuid": "m1r1"},
         {**asked("<local-command-stdout>Goodbye!</local-command-stdout>", "w"), "parentUuid": "v"},
-        reply(silent, "m2", "r2", model="<synthetic>", parentUuid="w"),
+        {**asked("<local-command-stdout></local-command-stdout>", "e"), "parentUuid": "w"},
+        reply(silent, "m2", "r2", model="<synthetic>", parentUuid="e"),
         {**asked("push", "x"), "parentUuid": "m2r2"},
         {**asked("look for it", "s"), "parentUuid": None, "isSidechain": True},  # the agent wrote it for a sub-agent
         reply(WRITTEN, "m3", "r3", said="no", parentUuid="x"),
