@@ -14,7 +14,9 @@ import msgspec
 from foldlog.eventstore import InvalidArgument
 
 PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
-"""The numbers of tokens of a prompt above which a price of litellm's table is another one."""
+"""The numbers of tokens of a prompt between which calls are summed: those above which a price of litellm's table is
+another one.
+"""
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -100,9 +102,10 @@ class Prices:
         return price.of_prompt(fresh, cached, written - hour, hour) + price.of_reply(replied, thought)
 
     def may_be_more(self, model: str, usage: Mapping[str, int], above: int) -> bool:
-        """Return whether calls may cost more, since the prompt of each is not known and a long one has other prices."""
-        price = self.of(model) if above < 0 else None
-        return price is not None and price.at(usage.get("prompt_tokens", 0)) is not price
+        """Return whether calls may cost more: the prompt of one may be so long that it has other prices."""
+        price, borders = self.of(model), (size for size in PRICED_FROM if size > above >= 0)
+        longest = min((usage.get("prompt_tokens", 0), *borders))
+        return price is not None and price.at(longest) is not price.at(above + 1)
 
 
 def _prices_in(path: Path) -> dict[str, Price]:

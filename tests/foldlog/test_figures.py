@@ -268,6 +268,11 @@ def test_each_key_of_a_price_is_used_or_makes_the_cost_a_bound(tmp_path):
         *(("think", 0, 38.0), ("tiers", 0, 14.0), ("tiers", 32_000, 54.0)),
     ]:
         assert prices.cost(model, usage, above) == cost, (model, above)
+    path.write_text(json.dumps({"other": {**plain, "input_cost_per_token_above_40k_tokens": 2.0}}))
+    between = [(35_000, 32_000, False), (45_000, 32_000, True), (80_000, 0, False), (150_000, 128_000, False)]
+    for size, above, is_more in between:  # 40,000 is no border of sums
+        one = {"prompt_tokens": size, "completion_tokens": 1}
+        assert Prices(path).may_be_more("other", one, above) is is_more, (size, above)
     many = {"prompt_tokens": 300_000, "completion_tokens": 1}
     assert [prices.may_be_more(model, many, -1) for model in ("long", "think")] == [True, False]
     assert not prices.may_be_more("long", many, 200_000)
