@@ -44,7 +44,7 @@ from foldlog.eventstore import (
     prepare_append,
     summary_id,
 )
-from foldlog.eventstore.arguments import check_map
+from foldlog.eventstore.arguments import check_map, check_text
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
 
@@ -497,7 +497,7 @@ class History:
 
         Offer ``tool.schema()`` to the model, and answer a call with ``append_tool_result(call, tool(call))``. A result
         has at most ``max_tokens`` tokens, estimated, and at least 300. Nothing is read before a call. Cost of a call:
-        the events of the conversation; by ids only these events.
+        the events of the conversation; by ids only these events, and the calls of results.
         """
         from foldlog._recall import RecallTool
 
@@ -544,7 +544,7 @@ class History:
 
     def request_condensation(self, reason: str = "") -> Recorded:
         """Request a condensation: the View's ``unhandled_condensation_request`` is set until the next condensation."""
-        (recorded,) = self.append(CondensationRequest(reason=reason))
+        (recorded,) = self.append(CondensationRequest(reason=check_text("reason", reason)))
         return recorded
 
     def condense(self, reason: str = "") -> View | Condensation:
@@ -572,7 +572,8 @@ class History:
         it returns. Cost: copying the View in memory; where none is, or ``version`` is before a condensation, reading
         the View now and that at ``version``.
         """
-        (recorded,) = self.append(Retraction(version=version, reason=reason), expected_version=expected_version)
+        taken = Retraction(version=version, reason=check_text("reason", reason))
+        (recorded,) = self.append(taken, expected_version=expected_version)
         return recorded
 
     def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:

@@ -123,17 +123,17 @@ class RecallTool:
     def _by_ids(self, ids: Sequence[int]) -> str:
         version = self._store.conversation(self._id).version
         kept = self._kept(version)
-        found: list[_Found] = []
-        unknown: list[int] = []
+        found: dict[int, _Found] = {}
         for event_id in ids:
             one = self._store.events(self._id, event_id, event_id + 1) if 0 <= event_id < version else ()
             event = next((each for each in one if _is_told(each) and contains(kept, each.id)), None)
-            if event is None:
-                unknown.append(event_id)
-            else:
-                found.append(_Found(event, _text(event), 0))
+            of = event.cause if isinstance(event, Observation) else None
+            calls = () if of is None else self._store.events(self._id, of, of + 1)
+            if event is not None and not any(map(self._is_own, (event, *calls))):
+                found[event_id] = _Found(event, _text(event), 0)
+        unknown = [each for each in ids if each not in found]
         missed = f"not to be read: {', '.join(map(str, unknown[:_NAMED_MOST]))}" if unknown else ""
-        return self._fitted(found, missed) if found else missed
+        return self._fitted([*found.values()], missed) if found else missed
 
     def _by_words(self, query: str) -> list[_Found]:
         """Return the events with words of the query: those with most of them first, of these forgotten ones, of these
@@ -142,7 +142,7 @@ class RecallTool:
         words = list(dict.fromkeys(query.casefold().split()))
         in_view = {event.id for event in self._views.current(self._id)}
         ranked = []
-        for event in self._told():
+        for event, _ in self._with_calls():
             text = _text(event)
             folded = text.casefold()
             has = [word for word in words if word in folded]
@@ -164,10 +164,6 @@ class RecallTool:
         pairs = ((calls[of], results.get(of)) for of in reversed(calls))
         return [_Found(event, _text(event), 0) for pair in pairs for event in pair if event is not None]
 
-    def _told(self) -> Iterator[Event]:
-        """Yield the events that the tool may show, in order."""
-        return (event for event, _ in self._with_calls())
-
     def _with_calls(self) -> Iterator[tuple[Event, int | None]]:
         """Yield the events that the tool may show, in order, each result with the id of the call that it answers."""
         version = self._store.conversation(self._id).version
@@ -179,13 +175,17 @@ class RecallTool:
             call_id = None
             if isinstance(event, Action):
                 waiting.add(event, event.id)
-                if event.tool == self.name and event.source == "agent":
+                if self._is_own(event):
                     own.add(event.id)
             elif isinstance(event, Observation):
                 answered = waiting.take(event)
                 call_id = event.cause if answered is None else answered
             if _is_told(event) and own.isdisjoint((event.id, call_id)):
                 yield event, call_id
+
+    def _is_own(self, event: Event) -> bool:
+        """Return whether an event is a call of this tool."""
+        return isinstance(event, Action) and event.tool == self.name and event.source == "agent"
 
     def _kept(self, version: int) -> Any:
         return self._store.query(

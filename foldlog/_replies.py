@@ -108,6 +108,8 @@ def events_of_reply(
     """
     if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < float("inf")):
         raise InvalidArgument(f"cost is {cost!r}; give US dollars, such as 0.0123, or leave it out")
+    if not isinstance(timestamp, datetime | None):
+        raise TypeError(f"timestamp is a datetime with a time zone, not {timestamp!r:.60}")
     events = from_openai(reply)
     for event in events:
         if isinstance(event, SystemMessage) or (isinstance(event, Message) and event.source != "agent"):

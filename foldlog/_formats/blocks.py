@@ -77,7 +77,7 @@ _CALL = frozenset(("id", "name", "input"))
 _AS_THEY_ARE = frozenset(("document", "search_result", "server_tool", "anthropic"))
 """Types of parts that the dialects know in the form that Anthropic's messages have."""
 
-_KNOWN = _AS_THEY_ARE | THINKING | {"image", "tool_use", "tool_result", "reasoning"}
+_KNOWN = _AS_THEY_ARE | THINKING | {"text", "image", "tool_use", "tool_result", "reasoning"}
 
 
 def known_of(block: Any) -> _Block | None:

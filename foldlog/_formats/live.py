@@ -29,6 +29,7 @@ from foldlog.eventstore import (
     Message,
     Observation,
 )
+from foldlog.projections.messages.content import data_url, sendable
 
 if TYPE_CHECKING:
     from foldlog.projections import View
@@ -150,6 +151,8 @@ class Encoder:
     def _written(self, event: Event) -> list[Any]:
         if isinstance(event, Message | Observation) and isinstance(event.content, tuple):
             event = replace(event, content=tuple(map(_with_url, event.content)))
+        if "\\ud" in repr(event):  # half a surrogate pair: many programs cannot read it
+            event = replace(event, **{name: _sendable(getattr(event, name)) for name in event.__struct_fields__})
         self._head = self._writer.head(event) if self._head is None else self._head
         records = self._writer.records(event)
         if self._losses is not None:
@@ -178,14 +181,21 @@ def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:
     return {**record, path[0]: _with_parts(record[path[0]], path[1:], parts)} if path else parts
 
 
+def _sendable(value: Any) -> Any:
+    """Return a value with its texts as they can be sent: half a surrogate pair becomes a question mark."""
+    if isinstance(value, dict):
+        return {sendable(key): _sendable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_sendable, value))
+    return sendable(value) if isinstance(value, str) else value
+
+
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:
     """Return the part. If it is an image of bytes, return it with a data URL, as formats have it."""
     image = part.get("image_url")
     url = image.get("url") if isinstance(image, dict) else image
     if not isinstance(url, bytes):
         return part
-    from foldlog.projections.messages.content import data_url  # few histories have bytes
-
     return {**part, "image_url": {**(image if isinstance(image, dict) else {}), "url": data_url(url)}}
 
 

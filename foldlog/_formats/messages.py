@@ -111,8 +111,8 @@ class MessageReader:
         if is_message_of_anthropic(message):
             return self.anthropic(message, response_id, meta)
         if message.get("content") is None and role in ("user", "system", "developer"):
-            self.refuse(f"the content of a {role} message is missing; give a text or a list of parts")
-        content = self.content(message.get("content"), f"a {role} message")
+            self.refuse(f"the content of the {role} message is missing; give a text or a list of parts")
+        content = self.content(message.get("content"), f"the {role} message")
         if role == "assistant":
             return self._assistant(message, content, response_id, meta or {})
         if role in ("tool", "function"):
@@ -184,7 +184,7 @@ class MessageReader:
         if kind in ("function_call", "custom_tool_call"):
             return self.call(item, "item", "call_id")
         if is_message_item(item):
-            return _spoken(str(role), self.content(item.get("content"), f"a {role} message"))
+            return _spoken(str(role), self.content(item.get("content"), f"the {role} message"))
         if (kind not in CALLS and kind not in OUTPUTS) or item.get("execution") == "server":
             return None
         id_key = next((key for key in IDS if item.get(key) is not None), "call_id")
@@ -205,7 +205,7 @@ class MessageReader:
         parts = [output] if isinstance(output, dict) else output
         has_parts = isinstance(parts, list) and all(map(kind_of, parts))
         return Observation(
-            content=self.content(parts, "") if has_parts else _text(output),
+            content=self.content(parts, "an output") if has_parts else _text(output),
             call_id=call_id,
             is_error=item.get("status") == "failed",
             meta=self.rest("item", item, id_key, *used, *_OF_PLAIN.get(kind, ())),
@@ -215,7 +215,7 @@ class MessageReader:
 
     def anthropic(self, message: Part, response_id: str | None = None, meta: Part | None = None) -> list[Event]:
         """Return the events of a message: of the user first the results, of the model none if it has only thinking."""
-        is_agent, of = message["role"] == "assistant", f"a {message['role']} message"
+        is_agent, of = message["role"] == "assistant", f"the {message['role']} message"
         blocks = self.parts(message.get("content") or [], of)
         blocks = with_results(blocks, singles=self.of_replies) if is_agent else self._returned(blocks)
         paused = [block for block in blocks if is_agent and "input" in block and is_of_server(block)]
@@ -252,17 +252,15 @@ class MessageReader:
         return _content(self.parts(given, of))
 
     def parts(self, given: Any, of: str) -> list[Part]:
-        """Return the parts of a content. A part that is neither a text nor a map is refused."""
+        """Return the parts of a content. A part that is neither a text nor a map is refused, and a text without one."""
         if not isinstance(given, str | list):
             self.refuse(f"the content of {of} is {short(given)}; give a text or a list of parts")
             given = _text(given)
         parts: list[Any] = given if isinstance(given, list) else list(parts_in(given))
-        if all(isinstance(part, dict) for part in parts):
-            return parts
         for place, part in enumerate(parts):
-            if not isinstance(part, dict | str):
-                form = "a part is a map, such as {'type': 'text', 'text': 'hi'}"
-                self.refuse(f"part {place} of {of} is {short(part)}; {form}")
+            text = part.get("text") if isinstance(part, dict) and part.get("type") in _TEXTS else ""
+            if not isinstance(part, dict | str) or not isinstance(text, str):
+                self.refuse(f"part {place} of {of} is {short(part)}; a part is a map: {{'type': 'text', 'text': 'hi'}}")
         return [part if isinstance(part, dict) else {"type": "text", "text": _text(part)} for part in parts]
 
 

@@ -147,6 +147,6 @@ def arguments_of(call: Action) -> dict[str, Any]:
         return call.arguments or {}
     try:
         given = msgspec.json.decode(call.arguments)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         given = None
     return given if type(given) is dict else {"input": call.arguments}

@@ -133,7 +133,9 @@ def test_results_of_the_tool_are_not_found_again(history):
     [recorded] = history.append(Action(tool="recall", arguments={"query": "4711"}, call_id="r"))
     history.append_tool_result(recorded.event, tool(recorded.event))
     assert ids_in(tool.recall("4711-X")) == [3]
-    assert isinstance(history.tail(1)[0], Observation)
+    (result,) = history.tail(1)
+    assert isinstance(result, Observation)
+    assert tool.recall(ids=[recorded.id, result.id]) == f"not to be read: {recorded.id}, {result.id}"
 
 
 def test_a_call_that_cannot_be_used_is_answered(history):

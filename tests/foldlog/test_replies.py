@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -450,7 +451,7 @@ def test_what_is_no_event_is_named(history):
         with pytest.raises(TypeError, match=r"append takes one event.*history.append\(Message\(.*append_reply"):
             history.append(wrong)
     for wrong in ({"role": "user"}, {"role": "user", "content": 5}, {"role": "assistant"}):
-        with pytest.raises((InvalidArgument, InvalidEvent), match=r"content of a user message|neither a text nor"):
+        with pytest.raises((InvalidArgument, InvalidEvent), match=r"content of the user message|neither a text nor"):
             history.append(wrong)
     with pytest.raises(InvalidEvent, match="its source is 'usr'; use 'user', 'agent', 'environment'"):
         history.append(Message(source="usr", content="hi"))
@@ -562,19 +563,38 @@ def test_a_chat_message_takes_the_parts_that_a_message_takes(history):
     assert "depth 4 m" in history.view().to_messages("openai")[0]["content"]
 
 
+TEXT = {"type": "text", "text": "hi"}
+
+
 @pytest.mark.parametrize(
     "message, said",
     [
-        ({"role": "user", "content": [None]}, "part 0 of a user message is None; a part is a map"),
-        ({"role": "user", "content": ["x", 5]}, "part 1 of a user message is 5; a part is a map"),
-        ({"role": "tool", "tool_call_id": "k", "content": {"a": 1}}, "content of a tool message is {'a': 1}; give"),
-        ({"role": "user", "content": [{"type": "text", "text": float("nan")}]}, r"content\[0\].text is nan"),
+        ({"role": "user", "content": [None]}, "part 0 of the user message is None; a part is a map"),
+        ({"role": "user", "content": ["x", 5]}, "part 1 of the user message is 5; a part is a map"),
+        ({"role": "tool", "tool_call_id": "k", "content": {"a": 1}}, "content of the tool message is {'a': 1}; give"),
+        (
+            {"role": "user", "content": [{"type": "text"}]},
+            "part 0 of the user message is {'type': 'text'}; a part is a",
+        ),
+        (
+            {"role": "user", "content": [{"type": "text", "text": 5}]},
+            "part 0 of the user message is .*; a part is a map",
+        ),
+        (
+            {"role": "assistant", "content": [{"type": "text"}]},
+            "part 0 of the assistant message is .*; a part is a map",
+        ),
+        (
+            {"role": "assistant", "content": [TEXT, {"type": "text", "text": None}], "stop_reason": "end_turn"},
+            "part 1 of the assistant message is .*; a part is a map",
+        ),
+        ({"role": "user", "content": [{**TEXT, "odd": float("nan")}]}, "meta.message.content.*odd is nan"),
         ({"role": "user", "content": "x", "odd": {1}}, "meta.message.odd has a value of type set"),
         (
             {"role": "user", "content": [{"type": "file", "file": object()}]},
             r"content\[0\].file has a value of type obj",
         ),
-        ({"role": "user", "content": (part for part in "ab")}, "content of a user message is <generator"),
+        ({"role": "user", "content": (part for part in "ab")}, "content of the user message is <generator"),
         ({"role": "assistant", "tool_calls": [{"id": "a"}]}, "the call {'id': 'a'} does not name its tool"),
         ({"role": "assistant", "tool_calls": ["a"]}, "the call 'a' does not name its tool"),
         ({"role": "assistant", "content": "hi", "tool_calls": "a"}, "the call 'a' does not name its tool"),
@@ -586,4 +606,18 @@ def test_a_chat_message_takes_the_parts_that_a_message_takes(history):
 def test_odd_values_in_a_chat_message_are_named(history, message, said):
     with pytest.raises((InvalidArgument, InvalidEvent, TypeError), match=said):
         history.append(message)
+    if isinstance(message, dict) and message.get("role") == "assistant":
+        with pytest.raises(InvalidArgument, match=said):
+            history.append_reply(message)
     assert len(history) == 0
+
+
+def test_an_argument_of_a_wrong_type_is_named(history):
+    history.append({"role": "user", "content": "hi"})
+    reply = {"role": "assistant", "content": "x"}
+    with pytest.raises(TypeError, match="timestamp is a datetime with a time zone, not 'now'"):
+        history.append_reply(reply, timestamp="now")
+    for wrong in (history.request_condensation, history.condense, partial(history.retract, 0), history.pop):
+        with pytest.raises(TypeError, match="reason is a text, not 5"):
+            wrong(reason=5)
+    assert len(history) == 1

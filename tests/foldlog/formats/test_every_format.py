@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog import from_openai
+from foldlog import open as open_histories
 from foldlog._formats.losses import several
 from foldlog.eventstore import (
     Action,
@@ -96,6 +97,22 @@ def test_an_export_is_read_by_what_it_holds_whatever_its_name(foldlog, format):
         read.append((name_of_file, source.format, list(source.events()), source.findings))
     assert read[0] == read[1]
     assert len(read[0][2]) > 2
+
+
+HALF = "\ud83d"
+"""Half a surrogate pair, which some models write, and UTF-8 does not hold."""
+
+
+@pytest.mark.parametrize("given", [{"x": HALF}, f'{{"x": "{HALF}"}}', f'{{"x": "{HALF}', "[" * 100_000])
+@pytest.mark.parametrize("format", FORMATS)
+def test_arguments_that_no_json_holds_are_exported(foldlog, format, given):
+    call = {"tool": f"t{HALF}", "arguments": given, "call_id": f"k{HALF}", "thought": f"so {HALF}"}
+    said = [Message(source="user", content=f"hi {HALF}"), Action(**call), Observation(call_id=f"k{HALF}", content=HALF)]
+    with open_histories("foldlog.db") as histories:
+        histories["c"].append(said)
+        records = list(histories["c"].export(format, notes=lambda note: None))
+    assert "\\ud" not in json.dumps(records)
+    assert "hi ?" in foldlog("export", "c", "--format", format).out
 
 
 NAMES = ("uuid", "id", "entry_id")
