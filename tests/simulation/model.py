@@ -422,12 +422,12 @@ class Store:
         if self.tombs.get(name) and not replace:
             raise Refused("ConversationErased")
 
-    def places(self, name: str, source: Sequence[Event]) -> list[int]:
+    def places(self, name: str, source: Sequence[Event], form: str = "") -> list[int]:
         """Return where the first events of a history to import are. Between them, receipts and changes of documents are
-        passed over.
+        passed over; by an import of a file also requests and declined condensations that were appended.
         """
         found = self.get(name) if self.version(name) else Conversation(name)
-        places = [event["id"] for event in found.events if event["kind"] not in OF_OTHERS]
+        places = [event["id"] for event in found.events if not is_of_others(event, form)]
         for there, event in zip(places, source, strict=False):
             stored = found.events[there]
             given = moved(event, places) | {key: stored[key] for key in ("id", "at", "tag")}
@@ -439,9 +439,9 @@ class Store:
             raise Refused("HistoryDiverged")
         return places
 
-    def ingest(self, name: str, source: Sequence[Event], now: int) -> None:
+    def ingest(self, name: str, source: Sequence[Event], now: int, form: str = "") -> None:
         """Import a history as it is."""
-        places = self.places(name, source)
+        places = self.places(name, source, form)
         found = self.living.setdefault(name, Conversation(name))
         at = max(now, found.events[-1]["at"] if found.events else 0)
         for event in source[len(places) :]:
@@ -595,6 +595,17 @@ def event_of(kind: str, source: str, *, shown: bool, **fields: Any) -> Event:
 
 OF_OTHERS = ("redaction", "document_changes")
 """Kinds of events of which no source knows."""
+
+
+def is_of_others(event: Event, form: str) -> bool:
+    """Return whether an import of a history of this form passes over an event."""
+    is_asked = event["kind"] == "condensation_request" or (
+        event["kind"] == "condensation"
+        and not event["redacted"]
+        and event["summary"] is None
+        and not list(forgotten(event))
+    )
+    return event["kind"] in OF_OTHERS or bool(form and event["origin"] is None and is_asked)
 
 
 def document_changes(values: Mapping[str, Any]) -> Event:

@@ -804,7 +804,7 @@ class Steps:
         if hidden and not form and rng.random() < 0.3:
             given.append(rng.choice(hidden) | {"cause": None})
         self.tell(f"  {name} {len(given)} events of source {number} {form}")
-        refusal = lambda: self.refused(lambda: site.model.places(name, given))  # noqa: E731
+        refusal = lambda: self.refused(lambda: site.model.places(name, given, form))  # noqa: E731
         refusals, whole = {refusal()}, len(given)
 
         def settle() -> None:
@@ -812,8 +812,8 @@ class Steps:
             version, was = self._version(site, name), _version_of(site.model, name)
             if version is not None and was is not None and version > was:
                 events = site.model.living[name].events if was else []
-                count = sum(event["kind"] not in model.OF_OTHERS for event in events) + version - was
-                if not self.refused(lambda: site.model.ingest(name, given[:count], self.world.at)):
+                count = sum(not model.is_of_others(event, form) for event in events) + version - was
+                if not self.refused(lambda: site.model.ingest(name, given[:count], self.world.at, form)):
                     was = site.model.version(name) if count == whole or was else None
             if version != was:
                 raise Finding("half an import", f"{name} has {version} events; {was}, and some of {whole}")
