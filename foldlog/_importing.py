@@ -182,6 +182,11 @@ def _found_and_imported(store: Store, source: Source, conversation: str | None, 
             for other in alike:
                 if any(each.redacted and _is_among(given, each) for each in store.events(other)):
                     raise WasRedacted(other, store.version(other), name)
+    elif store.conversation(name).redactions:
+        same, _, _, hidden, shared = _compare(store, name, source)
+        if same and hidden and shared < inf and _is_in_its_files(store, name, source) is False:
+            at = next(each.id for each in store.events(name) if each.redacted)
+            raise HistoryDiverged(name, at, store.version(name))
     into = _ingest_or_fork if conversation is None else _ingest
     return into(store, source, name, how)
 

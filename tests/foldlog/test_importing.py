@@ -444,6 +444,18 @@ def test_a_history_that_differs_only_in_what_was_redacted_is_another_one(foldlog
     assert (ran.status, "back in its place" in ran.err, len(ids(foldlog))) == (1, True, 2)
 
 
+def test_another_history_of_the_same_name_is_not_taken_for_a_redacted_one(foldlog, tmp_path):
+    lines(tmp_path / "runs" / "x.jsonl", chat("pin 1111", "ok"))
+    lines(tmp_path / "other" / "runs" / "x.jsonl", chat("pin 222", "ok", "go on"))
+    lines(tmp_path / "copy" / "runs" / "x.jsonl", chat("pin 1111", "ok", "since"))
+    foldlog("import", "runs")
+    foldlog("redact", "runs/x", 0, "--reason", "asked to", "--yes")
+    ran = foldlog("import", "other/runs")
+    assert (ran.status, "differs from event 0 on" in ran.err) == (1, True)
+    (one,) = foldlog("import", "copy/runs", "--json").document["imported"]
+    assert (one["conversation"], one["added"]) == ("runs/x", 1)
+
+
 class _Refusing(RecordEncoder):
     """A writer after any change."""
 
