@@ -169,16 +169,18 @@ def _at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
     return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counted}")
 
 
+_OF_ATIF = ("prompt_tokens", "cached_tokens", "completion_tokens")
+
+
 def _of_atif(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read the metrics of steps. If the trajectory tells more together, it lacks calls; if no step tells any, read what
     it tells of all.
     """
     listed, model, final = list(events), UNNAMED, _inner(None)
     calls, replies = [*_of_replies(listed)], [event for event in listed if begins_call(event, None)]
-    for event in listed:
-        if (
-            isinstance(event, Annotation) and event.name == "trajectory" and not is_copy(event)
-        ):  # that has their sum too
+    told = (event for event in listed if isinstance(event, Annotation) and event.name == "trajectory")
+    for event in told:
+        if not is_copy(event):  # with copies, the sum has those too
             final, about = _inner(event.data, "final_metrics"), _inner(event.data, "agent")
             model = _name({"model": about.get("model_name")}) if about else model
     usage, cost = usage_of({name: final.get(f"total_{name}") for name in _OF_ATIF}), _cost(final.get("total_cost_usd"))
@@ -188,9 +190,6 @@ def _of_atif(events: Iterable[Event]) -> Iterator[ModelCall]:
         number = len({getattr(event, "response_id", None) or event.id for event in replies})
         calls = [_told_by([*listed, *replies][-1], model, usage, cost, max(1, number))]
     yield from calls
-
-
-_OF_ATIF = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
