@@ -108,6 +108,7 @@ export class Overview {
     this.inner = el("div", { class: "lines", role: "presentation" });
     this.list = el("div", { class: "rows", "aria-label": "Conversations", onkeydown: (event) => this.key(event) }, this.inner);
     this.sight = new Sight(this.list, this.inner, () => this.draw());
+    new ResizeObserver(() => this.stayInSight()).observe(this.list);
     phone.addEventListener("change", () => this.all && this.choose());
     this.root.replaceChildren(
       el("header", {}, el("h1", {}, "foldlog"), this.live.node, el("span", { class: "grow" }), el("div", { class: "search" }, this.status, this.box), themeButton()),
@@ -228,6 +229,26 @@ export class Overview {
     }
   }
 
+  // A figure above the list may take a line of its height: keep the row of the keyboard in sight, if it was.
+  stayInSight() {
+    const place = this.focused()?.place;
+    const was = this.sight.top + this.height;
+    this.height = this.sight.height;
+    if (place !== undefined && !phone.matches && (place + 1) * rowHeight() <= was + 1) this.bring(place);
+  }
+
+  // Scroll as little as brings a row into sight.
+  bring(place) {
+    const [top, bottom] = [place * rowHeight(), (place + 1) * rowHeight()];
+    if (top < this.sight.top) this.sight.top = top;
+    else if (bottom > this.sight.top + this.sight.height) this.sight.top = bottom - this.sight.height;
+  }
+
+  // The row that has the keyboard, if one has it.
+  focused() {
+    return Array.from(this.nodes.values()).find(({ node }) => node.contains(document.activeElement));
+  }
+
   // The title of a conversation as elements, with what tells it from others that begin alike.
   nameOf({ conversation: id, title = undefined }) {
     const { name, start, tag } = this.names.get(id) ?? { name: title ?? id, start: "", tag: "" };
@@ -271,17 +292,14 @@ export class Overview {
 
   // Up, down, Home and End go through the conversations.
   key(event) {
-    const focused = Array.from(this.nodes.values()).find(({ node }) => node.contains(document.activeElement));
+    const focused = this.focused();
     if (!focused) return;
     const last = this.rows.length - 1;
     const place = { ArrowDown: focused.place + 1, ArrowUp: focused.place - 1, Home: 0, End: last }[event.key];
     if (place === undefined) return;
     event.preventDefault();
     const wanted = Math.min(last, Math.max(0, place));
-    const height = rowHeight();
-    const top = wanted * height;
-    if (top < this.sight.top) this.sight.top = top;
-    else if (top + height > this.sight.top + this.sight.height) this.sight.top = top + height - this.sight.height;
+    this.bring(wanted);
     this.draw();
     this.nodes.get(this.rows[wanted].conversation).node.firstChild.focus({ preventScroll: true });
   }
