@@ -220,7 +220,7 @@ async def test_what_was_received_of_a_streamed_response_is_saved_however_its_blo
     model = FunctionModel(stream_function=stream)
     agent = Agent(model, tools=[measure], capabilities=[FoldlogSteps(store)], output_type=output)
     with capture_run_messages() as theirs:
-        await asyncio.wait([asyncio.ensure_future(run("go"))])
+        await asyncio.gather(run("go"), return_exceptions=True)
     ours = (await store.load("c")).messages
     assert len(ours) == 2
     left = ours[1].state == "interrupted" and theirs[1].state == "incomplete" and output is Unit  # its calls are over
