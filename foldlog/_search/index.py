@@ -56,14 +56,16 @@ class SearchIndex:
     """Full-text search over a store. Thread-safe. Any number of processes may use the index of one store.
 
     For a SQLite store the index is a file beside it, with mode 0600; for a PostgreSQL store it is tables in its schema;
-    otherwise, for a store with keys, and where the folder cannot be written, it is in memory. It can be deleted at any
-    time. With ``rebuild`` it begins empty, and a damaged file is replaced.
+    otherwise, for a store with keys, and where the folder or the tables may not be written, it is in memory. It can be
+    deleted at any time. With ``rebuild`` it begins empty, and a damaged file is replaced.
 
-    Raises ``IndexDamaged`` where the file is damaged. For a store with keys, an index that was made before is removed.
+    Raises ``IndexDamaged`` where the file is damaged, and ``SearchRefused`` where one that is kept cannot be written,
+    if it ``must_keep`` it or ``rebuild`` it. For a store with keys, an index that was made before is removed.
     """
 
-    def __init__(self, store: Store, *, rebuild: bool = False) -> None:
+    def __init__(self, store: Store, *, rebuild: bool = False, must_keep: bool = False) -> None:
         self._store = store
+        self._must_keep = must_keep or rebuild
         try:
             self._open(rebuild=rebuild)
         except IndexDamaged:
@@ -73,12 +75,12 @@ class SearchIndex:
             self._open(rebuild=False)
 
     def _open(self, *, rebuild: bool) -> None:
-        self.tables = tables = _opened(self._store)
+        self.tables = tables = _opened(self._store, must_keep=self._must_keep)
         try:
             if tables.value("code") not in (_CODE, ""):  # empty for a new index; another one has other tables
                 tables.close()
                 remove_index(self._store)
-                self.tables = tables = _opened(self._store)
+                self.tables = tables = _opened(self._store, must_keep=self._must_keep)
             is_ours = (tables.value("store"), tables.value("code")) == (self._store.database.uuid, _CODE)
             if rebuild or not is_ours or tables.position() > self._store.database.last_position:
                 self.rebuild()
@@ -216,7 +218,7 @@ def erase_from_index(store: Store) -> None:
     if _encrypts(store) or not exists:
         remove_index(store)
         return
-    with SearchIndex(store) as index:
+    with SearchIndex(store, must_keep=True) as index:
         if index.tables.position():
             index.catch_up()
 
@@ -251,27 +253,35 @@ def indexed(recorded: Recorded) -> IndexedText:
     )
 
 
-def _opened(store: Store) -> SearchTables:
-    path, in_memory = index_path(store), _encrypts(store)
-    if in_memory:
+def _opened(store: Store, *, must_keep: bool) -> SearchTables:
+    path = index_path(store)
+    if _encrypts(store):
         remove_index(store)
         path = None
-    elif (tables := _on_server(store, make=True)) is not None:
-        return tables
+    elif (tables := _on_server(store)) is not None:
+        try:
+            tables.prepare()
+        except SearchRefused:
+            if must_keep:
+                raise
+        else:
+            return tables
+    elif path is not None and not os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK):
+        if must_keep:
+            raise SearchRefused(f"{path} may not be changed by this user; delete it, or let its owner do this")
+        path = None
     from foldlog._search.sqlite_tables import SQLiteTables
 
-    if path is not None and not os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK):
-        path = None
     return SQLiteTables(path)
 
 
-def _on_server(store: Store, *, make: bool = False) -> PostgresTables | None:
+def _on_server(store: Store) -> PostgresTables | None:
     """Return the tables of an index on a server, made or not; None where the store is on none."""
     if not store.database.recorder.on_server:
         return None
     from foldlog._search.postgres_tables import PostgresTables
 
-    return PostgresTables(cast("PostgresRecorder", store.database.recorder), make=make)
+    return PostgresTables(cast("PostgresRecorder", store.database.recorder))
 
 
 def _encrypts(store: Store) -> bool:

@@ -24,7 +24,6 @@ from foldlog._search.hits import (
     id_bytes,
     marked,
 )
-from foldlog.eventstore import StoreUnavailable
 from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.setup import command_of_owner
 
@@ -82,22 +81,26 @@ _SET = """
 
 
 class PostgresTables(SearchTables):
-    """See ``SearchTables``. ``recorder`` is that of the store. ``make`` them if they are missing."""
+    """See ``SearchTables``. ``recorder`` is that of the store."""
 
-    def __init__(self, recorder: PostgresRecorder, *, make: bool = True) -> None:
+    def __init__(self, recorder: PostgresRecorder) -> None:
         super().__init__()
         self._recorder = recorder
         self._name = recorder.schema
 
-        def made(connection: Connection) -> None:
+    def prepare(self) -> None:
+        """Make the tables if they are missing. Raises ``SearchRefused`` where this role may not make or change them."""
+
+        def work(connection: Connection) -> None:
             if not self._is_there(connection):
                 with connection.transaction():
                     connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._schema,))
                     if not self._is_there(connection):
                         connection.execute(self._sql(_SCHEMA))
+            if connection.execute(self._sql(_MAY_USE)).fetchone() != (True,):
+                raise self._refused(connection)
 
-        if make:
-            self._run(made)
+        self._run(work)
 
     def _is_there(self, connection: Connection) -> bool:
         found = connection.execute("SELECT to_regclass(%s)", (f"{self._schema}.search_texts",)).fetchone()
@@ -205,25 +208,14 @@ class PostgresTables(SearchTables):
         def asked(connection: Connection) -> T:
             try:
                 return work(connection)
-            except psycopg.errors.InsufficientPrivilege as error:
-                raise SearchRefused(self._lacks_rights(connection)) from error
-            except psycopg.errors.ReadOnlySqlTransaction as error:
-                raise StoreUnavailable(f"the search index cannot be used: {error}") from error
+            except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction) as error:
+                raise self._refused(connection) from error
 
         return self._recorder.beside(asked)
 
-    def _lacks_rights(self, connection: Connection) -> str:
-        """Say what the owner has to run where this role may not make or change the index."""
-        info, is_there = connection.info, self._is_there(connection)
-        if is_there and connection.execute(self._sql(_MAY_USE)).fetchone() != (True,):
-            grant = self._sql("{schema}.search_facts, {schema}.search_texts, {schema}.facts TO ").as_string(None)
-            role = sql.Identifier(info.user).as_string(None)
-            return (
-                f"the role {info.user!r} may not use the tables of the search index; as their owner, run in psql: "
-                f"GRANT SELECT, INSERT, UPDATE, DELETE ON {grant}{role}"
-            )
-        problem = "may not change the search index" if is_there else "may not make the search index that is missing"
-        return f"the role {info.user!r} {problem}; {command_of_owner(connection, self._name, 'search --rebuild')}"
+    def _refused(self, connection: Connection) -> SearchRefused:
+        role, of_owner = connection.info.user, command_of_owner(connection, self._name, "search --rebuild")
+        return SearchRefused(f"the role {role!r} may not change the tables of the search index; {of_owner}")
 
 
 _QUERIES = {False: "phraseto_tsquery(%s::regconfig, %s)", True: "to_tsquery(%s::regconfig, %s)"}
