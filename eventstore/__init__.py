@@ -50,6 +50,7 @@ from foldlog.eventstore.events import ATTRIBUTES as ATTRIBUTES
 from foldlog.eventstore.events import LOST as LOST
 from foldlog.eventstore.events import MAY_BE_STRUCTURAL as MAY_BE_STRUCTURAL
 from foldlog.eventstore.events import NOT_RECORDED as NOT_RECORDED
+from foldlog.eventstore.events import VIEWS as VIEWS
 from foldlog.eventstore.events import Action as Action
 from foldlog.eventstore.events import AgentCondensationObservation as AgentCondensationObservation
 from foldlog.eventstore.events import Annotation as Annotation

@@ -30,6 +30,8 @@ from foldlog.eventstore.errors import InvalidEvent
 
 ATTRIBUTES = "attributes"
 """The name of the document that holds a conversation's attributes: see ``foldlog.eventstore.documents.listing``."""
+VIEWS = "views"
+"""The projection of Views. Its records hold no content, and are the same after a redaction, so they stay."""
 
 LOST = "foldlog.lost"
 """The name of an annotation that replaces a lost event in a salvaged store, and the kind of the event that replaces a

@@ -21,8 +21,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Audit:
     """The outcome of the audit of one conversation. ``missing`` counts revisions that are not stored: a writer without
-    the projection appended or copied their events, they were deleted with what was redacted, or an earlier version of
-    foldlog stored them in its own form. They are not findings: who needs one makes it.
+    the projection appended their events, or an earlier version of foldlog stored them in its own form. They are not
+    findings: the next structural event stores them.
     """
 
     conversation: str
@@ -54,7 +54,7 @@ def _audit(reading: ReadTransaction, progress: Progress | None) -> Audit:
         elif one is None:
             findings.append(Finding(version, "the log has no structural event with this version"))
         elif other is None or other.code < CODE:
-            missing += 1  # one of an earlier version of foldlog is replaced by the next reader
+            missing += 1  # one of an earlier version of foldlog is replaced with the next structural event
         elif problem := _problem(other, one):
             findings.append(Finding(version, problem))
     return Audit(reading.conversation, reading.version, len(stored), missing, tuple(findings))

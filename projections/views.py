@@ -2,8 +2,8 @@
 
 A View is loaded from the last revision: one read of the revision, and one ranged read of the events that it keeps and
 those since. ``store.register(views)`` has the store call ``Views.project`` in every transaction that appends structural
-events, so that each revision is stored with its event. Where a writer appended without it, the next reader folds on
-from the last revision and stores the missing revisions.
+events, so that each revision is stored with its event. Where a writer appended without it, readers fold on from the
+last revision. The next structural event, or ``rebuild``, stores the missing revisions: a read writes nothing.
 """
 
 from __future__ import annotations
@@ -72,12 +72,13 @@ class _Latest:
     """The last View of a conversation, and the conversation as it was found with it. A View made in a transaction that
     was rolled back must not be used when other events get the same ids: the head tells. A View with the content of
     events that were redacted since must not be used either: the number of redactions tells. ``moment`` is the store's
-    before the View was read last.
+    before the View was read last. ``missing`` are revisions that were not stored.
     """
 
     folded: ViewFold
     found: Conversation
     view: View
+    missing: Sequence[Record] = ()
     moment: int | None = None
 
     def is_at(self, reading: ReadTransaction, version: int) -> bool:
@@ -89,7 +90,7 @@ class Views:
     """The Views of a store's conversations. Thread-safe.
 
     Also an inline projection: after ``store.register(views)`` the store keeps each revision in the transaction of its
-    event. Without that, Views are right too, and a read stores the missing revisions.
+    event. Without that, Views are right too, and cost the events since the last revision.
     """
 
     name = PROJECTION
@@ -138,7 +139,7 @@ class Views:
             return self.current(conversation)
         version, short = self._store.query(conversation, self._short)
         if short is not None:
-            return self._stored(conversation, *short)
+            return short
         view = UnreadView(
             version,
             self._dialect,
@@ -249,8 +250,7 @@ class Views:
             past = StoredPast(writing, stored=False, records=records)
             for _, some in fold_log(writing, folded, writing.version, past):  # events appended since
                 made += some
-            writing.delete_records(PROJECTION)
-            writing.put_records(PROJECTION, made)
+            writing.put_records(PROJECTION, made, replace_all=True)
             return len(made)
 
         return self._store.project(conversation, replace_all)
@@ -271,20 +271,14 @@ class Views:
     # -- steps --------------------------------------------------------------------------------------------------------
 
     def _view(self, conversation: str, version: int | None) -> View:
-        return self._stored(conversation, *self._store.query(conversation, partial(self._opened, version=version)))
+        return self._store.query(conversation, partial(self._opened, version=version))
 
-    def _stored(self, conversation: str, view: View, missing: list[Record]) -> View:
-        """Return a View after its missing revisions were stored, if the store can be written."""
-        if missing and self._store.database.recorder.writable:
-            self._store.project(conversation, lambda writable: writable.put_records(PROJECTION, missing))
-        return view
-
-    def _short(self, reading: ReadTransaction) -> tuple[int, tuple[View, list[Record]] | None]:
-        """Return the version, and if the conversation is short its View with the revisions that are not stored yet."""
+    def _short(self, reading: ReadTransaction) -> tuple[int, View | None]:
+        """Return the version, and if the conversation is short its View."""
         return reading.version, self._opened(reading, None) if reading.version <= _SHORT else None
 
-    def _opened(self, reading: ReadTransaction, version: int | None) -> tuple[View, list[Record]]:
-        """Return the View at a version, and the revisions that are not stored yet."""
+    def _opened(self, reading: ReadTransaction, version: int | None) -> View:
+        """Return the View at a version."""
         found = reading.found
         conversation, present = found.id, found.version
         if version is None:
@@ -293,11 +287,11 @@ class Views:
             raise NoSuchVersion(conversation, version, present)
         latest = self._latest_of(reading)
         if latest and latest.is_at(reading, version):
-            return latest.view, []
+            return latest.view
         folded, missing = self._load(reading, version)
         if version == present:
-            return self._remember(found, folded), missing
-        return self._view_of(conversation, folded), missing
+            return self._remember(found, folded, missing)
+        return self._view_of(conversation, folded)
 
     def _load(
         self, reading: ReadTransaction, version: int, past: StoredPast | None = None
@@ -311,8 +305,9 @@ class Views:
             since = reading.events_behind(latest.found.head, latest.folded.version, version)
         if latest and since is not None:
             folded, records = fold_events(latest.folded, since, past)
+            records = [*latest.missing, *records]
         elif latest and version - CHUNK <= (at := latest.folded.version) <= version and latest.is_at(reading, at):
-            folded = latest.folded
+            folded, records = latest.folded, [*latest.missing]
         else:
             folded, records = load_revision(reading, version, past) or (folded, records)
         for further, some in fold_log(reading, folded, version, past):
@@ -330,11 +325,12 @@ class Views:
     def _grow(self, before: _Latest, found: Conversation, events: Sequence[Event]) -> View:
         """Return the last View with further events that are not structural: its condensations are the same."""
         folded = fold_shown(before.folded, events, found.version)
-        return self._keep(_Latest(folded, found, View(folded.state, before.view.condensations, self._dialect)))
+        view = View(folded.state, before.view.condensations, self._dialect)
+        return self._keep(_Latest(folded, found, view, before.missing))
 
-    def _remember(self, found: Conversation, folded: ViewFold) -> View:
+    def _remember(self, found: Conversation, folded: ViewFold, missing: Sequence[Record] = ()) -> View:
         view = self._view_of(found.id, folded)
-        return self._keep(_Latest(folded._replace(state=view.state), found, view))
+        return self._keep(_Latest(folded._replace(state=view.state), found, view, missing))
 
     def _keep(self, latest: _Latest) -> View:
         """Keep the last View of a conversation, and watch what this process appends to it."""

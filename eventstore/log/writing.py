@@ -2,7 +2,7 @@
 
 The row codec of the conversation is applied before each insert. An inline projection is called in the transaction that
 appends structural events, so that its records cannot differ from the log. The store knows nothing of the content of
-these records; each has the number of a version.
+these records, but that those of Views repeat none of the events; each has the number of a version.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
-from foldlog.eventstore.events import ATTRIBUTES, Event, KeyChanged
+from foldlog.eventstore.events import ATTRIBUTES, VIEWS, Event, KeyChanged
 from foldlog.eventstore.log.database import Database, Known, encrypted
 from foldlog.eventstore.log.keys import SET_A_KEY, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter
@@ -45,7 +45,7 @@ class WriteTransaction(ReadTransaction):
 
     def put_records(self, projection: str, records: Iterable[Record], *, replace_all: bool = False) -> None:
         """Keep records; a record of the same version is replaced, or all earlier ones of the projection. Those of a
-        plain conversation are plain: a read may keep them, and gives no key.
+        plain conversation are plain: they give it no key.
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
@@ -56,8 +56,14 @@ class WriteTransaction(ReadTransaction):
         found, listed = self.found, None if digests is None else tuple(digests)
         self._reader.change(found.key, changes.NewListing(found.updated_at or found.created_at, version, listed))
 
-    def delete_records(self, projection: str) -> None:
-        self._reader.change(self.found.key, changes.NewRecords(projection, (), replace_all=True))
+    def forget_records(self, codec: RowCodec | None = None) -> None:
+        """Delete records, but those of Views and attributes; with a ``codec``, all but Views, these in its form."""
+        found, own = self.found, self._codec()
+        for newest in self._reader.records(found.key, None, 0, _PROJECTIONS_MAX):
+            if codec is not None or newest.projection not in (ATTRIBUTES, VIEWS):
+                kept = self._records_of(VIEWS, found.key, own, 0) if newest.projection == VIEWS else ()
+                encoded = [codec.encoded_record(VIEWS, each) for each in kept if codec]
+                self._reader.change(found.key, changes.NewRecords(newest.projection, encoded, replace_all=True))
 
     # -- for the store and its maintenance ----------------------------------------------------------------------------
 
@@ -156,13 +162,13 @@ class WriteTransaction(ReadTransaction):
         if has_nothing:
             mark = mark._replace(pending_until=0)
         new_key = changes.NewKey if mark.pending_until else changes.FirstKey
+        self.forget_records(codec._replace(data_key=data_key))
         self._reader.change(found.key, new_key(renewed.salt, renewed.key_id, renewed.sealed_key))
-        forget_records(self._reader, found.key)  # they are plain
+        self._known_codec = codec._replace(data_key=data_key, mark=mark)
         if mark.pending_until and found.visible:
             enter(self._reader, renewed, KeyChanged(key_id=renewed.key_id), self.database.now())
         self.found = past_under(self._reader, renewed, None, data_key)
         self._changed = True
-        self._known_codec = codec._replace(data_key=data_key, mark=mark)
         return self._known_codec
 
 
@@ -186,13 +192,6 @@ def begin_new(
     check_plain(transaction, database, conversation)
     salt = new_salt() if salt is None else salt
     return transaction.begin(Beginning(conversation, now, salt, staged, fork, replaces))
-
-
-def forget_records(transaction: Transaction, key: int, *, but: str | None = None) -> None:
-    """Delete the records of all projections ``but`` one of a conversation: they are made again from its events."""
-    for newest in transaction.records(key, None, 0, _PROJECTIONS_MAX):
-        if newest.projection != but:
-            transaction.change(key, changes.NewRecords(newest.projection, (), replace_all=True))
 
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:
@@ -241,9 +240,8 @@ _from_json = msgspec.json.Decoder(dict[str, Any]).decode
 def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) -> None:
     """List a conversation as this transaction leaves it, with its present attributes."""
     pairs = pairs_of(attributes or {})
-    writing.delete_records(ATTRIBUTES)
-    if attributes:
-        writing.put_records(ATTRIBUTES, [Record(writing.version, _CODE, None, _encode(attributes))])
+    records = [Record(writing.version, _CODE, None, _encode(attributes))] if attributes else ()
+    writing.put_records(ATTRIBUTES, records, replace_all=True)
     digests = digests_of(pairs, writing.database.settings.keys, writing.found.key_id)
     writing.list_as(writing.version, dict.fromkeys([EVERY, *digests]))
 

@@ -5,8 +5,7 @@ its salt, its idempotency keys and its tombstone. So heads are equal in both sto
 again. What the source redacted is redacted in the copy. A conversation that went on by itself in the target, and now
 differs, is left as it is and named.
 
-Positions are new: followers of the target begin at 0. The records of projections are not copied: projections are made
-again from the events.
+Positions are new: followers of the target begin at 0. Of the records of projections only those of Views are copied.
 """
 
 from __future__ import annotations
@@ -29,20 +28,13 @@ from foldlog.eventstore.errors import (
     HistoryDiverged,
     VersionConflict,
 )
-from foldlog.eventstore.events import Event, RedactionCopied
+from foldlog.eventstore.events import VIEWS, Event, RedactionCopied
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.finding import find_again, forks_that_share, tombstones_before
 from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, stored_rows
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import Link, head_after, links_of
-from foldlog.eventstore.log.row import (
-    commitment_of,
-    from_microseconds,
-    is_redacted,
-    not_erased,
-    sound,
-    stored_event_of,
-)
+from foldlog.eventstore.log.row import commitment_of, from_microseconds, is_redacted, not_erased, sound, stored_event_of
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.redact import redact_rows
@@ -50,7 +42,7 @@ from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.errors import RecorderError
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, RecalledKey, Row
+from foldlog.eventstore.recorders.types import HEAD_BYTES, Beginning, Conversation, RecalledKey, Record, Row
 from foldlog.eventstore.store import Store
 
 _JOBS_MAX = 64
@@ -179,16 +171,17 @@ def copy_conversation(source: Database, target: Database, conversation: str, sto
         there = writer.there
         if there is not None:
             _check_same(source, found, target, there)
-        is_ahead = writer.end.version > found.version  # it is left as it is
+        start, is_ahead = writer.end.version, writer.end.version > found.version  # it is left as it is
         if there is not None and not is_ahead and there.redactions != found.redactions:
             redacted = (row for row in stored_rows(source, found) if is_redacted(row.proof))
             for chunk in chunked(row for row in redacted if row.id < there.version):
                 on_finished(target, partial(_redact_too, database=target, there=there, gone=chunk))
-        for chunk in chunked(stored_rows(source, found, writer.end.version)):
+        for chunk in chunked(stored_rows(source, found, start)):
             if stopped.is_set():
                 raise CancelledError
             writer.copy(chunk)
-        writer.finish(keys_of(source, found), 0 if is_ahead else found.redactions)
+        views = source.recorder.query(lambda reader: [*find_again(source, reader, found).records(VIEWS, start)])
+        writer.finish(keys_of(source, found), 0 if is_ahead else found.redactions, views)
     return Moved(found.id, writer.added, writer.end.version, tombstones=tombstones)
 
 
@@ -266,14 +259,15 @@ class CopyWriter(StagedWriter):
         self.add(added, lambda writing: None)
         self.end = end
 
-    def finish(self, keys: Iterable[tuple[str, RecalledKey]], redactions: int) -> None:
-        """Add idempotency keys, and the count of redactions, after all rows; then make the conversation visible."""
+    def finish(self, keys: Iterable[tuple[str, RecalledKey]], redactions: int, views: Sequence[Record] = ()) -> None:
+        """Add keys, the count of redactions and records of Views after all rows; then make the conversation visible."""
         version = self.end.version
+        beside = partial(_write_beside, database=self.database, key=self.key or 0)
         there = (each for each in keys if 0 <= each[1].first_id < each[1].first_id + each[1].events <= version)
         while some := list(islice(there, CHUNK)):
-            self.transact(partial(_write_beside, database=self.database, key=self.key or 0, keys=some))
-        if redactions:
-            self.transact(partial(_write_beside, database=self.database, key=self.key or 0, redactions=redactions))
+            self.transact(partial(beside, keys=some))
+        if redactions or views:
+            self.transact(partial(beside, redactions=redactions, views=[each for each in views if each[0] <= version]))
         self.publish(version)
 
 
@@ -283,8 +277,9 @@ def _write_beside(
     key: int,
     keys: Sequence[tuple[str, RecalledKey]] = (),
     redactions: int = 0,
+    views: Sequence[Record] = (),
 ) -> None:
-    """Write idempotency keys, and the number of redactions, beside the events of the conversation with this key."""
+    """Write idempotency keys, the number of redactions, and records of Views, beside the events of a conversation."""
     found = not_erased(database.find_key(transaction, key))
     if found is None:
         return  # a staged copy was discarded: its publication says so
@@ -294,6 +289,7 @@ def _write_beside(
             writing.remember(name, RecalledKey(recalled.first_id, recalled.events))
     if found.redactions < redactions:  # where the numbers are equal, both show the same content
         writing.count_redactions(redactions - found.redactions)
+    writing.put_records(VIEWS, views)
     writing.end()
 
 

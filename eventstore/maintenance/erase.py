@@ -13,7 +13,7 @@ from functools import partial
 
 from foldlog.eventstore.arguments import check_reason, check_text
 from foldlog.eventstore.errors import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
-from foldlog.eventstore.events import ATTRIBUTES, Detached
+from foldlog.eventstore.events import VIEWS, Detached
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.database import Database, behind
 from foldlog.eventstore.log.finding import living_forks
@@ -22,7 +22,7 @@ from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import links_of
 from foldlog.eventstore.log.results import ConversationRow, listed
 from foldlog.eventstore.log.row import dense_rows, sound
-from foldlog.eventstore.log.writing import WriteTransaction, forget_records
+from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.unfinished import Met, finish, on_finished, purge, unfinished
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.changes import Finished, Left, PlacedPast
@@ -173,7 +173,8 @@ def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> b
         transaction.change(found.key, Left(DETACH, str(stop)))
         writing.end()
         return True
-    forget_records(transaction, found.key, but=ATTRIBUTES)  # they build on those of the parent
+    writing.forget_records()
+    writing.put_records(VIEWS, list(writing.records(VIEWS)))  # also those of the parent, on which its own build
     writing.keep_past(links_of(database, transaction, found), begins)
     transaction.change(found.key, PlacedPast(begins))
     transaction.change(found.key, Finished())

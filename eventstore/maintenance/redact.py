@@ -37,7 +37,7 @@ from foldlog.eventstore.log.row import (
     from_microseconds,
     stored_event_of,
 )
-from foldlog.eventstore.log.writing import WriteTransaction, forget_records, list_again
+from foldlog.eventstore.log.writing import WriteTransaction, list_again
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Row
@@ -230,17 +230,17 @@ def redact_rows(
     forks: Iterable[Conversation],
 ) -> None:
     """Replace events by rows without content, and end ``writing``. What is kept beside them goes, in these forks too:
-    the records of projections.
+    the records of projections that may hold content.
     """
     writing.redact([row for _, row in gone])
-    _leave_nothing_beside(transaction, writing, [event for event, _ in gone])
+    _leave_nothing_beside(writing, [event for event, _ in gone])
     writing.end()
     for fork in forks:
         fork_now = find_again(writing.database, transaction, fork).found  # its parent may be encrypted since just now
         beside = WriteTransaction(transaction, fork_now, writing.database)
         shared = [event for event, _ in gone if event.id < fork.begins]
         beside.count_redactions(len(shared))
-        _leave_nothing_beside(transaction, beside, shared)
+        _leave_nothing_beside(beside, shared)
         beside.end()
 
 
@@ -306,14 +306,14 @@ def _check_that_none_builds_on(reading: ReadTransaction, event: DocumentChanges)
                 )
 
 
-def _leave_nothing_beside(transaction: Transaction, writing: WriteTransaction, events: Sequence[Event]) -> None:
-    """Delete the records of projections, which are made again. Then list the conversation with its present attributes.
-    The digests of source ids stay.
+def _leave_nothing_beside(writing: WriteTransaction, events: Sequence[Event]) -> None:
+    """Delete the records of projections that may hold content: they are made again. Then list the conversation with its
+    present attributes. The digests of source ids stay.
     """
     for event in events:
         key = None if event.origin is None else source_key(event.origin.format, event.origin.id)
         if key is not None and writing.recalled(key) is None:
             writing.remember(key, RecalledKey(event.id, 1))  # known again, also where there is no index yet
-    forget_records(transaction, writing.key, but=ATTRIBUTES)
+    writing.forget_records()
     if any(isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed for event in events):
         list_again(writing, newest_value(writing, ATTRIBUTES))

@@ -1,7 +1,7 @@
 """Encrypt, re-encrypt, compress or decrypt stored events, each conversation alone.
 
 First a conversation gets its new key, so that new events are encrypted; then it is changed in steps (``rekey_steps``).
-Projections make their records again.
+Of the records of projections those of Views get their new form too; the others are made again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from foldlog.eventstore.log.database import Database, encrypted, paged, start_af
 from foldlog.eventstore.log.importing import IMPORT, delete_rows
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import past_under
-from foldlog.eventstore.log.seal import mark_of
-from foldlog.eventstore.log.writing import forget_records
+from foldlog.eventstore.log.seal import RowCodec, mark_of
+from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.rekey_steps import RekeyState, leave, reform
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge, unfinished
 from foldlog.eventstore.recorders.base import Transaction
@@ -146,7 +146,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     if changed:
         transaction.change(found.key, NewKey(b"", found.key_id, found.sealed_key))
         if codec.data_key is None:
-            forget_records(transaction, found.key)  # they are plain
+            WriteTransaction(transaction, found, database, codec).forget_records(RowCodec(found.id, data_key))
         found = past_under(transaction, found, codec.data_key, data_key)
         enter(transaction, found, KeyChanged(key_id=found.key_id), database.now())
     if data_key is not None and mark != codec.mark:

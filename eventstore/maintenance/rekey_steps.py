@@ -25,7 +25,7 @@ from foldlog.eventstore.log.past import head_after, links_of_own, past_under
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import dense_rows
 from foldlog.eventstore.log.seal import DAMAGED, Compression, Mark, RowCodec, mark_of
-from foldlog.eventstore.log.writing import forget_records
+from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.changes import Finished, Left, NewForm, NewKey, NewMark, RememberedKey
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row
@@ -175,7 +175,7 @@ class _Change:
         past_under(transaction, found, codec.data_key, None)
         transaction.change(found.key, NewKey(codec.data_key.salt, None, None))
         transaction.change(found.key, NewMark(None))
-        forget_records(transaction, found.key)  # they are encrypted
+        WriteTransaction(transaction, found, self._database, codec).forget_records(self._target)
         enter(transaction, found._replace(key_id=None), KeyChanged(), self._database.now())
         return True
 

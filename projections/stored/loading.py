@@ -157,9 +157,9 @@ def returned_record(retraction: Retraction, past: StoredPast) -> Record | None:
 
 
 def is_stored(reading: ReadTransaction, record: Record) -> bool:
-    """Return whether the revisions up to this one are stored: a writer that stores one has stored those before it."""
-    stored = reading.record_at(PROJECTION, record.version)
-    return stored is not None and stored.version == record.version and stored.code == CODE
+    """Return whether a revision can be read: a writer that stores one has stored those before it."""
+    stored = stored_revision(record.version, StoredPast(reading))
+    return stored is not None and stored[0] == record.version
 
 
 def _load(

@@ -34,9 +34,9 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from foldlog.eventstore import Record
+from foldlog.eventstore import VIEWS, Record
 
-PROJECTION = "views"
+PROJECTION = VIEWS
 CODE = 2
 """Version of the fold and of this form. Increase it with every change of the result of a fold, or of this form:
 records of another version are rebuilt, not trusted."""

@@ -82,7 +82,7 @@ def inspect(
 ) -> list[str]:
     """What is wrong with the store; nothing, if it keeps all promises. Cost: everything in it, several times.
 
-    ``without_views``: revisions may be missing: a writer keeps no Views, content was redacted, or a fork detached.
+    ``without_views``: revisions may be missing: a writer keeps no Views.
     ``erasing``: an erasure may be unfinished.
     """
     findings: list[str] = []

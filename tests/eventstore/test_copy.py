@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, ConversationNotFound, Message, Store, open_store
+from foldlog.eventstore import ANY_VERSION, CondensationAction, ConversationNotFound, Message, Store, open_store
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store, keys_of
@@ -14,6 +14,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.projections import Views, audit
 from tests.eventstore.test_salvage import without_page
 
 
@@ -54,6 +55,21 @@ def test_what_the_source_redacted_is_redacted_where_nothing_was_added():
         problems(source, target)
         assert [event.redacted is None for event in target.events("fork")] == [False, True, True]
         assert [each.conversation for each in compare_stores(source, target)] == ["fork"]
+
+
+def test_revisions_are_copied_with_their_events():
+    with open_store("memory:") as source, open_store("memory:", keys=KeyRing(["11" * 32])) as target:
+        source.register(Views(source))
+        for version in (0, 3):
+            events = [said("one"), said("two"), CondensationAction(forgotten_event_ids=[version])]
+            source.append("a", events, expected_version=version)
+            if version:
+                source.fork("a", 5, "fork")
+            problems(source, target)
+        redact(source, "a", 0, reason="asked for", by="tests")
+        problems(source, target)
+        audits = [audit(target, name) for name in ("a", "fork")]
+        assert [(each.revisions, each.missing, each.findings) for each in audits] == [(2, 0, ()), (1, 0, ())]
 
 
 def test_what_was_redacted_and_then_erased_is_equal_in_a_copy():

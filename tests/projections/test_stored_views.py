@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -89,10 +90,30 @@ def test_making_views_changes_nothing_until_they_are_registered(store: Store, re
     assert records(store) == [], "a writer stores revisions only where Views are registered"
     assert (audit(store, "c").missing, audit(store, "c").findings) == (1, ())
     assert ids(read(views, "c")) == [1, 3]
-    assert records(store) == [3], "the reader stored the missing one"
+    assert records(store) == [], "nor do readers"
+    append(store, *said("d"))
+    assert ids(read(views, "c")) == [1, 3, 4]
     store.register(views)
     append(store, forget(1))
-    assert records(store) == [3, 5]
+    assert records(store) == [3, 6], "that of the View in memory too"
+    assert audit(store, "c").findings == ()
+
+
+@pytest.mark.parametrize("mode", ["", "?mode=ro"])
+def test_a_read_writes_nothing_and_waits_for_no_writer(tmp_path: Path, mode: str):
+    path = tmp_path / "history.db"
+    with open_store(f"sqlite:///{path}") as store:
+        append(store, *said("a", "b"), forget(0), *said("c"))
+    before = path.read_bytes()
+    with closing(sqlite3.connect(path)) as other, open_store(f"sqlite:///{path}{mode}") as store:
+        other.execute("BEGIN IMMEDIATE")
+        views = Views(store)
+        assert ids(views.current("c")) == ids(views.at("c", 4)) == ids(Views(store).latest("c")) == [1, 3]
+        assert (views.tail("c", 1)[1][0].id, records(store)) == (3, [])
+        if mode:
+            with pytest.raises(StoreUnusable):
+                views.rebuild("c")
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("version", [-1, 3])
@@ -140,19 +161,6 @@ def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store: S
     assert Views(store).current("c") == View.from_events(store.events("c"))
 
 
-def test_a_view_is_answered_from_memory_where_nothing_can_be_written(tmp_path: Path):
-    path = tmp_path / "history.db"
-    with open_store(f"sqlite:///{path}") as store:
-        append(store, *said("a", "b"), forget(0), *said("c"))
-    with open_store(f"sqlite:///{path}?mode=ro") as store:
-        views = Views(store)
-        assert ids(views.current("c")) == [1, 3]
-        assert ids(views.at("c", 2)) == [0, 1]
-        with pytest.raises(StoreUnusable):
-            views.rebuild("c")
-        assert records(store) == []
-
-
 def test_a_read_with_a_key_leaves_a_plain_conversation_plain(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'history.db'}"
     with open_store(url) as store:
@@ -160,13 +168,14 @@ def test_a_read_with_a_key_leaves_a_plain_conversation_plain(tmp_path: Path):
     keys = KeyRing(["ab" * 32])
     with open_store(url, keys=keys) as store:
         assert ids(Views(store).current("c")) == [1, 3]
-        assert records(store) == [3]
+        assert records(store) == []
     with open_store(url) as store:
         store.register(Views(store))
         append(store, forget(1))
         assert (records(store), audit(store, "c").findings) == ([3, 5], ())
     with open_store(url, keys=keys) as store:
         append(store, *said("d"))
+        assert (records(store), audit(store, "c").findings) == ([3, 5], ())
     with open_store(url) as store, pytest.raises(KeyUnavailable):
         Views(store).current("c")
 
@@ -218,10 +227,25 @@ def test_revisions_of_another_version_of_the_fold_are_made_again(store: Store):
     with reading(store, "c") as snapshot:
         old = [record._replace(code=CODE - 1, body=b'{"kept":[99]}') for record in snapshot.records(PROJECTION)]
     store.project("c", lambda writable: writable.put_records(PROJECTION, old))
-    assert ids(Views(store).current("c")) == [3]
+    views = Views(store)
+    assert ids(views.current("c")) == [3]
+    store.register(views)
+    append(store, CondensationRequest())
     with reading(store, "c") as snapshot:
         assert {record.code for record in snapshot.records(PROJECTION)} == {CODE}
     assert ids(views.at("c", 3)) == [1]
+
+
+def test_a_revision_without_its_base_is_stored_again_with_it(store: Store):
+    store.register(Views(store))
+    append(store, *said(*"a" * 600), forget(*range(0, 600, 2)), forget(1))
+    with reading(store, "c") as snapshot:
+        base, delta = snapshot.records(PROJECTION)
+    assert (base.base, delta.base) == (None, 601)
+    store.project("c", lambda writable: writable.put_records(PROJECTION, [delta], replace_all=True))
+    store.register(Views(store))
+    append(store, CondensationRequest())
+    assert (audit(store, "c").missing, audit(store, "c").findings) == (0, ())
 
 
 def test_opening_a_view_reads_no_forgotten_event(tmp_path: Path):
@@ -358,11 +382,8 @@ def test_a_revision_of_no_structural_event_and_one_of_another_code_are_found_and
     with reading(store, "c") as snapshot:
         first, second, third = snapshot.records(PROJECTION)
 
-    def spoil(writable: object) -> None:
-        writable.delete_records(PROJECTION)  # type: ignore[attr-defined]
-        writable.put_records(PROJECTION, [second._replace(code=CODE + 1), third, third._replace(version=9)])  # type: ignore[attr-defined]
-
-    store.project("c", spoil)
+    spoilt = [second._replace(code=CODE + 1), third, third._replace(version=9)]
+    store.project("c", lambda writable: writable.put_records(PROJECTION, spoilt, replace_all=True))
     answer = audit(store, "c")
     assert answer.missing == 1
     assert [(finding.version, finding.problem) for finding in answer.findings] == [
@@ -385,7 +406,9 @@ def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(t
         (finding,) = audit(store, "c").findings
         assert (finding.version, finding.problem) == (5, "its bytes were changed after it was stored")
         assert ids(Views(store).current("c")) == [2]
-        assert audit(store, "c").findings == (), "the reader made it again"
+        store.register(Views(store))
+        append(store, CondensationRequest())
+        assert audit(store, "c").findings == (), "the next structural event stored it again"
 
 
 @pytest.mark.parametrize(

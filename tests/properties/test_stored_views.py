@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import cycle
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldlog.eventstore import Record, Store, WriteTransaction, open_store
-from foldlog.eventstore.events import Event
-from foldlog.projections import View, Views
+from foldlog.eventstore import CannotRedact, Record, Store, open_store
+from foldlog.eventstore.events import CondensationRequest, Event
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.projections import View, Views, audit
 from tests.how_many import examples
 from tests.properties.histories import histories
 from tests.reading import reading
@@ -54,6 +56,9 @@ def test_two_writers_with_and_without_the_projection_leave_the_same_views(
                 assert views.current("c") == View.from_events(events[:stop])
         assert_every_version(views, events)
         assert_every_version(Views(store), events)
+        store._projections = register
+        store.ingest("c", [*events, CondensationRequest()])
+        assert (audit(store, "c").findings, audit(store, "c").missing) == ((), 0)
 
 
 @many
@@ -83,13 +88,29 @@ def test_views_are_the_same_whichever_revisions_are_stored(events: list[Event], 
         appended(store, events, [1] * len(events))
         some = [record for record, keeps in zip(stored(store), cycle(kept), strict=False) if keeps]
 
-        def keep_some(writing: WriteTransaction) -> None:
-            writing.delete_records("views")
-            writing.put_records("views", some)
-
         for version in reversed(range(len(events) + 1)):
-            store.project("c", keep_some)
+            store.project("c", lambda writing: writing.put_records("views", some, replace_all=True))
             assert Views(store).at("c", version) == View.from_events(events[:version])
+
+
+@many
+@given(histories, st.lists(st.integers(0, 40), min_size=1, max_size=4), st.booleans())
+def test_redactions_leave_the_revisions_that_the_log_makes(
+    events: list[Event], redacted: list[int], with_summaries: bool
+) -> None:
+    with open_store("memory:") as store:
+        views = Views(store)
+        store.register(views)
+        store.ingest("c", events)
+        before = stored(store) if events else []
+        for event_id in {each % len(events) for each in redacted} if events else ():
+            with suppress(CannotRedact):
+                redact(store, "c", event_id, reason="asked to", by="tests", with_summaries=with_summaries)
+            now = list(store.events("c"))
+            assert stored(store) == before
+            assert audit(store, "c").findings == ()
+            assert_every_version(Views(store), now)
+            assert_every_version(views, now)
 
 
 def stored(store: Store) -> list[Record]:
