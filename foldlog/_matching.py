@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import zlib
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -22,7 +22,6 @@ from re import _parser  # type: ignore[attr-defined]  # the parser of the standa
 from typing import Any
 from unicodedata import combining, normalize
 
-from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from foldlog._copies import path_in, stores_in
@@ -31,6 +30,7 @@ from foldlog._formats.live import recorded
 from foldlog._formats.packing import place_of
 from foldlog._page.report import texts_of_page
 from foldlog._search.index import index_path
+from foldlog._values import named_in, values_in
 from foldlog.condensers.prompts.rendering import unescaped
 from foldlog.eventstore import (
     Action,
@@ -229,7 +229,7 @@ def _content(event: Event) -> Iterator[tuple[str, str]]:
     values = {name: value for name, value in asdict(event).items() if name not in _NAMES}
     with suppress(ValueError, RecursionError):  # records hold the values in the text of a call, too
         values[""] = loads(str(values.get("arguments", "")))
-    return _named(values)
+    return named_in(values)
 
 
 def twin_keys(event: Event) -> set[tuple[Any, ...]]:
@@ -267,18 +267,6 @@ def _said(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
     return (pair for each in said if has_content(each) for pair in _content(each))
 
 
-def _named(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the texts and numbers in a value, each after the name of its part. The type of a part tells nothing."""
-    if isinstance(value, Mapping):
-        for its_name, each in value.items():
-            yield from _named(each, its_name)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _named(each, name)
-    elif type(value) in (str, int) and not (name == "type" and str(value).isidentifier()):
-        yield name, str(value)
-
-
 def _calls(event: Event) -> set[str | None]:
     """Return the ids of the call and of the response that an event belongs to."""
     if isinstance(event, Action):
@@ -307,8 +295,8 @@ def _parts_in(texts: Iterable[str], step: int = 1) -> Iterator[str]:
         yield from (plain[at : at + _PART] for at in range(0, len(plain) - _PART + 1, step))
 
 
-def _without_record(event: Event) -> dict[str, Any]:
-    return _without_kept(event) | {"origin": None}
+def _without_record(event: Event) -> list[Any]:
+    return _without_kept(replace(event, origin=None))
 
 
 def keep_documents(store: Store, conversation: str, gone: Collection[int], holds: Holds) -> None:
@@ -373,8 +361,8 @@ def _parts(path: str) -> Iterator[bytes]:
     yield from texts_of_page(path)
 
 
-def _without_kept(event: Event) -> dict[str, Any]:
-    return {name: value for name, value in asdict(event).items() if name not in _KEPT}
+def _without_kept(event: Event) -> list[Any]:
+    return [value for name, value in asdict(event).items() if name not in _KEPT]
 
 
 def _has(holds: Holds | None, value: Any) -> bool:
@@ -392,22 +380,19 @@ def _in_base64(text: str) -> Iterator[str]:
 
 def _texts(value: Any) -> Iterator[str]:
     """Yield the texts in a value, and the names of its parts."""
-    if isinstance(value, str):
-        yield value
-        if "\\" in value:  # JSON, whose strings may be JSON again
-            yield (once := unescaped(value))
-            yield unescaped(once)
-    elif isinstance(value, bytes):
-        yield from _texts(value.decode("utf-8", "replace"))
-    elif type(value) is int:
-        yield str(value)
-    elif isinstance(value, Struct):
-        yield from _texts(asdict(value))
-    elif isinstance(value, Mapping):
-        for item in (*value, *value.values()):
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
-        if len(value) > 1 and all(type(item) is str for item in value):
-            yield "\n".join(value)  # the lines of a text
+    for _, each in values_in(value):
+        if isinstance(each, str):
+            found: Iterable[str] = (each,)
+        elif isinstance(each, dict):
+            found = each
+        elif isinstance(each, bytes):
+            found = (each.decode("utf-8", "replace"),)
+        elif isinstance(each, list | tuple) and len(each) > 1 and all(type(item) is str for item in each):
+            found = ("\n".join(each),)  # the lines of a text
+        else:
+            found = (str(each),) if type(each) is int else ()
+        for text in found:
+            yield text
+            if "\\" in text:  # JSON, whose strings may be JSON again
+                yield (once := unescaped(text))
+                yield unescaped(once)

@@ -11,7 +11,8 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
-from foldlog._words.gist import parsed, texts_in
+from foldlog._values import texts_in
+from foldlog._words.gist import parsed
 from foldlog.eventstore import (
     Action,
     ConversationNotFound,

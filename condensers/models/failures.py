@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from foldlog._values import texts_in
 from foldlog.condensers.errors import Failure, ModelCallFailed
 from foldlog.condensers.prompts.rendering import clipped
 
@@ -138,17 +139,9 @@ def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) 
     proxy may repeat whole requests. A reply must not lose other words.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
-    secrets = {key or "", *_PASSWORD.findall(config.base_url or ""), *(_texts(config.extra) if in_error else ())}
+    secrets = {key or "", *_PASSWORD.findall(config.base_url or ""), *(texts_in(config.extra) if in_error else ())}
     secrets.update(value for name, value in os.environ.items() if names.search(name))
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SECRET_LENGTH_MIN:
             text = text.replace(secret, "***")
     return text
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for held in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(held)

@@ -36,6 +36,7 @@ from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
+from foldlog._values import replaced
 from foldlog.eventstore import Action, Annotation, Origin, SystemMessage, install_command
 
 NAME = "inspect-eval"
@@ -117,21 +118,11 @@ def _contained(log: Any, sample: Any, problem: str | None, place: str) -> Contai
 
 
 def _records(sample: dict[str, Any], problem: str | None, place: str) -> Iterator[PlacedRecord]:
-    messages, attachments = sample.get("messages", []), sample.get("attachments")
+    messages, attachments = sample.get("messages", []), dict_or_empty(sample.get("attachments"))
+    instead = {f"{begin}{key}": text for key, text in attachments.items() for begin in _REFERENCES}
     for message in messages if type(messages) is list else [messages]:
-        yield place, _resolved(message, dict_or_empty(attachments)), None
+        yield place, replaced(message, instead), None
     yield place, {key: value for key, value in sample.items() if key not in _NOT_KEPT}, problem
-
-
-def _resolved(value: Any, attachments: dict[str, Any]) -> Any:
-    """Return a value with the texts that stand for others replaced."""
-    if type(value) is dict:
-        return {key: _resolved(inner, attachments) for key, inner in value.items()}
-    if type(value) is list:
-        return [_resolved(inner, attachments) for inner in value]
-    if type(value) is str and value.startswith(_REFERENCES):
-        return attachments.get(value.partition("://")[2], value)
-    return value
 
 
 def _accepts(record: Any) -> bool:

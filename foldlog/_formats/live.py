@@ -21,6 +21,7 @@ from foldlog._formats.losses import Losses
 from foldlog._formats.packing import events_of, is_step_aside, keep, parts_of, place_of, unpack
 from foldlog._formats.record import Located
 from foldlog._formats.registry import format_named
+from foldlog._values import replaced, values_in
 from foldlog.eventstore import (
     CondensationAction,
     Event,
@@ -152,7 +153,7 @@ class Encoder:
         if isinstance(event, Message | Observation) and isinstance(event.content, tuple):
             event = replace(event, content=tuple(map(_with_url, event.content)))
         if "\\ud" in repr(event):  # half a surrogate pair: many programs cannot read it
-            event = replace(event, **{name: _sendable(getattr(event, name)) for name in event.__struct_fields__})
+            event = _sendable(event)
         self._head = self._writer.head(event) if self._head is None else self._head
         records = self._writer.records(event)
         if self._losses is not None:
@@ -181,13 +182,12 @@ def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:
     return {**record, path[0]: _with_parts(record[path[0]], path[1:], parts)} if path else parts
 
 
-def _sendable(value: Any) -> Any:
-    """Return a value with its texts as they can be sent: half a surrogate pair becomes a question mark."""
-    if isinstance(value, dict):
-        return {sendable(key): _sendable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(_sendable, value))
-    return sendable(value) if isinstance(value, str) else value
+def _sendable(event: Event) -> Event:
+    """Return an event with its texts as they can be sent: half a surrogate pair becomes a question mark."""
+    held = (each if isinstance(each, dict) else [each] for _, each in values_in(event))
+    sent = {text: sendable(text) for texts in held for text in texts if isinstance(text, str)}
+    fields = {name: getattr(event, name) for name in event.__struct_fields__}
+    return replace(event, **replaced(fields, sent, names=True))
 
 
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:

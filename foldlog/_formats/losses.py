@@ -17,6 +17,7 @@ from foldlog._formats.record import UNREAD, dict_or_empty, joined_text
 from foldlog._formats.told import call_id_of, data_in
 from foldlog._kinds import label
 from foldlog._usage import IMPORTED
+from foldlog._values import texts_in
 from foldlog.eventstore import (
     ATTRIBUTES,
     Action,
@@ -185,17 +186,8 @@ def _texts_by_key(value: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def _texts_in(value: Any) -> list[str]:
-    """Return the texts of a JSON value; of a URL that holds bytes, these."""
-    found, left = [], [value]
-    while left:
-        value = left.pop()
-        if type(value) is str:
-            found.append(data_in(value)[1] or value if value.startswith("data:") else value)
-        elif type(value) is dict:
-            left += value.values()
-        elif type(value) in (list, tuple):
-            left += value
-    return found
+    """Return the texts in a value; of a URL that holds bytes, these."""
+    return [data_in(text)[1] or text if text.startswith("data:") else text for text in texts_in(value)]
 
 
 def _parsed(text: str) -> Any:

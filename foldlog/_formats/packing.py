@@ -17,15 +17,14 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
-from math import isfinite
 from operator import attrgetter
-from types import NoneType
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
 from foldlog._formats.json_text import UnreadableJson, check_depth, parse
+from foldlog._values import replaced, texts_in
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -73,7 +72,6 @@ _PLACES: Final = tuple(map(chr, range(0x81, 0xA0)))
 """The texts that stand for others."""
 _OWN: Final = dict.fromkeys(_PLACES, ...)
 """A record with such a text of its own has no places: no encoder writes the dots."""
-_SCALARS: Final = frozenset((int, bool, NoneType))
 _LEVEL_MAX: Final = 50
 """A record that is nested deeper has no places."""
 _PLAIN_SHARE: Final = 4
@@ -168,7 +166,7 @@ def unpack(events: Sequence[Event]) -> Any:
         if _check(text, held) != check:
             raise ValueError("its checksum differs")
         record = parse(text)
-        return _replaced(record, dict(zip(_PLACES, held, strict=False))) if held else record
+        return replaced(record, dict(zip(_PLACES, held, strict=False))) if held else record
     except (ValueError, IndexError, OSError, zlib.error) as error:
         raise NotUnpacked(
             f"event {events[0].id}: the record that it was imported from cannot be unpacked ({error}); "
@@ -189,7 +187,7 @@ def _inflated(packed: str, events: Sequence[Event], format: str) -> tuple[bytes,
 def _packed(record: Any, events: Sequence[Event], format: str, *, parsed: bool) -> str:
     held, has_places = _held(events), True
     try:
-        rest = _replaced(record, _OWN | dict(zip(held, _PLACES, strict=False)))
+        rest = replaced(record, _OWN | dict(zip(held, _PLACES, strict=False)), levels=_LEVEL_MAX)
         text = _encode(rest) if parsed else json_of(rest)
     except (ValueError, TypeError):
         held, has_places, text = [], False, json_of(record)
@@ -215,26 +213,6 @@ def _deflating(dictionary: bytes, length_max: int, make: Any) -> Any:
     return make(zlib.DEFLATED, -window, _MEMORY_LEVEL, zdict=dictionary)
 
 
-def _replaced(value: Any, texts: Mapping[str, Any], level: int = _LEVEL_MAX) -> Any:
-    """Return a JSON value in which texts are replaced; dots in the place of what msgspec would write as another value,
-    and of what is nested too deep.
-    """
-    if type(value) is dict and level:
-        record = value.copy()
-        for key, item in value.items():
-            if type(item) is str:
-                if item in texts:
-                    record[key] = texts[item]
-            elif type(item) not in _SCALARS:
-                record[key] = _replaced(item, texts, level - 1)
-        return record
-    if type(value) is list and level:
-        return [texts.get(item, item) if type(item) is str else _replaced(item, texts, level - 1) for item in value]
-    if type(value) is str:
-        return texts.get(value, value)
-    return ... if not level or (type(value) is float and not isfinite(value)) else value
-
-
 def _base64(data: bytes) -> str:
     return b2a_base64(data, newline=False).rstrip(b"=").decode("ascii")
 
@@ -246,16 +224,12 @@ def _check(text: bytes, held: Iterable[str]) -> bytes:
 
 def _held(events: Sequence[Event]) -> list[str]:
     """Return the texts that events hold: all, or the longest."""
-    found: list[str] = []
+    values: list[Any] = []
     for event in events:
-        origin = event.origin
-        _find_texts(None if origin is None else origin.id, found)
-        for value in _fields(event):
-            if value:
-                _find_texts(value, found)
+        values += (None if event.origin is None else event.origin.id, *_fields(event))
         if type(event) is Action and type(event.arguments) is str and len(event.arguments) > _TEXT_MIN:
-            _find_texts(_called_with(event.arguments), found)
-    texts = list(dict.fromkeys(found)) if len(found) > 1 else found
+            values.append(_called_with(event.arguments))
+    texts = list(dict.fromkeys(texts_in(values, _TEXT_MIN)))
     return texts if len(texts) <= len(_PLACES) else sorted(texts, key=len, reverse=True)[: len(_PLACES)]
 
 
@@ -280,18 +254,6 @@ def _called_with(arguments: str) -> Any:
         return _decode(arguments)
     except (ValueError, RecursionError):
         return None
-
-
-def _find_texts(value: Any, found: list[str]) -> None:
-    if type(value) is str:
-        if len(value) >= _TEXT_MIN:
-            found.append(value)
-    elif type(value) is dict:
-        for item in value.values():
-            _find_texts(item, found)
-    elif type(value) is list or type(value) is tuple:
-        for item in value:
-            _find_texts(item, found)
 
 
 def _text_of(value: Any) -> bytes:

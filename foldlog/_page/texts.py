@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from foldlog._values import replaced, values_in
 from foldlog._words.event_json import event_document
 from foldlog.eventstore import Event
 
@@ -19,7 +20,12 @@ def text_document(event: Event) -> dict[str, Any]:
     its place.
     """
     document = {key: value for key, value in event_document(event).items() if key not in _LEFT_OUT}
-    document = {key: _told(value) for key, value in document.items()}
+    sizes = {
+        text: f"[{len(text):,} characters of data]"
+        for name, text in values_in(document)
+        if isinstance(text, str) and len(text) >= LONG and _is_data(name, text)
+    }
+    document = dict(replaced(document, sizes)) if sizes else document
     if event.origin is not None:
         document["source_id"], document["format"] = event.origin.id, event.origin.format
         if event.origin.time:
@@ -27,14 +33,5 @@ def text_document(event: Event) -> dict[str, Any]:
     return document
 
 
-def _told(value: Any, key: str = "", depth: int = 0) -> Any:
-    if isinstance(value, str):
-        is_data = value.startswith("data:") or (key in _DATA_KEYS and " " not in value and "\n" not in value)
-        return f"[{len(value):,} characters of data]" if is_data and len(value) >= LONG else value
-    if depth > 100:
-        return "[nested too deeply to be shown]"
-    if isinstance(value, dict):
-        return {name: _told(each, name, depth + 1) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_told(each, key, depth + 1) for each in value]
-    return value
+def _is_data(name: str, text: str) -> bool:
+    return text.startswith("data:") or (name in _DATA_KEYS and " " not in text and "\n" not in text)

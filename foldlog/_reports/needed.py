@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
 from foldlog._documents import MissingDocument
+from foldlog._values import named_in
 from foldlog._words.gist import parsed
 from foldlog.condensers import is_masked
-from foldlog.eventstore import Action, Annotation, CondensationSummary, Event
+from foldlog.eventstore import Action, Annotation, CondensationSummary, Content, Event
 from foldlog.projections import View, begins_reply
 
 _TERM = re.compile(r"[^\W\d][\w./-]{5,}|\d{6,}")
@@ -31,24 +32,19 @@ def event_terms(event: Event) -> set[str]:
     """Return the terms of what a model is sent of an event, without names of tools and of arguments."""
     match event:
         case Action():
-            said: Any = (event.thought, parsed(event.arguments))
+            said: Any = (_in_words(event.thought), parsed(event.arguments))
         case Annotation():
             said = event.data
         case _:
-            said = getattr(event, "content", None)
-    return set().union(*map(terms_of, _texts(said)))
+            said = _in_words(getattr(event, "content", ""))
+    return set().union(*(terms_of(text) for _, text in named_in(said)))
 
 
-def _texts(said: Any) -> Iterator[str]:
-    if isinstance(said, str):
-        yield said
-    elif isinstance(said, int | float):
-        yield str(said)
-    elif isinstance(said, Mapping):
-        if said.get("type") not in ("image_url", "image", "file"):
-            yield from _texts([value for key, value in said.items() if key != "type"])
-    elif isinstance(said, Iterable):
-        yield from chain.from_iterable(map(_texts, said))
+def _in_words(content: Content) -> Content:
+    """Return a content without its images and files."""
+    if isinstance(content, str):
+        return content
+    return tuple(part for part in content if part.get("type") not in ("image_url", "image", "file"))
 
 
 class Needs:

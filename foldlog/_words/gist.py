@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
@@ -133,17 +133,6 @@ def parsed(arguments: dict[str, Any] | str | None) -> Any:
         return json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
         return arguments
-
-
-def texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts at any depth of a JSON value, without the names of its parts."""
-    left = [value]
-    while left:
-        value = left.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict | list | tuple):
-            left += reversed([*value.values()] if isinstance(value, dict) else value)
 
 
 def cost_words(cost: float | None, *, estimated: bool = False, at_least: bool = False) -> str:

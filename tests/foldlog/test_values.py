@@ -1,0 +1,84 @@
+"""What is in a value of JSON, and a copy with other texts, however deep it is nested."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import pytest
+
+from foldlog._formats.losses import Losses
+from foldlog._formats.registry import FORMATS
+from foldlog._matching import events_with, text_or_pattern
+from foldlog._page.texts import text_document
+from foldlog._reports.needed import event_terms
+from foldlog._values import named_in, replaced, texts_in, values_in
+from foldlog.eventstore import Action, Message, Origin, open_store
+from foldlog.formats import encode
+
+VALUE = {"a": ["x", {"type": "text", "b": 1, "c": [], "d": (None, "y")}], "e": True, "f": 0.5, "type": "two words"}
+
+
+def nested(inside: Any, levels: int) -> Any:
+    return reduce(lambda value, _: {"a": value}, range(levels), inside)
+
+
+def test_values_stand_in_their_order_each_before_those_in_it_after_the_name_of_its_part():
+    ((_, whole), *inside) = values_in(VALUE)
+    assert whole == VALUE
+    assert [(name, each) for name, each in inside if not isinstance(each, dict | list | tuple)] == [
+        *(("a", "x"), ("type", "text"), ("b", 1), ("d", None), ("d", "y")),
+        *(("e", True), ("f", 0.5), ("type", "two words")),
+    ]
+    assert ("c", []) in inside
+    assert ("id", "o") in values_in([Origin(format="f", id="o")])
+    assert texts_in(VALUE) == ["x", "text", "y", "two words"]
+    assert texts_in(VALUE, 2) == ["text", "two words"]
+    assert [*named_in(VALUE)] == [("a", "x"), ("b", "1"), ("d", "y"), ("type", "two words")]
+
+
+def test_a_copy_has_the_other_texts_and_the_value_stays():
+    instead = {"x": "X", "y": "Y", "a": "A"}
+    inside = {"type": "text", "b": 1, "c": [], "d": (None, "Y")}
+    assert replaced(VALUE, instead) == {**VALUE, "a": ["X", inside]}
+    assert next(iter(replaced(VALUE, instead, names=True))) == "A"
+    assert texts_in(VALUE) == ["x", "text", "y", "two words"]
+    assert replaced("x", instead) == "X"
+    assert replaced(nested("x", 3), instead, levels=3) == nested("X", 3)
+    with pytest.raises(ValueError, match="deeper"):
+        replaced(nested("x", 4), instead, levels=3)
+    with pytest.raises(ValueError, match="inf"):
+        replaced({"a": [float("-inf")]}, instead, levels=3)
+
+
+def test_no_depth_is_too_deep():
+    deep = nested("x", 100_000)
+    assert texts_in(deep) == ["x"]
+    assert texts_in(replaced(deep, {"x": "y"})) == ["y"]
+    while deep := deep.get("a") if isinstance(deep, dict) else None:  # Python itself frees it level by level
+        pass
+
+
+def test_what_is_nested_as_deep_as_the_store_takes_is_written_shown_and_measured(tmp_path):
+    call = Action(id=0, tool="t", call_id="c", arguments=nested("half \ud800 a_name.py", 490))
+    (record,) = encode([call], format="openai-chat")
+    assert "half ? a_name.py" in record["tool_calls"][0]["function"]["arguments"]
+    assert texts_in(text_document(call)["arguments"]) == ["half \ud800 a_name.py"]
+    for said in (call.arguments, '{"a":' * 600 + '"a_name.py"' + "}" * 600, {"type": "file", "path": "a_name.py"}):
+        assert event_terms(Action(tool="t", arguments=said)) == {"a_name.py"}
+
+
+def test_lines_of_a_text_are_found_in_a_list_of_lines():
+    losses = Losses(FORMATS["openai-chat"])
+    losses.seek(Message(id=0, source="user", content="one long line of a text\nand another line of it"))
+    losses.look_in([{"lines": ["one long line of a text", "and another line of it"]}])
+    assert losses.end() == ""
+
+
+def test_the_names_of_our_own_fields_are_no_text_of_an_event(tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/s.db") as store:
+        events = [Message(id=0, source="user", content="the weather"), Action(id=1, tool="t", arguments={"source": 1})]
+        store.append("c", events, expected_version=0)
+        for text, found in {"content": [], "arguments": [], "weather": [0], "source": [1]}.items():
+            holds = text_or_pattern(text, is_pattern=False)
+            assert [each.id for each in events_with(store, "c", holds)] == found, text
