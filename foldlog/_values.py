@@ -20,22 +20,16 @@ def values_in(value: Any) -> Iterator[tuple[str, Any]]:
     items of a list have the name of the list. A value in no part has an empty name. The parts of an object of msgspec
     are its fields. Cost: a step for each value.
     """
-    left: list[Iterator[tuple[str, Any]]] = [iter((("", value),))]
+    left: list[tuple[str, Any]] = [("", value)]
     while left:
-        for each in left[-1]:
-            yield each
-            name, value = each
-            if isinstance(value, dict):
-                left.append(iter(value.items()))
-                break
-            if isinstance(value, _ARRAYS):
-                left.append(zip(repeat(name), value))
-                break
-            if isinstance(value, Struct):
-                left.append(iter(asdict(value).items()))
-                break
-        else:
-            left.pop()
+        name, value = each = left.pop()
+        yield each
+        if isinstance(value, dict):
+            left += reversed(value.items())
+        elif isinstance(value, _ARRAYS):
+            left += zip(repeat(name), reversed(value))
+        elif isinstance(value, Struct):
+            left += reversed(asdict(value).items())
 
 
 def texts_in(value: Any, length_min: int = 0) -> list[str]:

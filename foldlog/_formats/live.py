@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from foldlog._formats.format import Format, Options, UnusableFormat
 from foldlog._formats.losses import Losses
 from foldlog._formats.packing import events_of, is_step_aside, keep, parts_of, place_of, unpack
-from foldlog._formats.record import Located
+from foldlog._formats.record import Located, within
 from foldlog._formats.registry import format_named
 from foldlog._values import replaced, values_in
 from foldlog.eventstore import (
@@ -172,9 +172,8 @@ class Encoder:
 
 def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:
     """Return the parts at a place in a record; None where there are none. A text is one."""
-    for key in path:
-        record = record.get(key) if isinstance(record, dict) else None
-    return [{"type": "text", "text": record}] if isinstance(record, str) else record
+    held = within(record, *path)
+    return [{"type": "text", "text": held}] if isinstance(held, str) else held
 
 
 def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:

@@ -27,7 +27,7 @@ from foldlog._formats.format import Beside, Format, Options
 from foldlog._formats.lookalikes import lookalike_of_record
 from foldlog._formats.messages import READER, is_message_of_anthropic
 from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
-from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, time_at, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, member, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.rewritten import is_same
 from foldlog._formats.told import call_id_of, role_of
@@ -38,7 +38,6 @@ from foldlog.eventstore import (
     Event,
     Message,
     Observation,
-    Origin,
     SystemMessage,
 )
 from foldlog.projections import arguments_of
@@ -124,11 +123,7 @@ class OpenAIChatDecoder(FollowingDecoder):
 
     def __init__(self, dialect: OpenAI, options: Options) -> None:
         super().__init__(options)
-        self._dialect = dialect
-
-    def begun(self, record: dict[str, Any]) -> RecordEvents:
-        timestamp, time = read_time(record.get("timestamp"))
-        return RecordEvents(self, Origin(format=self._dialect.format, id=record.get("id"), time=time), timestamp)
+        self._dialect, self.format = dialect, dialect.format
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         is_odd = any(kind_of(part) not in _PARTS for part in dicts_in(record.get("content")))

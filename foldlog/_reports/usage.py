@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
+from foldlog._formats.record import dict_or_empty, within
 from foldlog._usage import COPIED, OF_NO_MODEL, usage_of
 from foldlog._words.times import time_in
 from foldlog.condensers import model_of, on_a_model, reports_of
@@ -279,9 +280,7 @@ class _Counter:
 
 
 def _inner(value: Any, *names: str) -> Mapping[str, Any]:
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
+    return dict_or_empty(within(value, *names))
 
 
 def _tokens(told: Any) -> int:

@@ -31,6 +31,7 @@ from foldlog._formats.openhands_v1.contents import blocks_of
 from foldlog._formats.openhands_v1.event_files import EventFiles, is_below, json_text, normal_path, parsed, source_id_of
 from foldlog._formats.told import REDACTED
 from foldlog._history import History
+from foldlog._values import values_in
 from foldlog.adapters._shared import HistoriesGiven, WithHistories, append_or_begin, document, quoted
 from foldlog.condensers import (
     ESTIMATE,
@@ -306,6 +307,4 @@ def _made(config: dict[str, Any]) -> Condenser:
 
 
 def _has_key(config: Any) -> bool:
-    if isinstance(config, list):
-        return any(map(_has_key, config))
-    return isinstance(config, dict) and ("api_key" in config or any(map(_has_key, config.values())))
+    return any(isinstance(each, dict) and "api_key" in each for _, each in values_in(config))
