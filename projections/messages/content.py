@@ -154,13 +154,15 @@ class File(NamedTuple):
         return f"data:{self.media_type};base64,{self.data}"
 
     def of_openai(self, taken: str, *, any_type: bool = False) -> Part:
-        """Return the fields of the file for a server of OpenAI's, or a ``text`` in its place. One that takes files of
-        any type takes addresses, too.
+        """Return the fields of the file for a server of OpenAI's, or a ``text`` in its place. One that takes documents
+        of any type takes addresses, too.
         """
         if (text := self.text) is not None:
             return {"text": sendable(f"{self.name or 'file'}:\n{text}")}
-        if self.data and (any_type or self.media_type == PDF):
-            return {"filename": self.name or "file.pdf", "file_data": self.data_url}
+        is_heard = self.media_type.startswith(("audio/", "video/"))
+        if self.data and (self.media_type == PDF or (any_type and not is_heard)):
+            suffix = mimetypes.guess_extension(self.media_type) or ""
+            return {"filename": self.name or f"file{suffix}", "file_data": self.data_url}
         if any_type and self.url.startswith(("https://", "http://")):
             return {"file_url": self.url}
         if self.id and not self.id.startswith("file_"):  # Anthropic's ids begin so

@@ -72,7 +72,7 @@ def _input(part: Part) -> Part:
         detail = part["image_url"].get("detail")
         return {"type": "input_image", "image_url": url, "detail": detail if detail in ("low", "high") else "auto"}
     if part["type"] == "file":
-        held = part["file"].of_openai("files with data, web addresses and ids of its own", any_type=True)
+        held = part["file"].of_openai("documents, web addresses and ids of its own", any_type=True)
         return {"type": "input_text" if "text" in held else "input_file", **held}
     said = part if part["type"] == "text" else named(part)
     return {"type": "input_text", "text": said["text"]}

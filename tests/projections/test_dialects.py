@@ -167,6 +167,19 @@ def test_the_file_of_a_result_stands_in_the_users_message_after_it(dialect):
     assert sent("anthropic", call(), result((PDF,)))[-1]["content"][0]["content"][0]["type"] == "document"
 
 
+def test_a_server_of_responses_takes_documents_and_is_told_of_a_sound():
+    sheet, sound = (
+        {"type": "file", "file": {"file_data": f"data:{kind};base64,UEs="}} for kind in ("text/x", "audio/wav")
+    )
+    packed = {"type": "file", "file": {"file_data": "data:application/zip;base64,UEs="}}
+    (message,) = sent("responses", Message(source="user", content=(sheet, packed, PDF, sound)))
+    _, text, archive, pdf, named = message["content"]
+    assert text == {"type": "input_text", "text": "file:\nPK"}
+    assert archive["filename"] == "file.zip"
+    assert pdf["type"] == "input_file"
+    assert named["text"].startswith("[file: audio/wav cannot be sent")
+
+
 def test_a_text_file_is_sent_as_text_and_a_file_that_no_server_takes_is_named():
     notes = {"type": "input_file", "filename": "notes.txt", "file_data": b"remember"}
     packed = {"type": "file", "file": {"filename": "a.zip", "file_data": b"PK"}}
