@@ -472,9 +472,11 @@ class History:
         repeated ``idempotency_key`` with the same result appends nothing and returns the recorded event.
 
         Raises ``InvalidEvent`` if no action opened a call with this id, or if it already has its result (``append``
-        accepts such an observation, as imports do), and what ``append`` raises. Durability: on disk when it returns.
-        Cost: that of ``view``, and the open calls.
+        accepts such an observation, as imports do), ``InvalidArgument`` for a part that is a text without its text, and
+        what ``append`` raises. Durability: on disk when it returns. Cost: that of ``view``, and the open calls.
         """
+        if isinstance(content, list | tuple):
+            _of_chat({"role": "tool", "content": [*content]})
         try:
             return append_tool_result(
                 self._store,

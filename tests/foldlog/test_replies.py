@@ -326,6 +326,9 @@ def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
     ):
         with pytest.raises(InvalidEvent, match=rf"content of a result is a text or a list of parts, not .*; {remedy}"):
             history.append_tool_result("k2", value)
+    for part in ({"type": "text"}, {"type": "output_text", "text": None}):
+        with pytest.raises(InvalidArgument, match=r"part 1 of the tool message is .*; a part is a map"):
+            history.append_tool_result("k2", ({"type": "text", "text": "x"}, part))
     history.append(Observation(call_id="k3", content="x"))
     assert len(history) == 4
 
