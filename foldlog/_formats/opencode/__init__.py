@@ -17,7 +17,7 @@ The parts, and the events that they become:
     subtask            a message: the user ran a tool
     agent, step-start, step-finish, snapshot, patch, retry
                        nothing; a message without an event is an Annotation, and so is an answer that failed
-    any other part     of the user or of a result: a part of that message, as it is
+    any other part     a part of its message or result, as it is
 
 The session is an Annotation with its title. One that was reverted (``revert``) takes back the messages from there on.
 OpenCode writes parts and messages again, so a session grows by retractions: see ``Format.rewritten``.
@@ -157,7 +157,8 @@ class _Decoder(FollowingDecoder):
         name, steps, begun = read.response, 0, read.version
         for part in (*parts, {"type": "step-start"}):
             kind, state = part.get("type"), dict_or_empty(part.get("state"))
-            if kind == "step-start" or (called and kind in ("text", "reasoning")):
+            told = _shown(part)
+            if kind == "step-start" or (called and (told or kind in ("text", "reasoning"))):
                 for call, ended in called:
                     content, is_error = _result(ended)
                     read.answer(call, content, is_error=is_error)
@@ -169,9 +170,8 @@ class _Decoder(FollowingDecoder):
             begun = begun if called else read.version
             if type(part.get("id")) is str:
                 self._begun[part["id"]] = begun
-            if kind == "text" and text_or_empty(part.get("text")):
-                read.parts += _shown(part)
-            elif kind == "reasoning":
+            read.parts += told
+            if kind == "reasoning":
                 read.thinking.append(_thinking(part))
             elif kind == "tool":
                 called.append((read.call(part.get("tool"), state.get("input"), part.get("callID")), state))

@@ -127,6 +127,17 @@ def test_every_part_is_what_the_model_was_shown():
     ]
 
 
+@pytest.mark.parametrize("places", [["odd", "text", "tool"], ["tool", "odd"], ["odd"]])
+def test_a_part_of_the_model_of_an_unknown_kind_is_shown_as_it_is(places):
+    odd, tool = {"type": "odd", "odd": "hidden words"}, {"type": "tool", "callID": "k", "tool": "f", "state": {}}
+    parts = {"odd": odd, "text": {"type": "text", "text": "I look."}, "tool": tool}
+    record = {"info": {"id": "m", "role": "assistant"}, "parts": [parts[each] for each in places]}
+    events = [event for event in read(record) if not isinstance(event, Observation)]
+    told = [event.thought if isinstance(event, Action) else event.content for event in events]
+    before = (odd, {"type": "text", "text": "I look."})
+    assert told == {3: [before], 2: ["", (odd,)], 1: [(odd,)]}[len(places)]
+
+
 def test_a_summary_is_a_condensation_of_all_but_the_tail_that_its_question_names():
     events = read(*RECORDS)
     (condensation,) = (event for event in events if isinstance(event, CondensationAction))
