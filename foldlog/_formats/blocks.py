@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from foldlog._formats.packing import json_of
+from foldlog._formats.record import dicts_in, text_or_empty
 from foldlog._formats.told import data_in, data_url, file_at, file_in, image_at, parts_in
 from foldlog.eventstore import Content
 
@@ -126,6 +127,12 @@ def thinking_of(text: str, signature: Any = None) -> _Block:
     """Return what a model thought as a block, with its signature if that is a text."""
     signed = {"signature": signature} if type(signature) is str else {}
     return {"type": "thinking", "thinking": text, **signed}
+
+
+def thought_in(block: _Block) -> tuple[str, str]:
+    """Return the text of a thinking block or a reasoning item, and its signature; empty texts where it has none."""
+    texts = (text_or_empty(each.get("thinking", each.get("text"))) for each in (block, *dicts_in(block.get("summary"))))
+    return "\n".join(filter(None, texts)), text_or_empty(block.get("signature"))
 
 
 def said(parts: list[_Block]) -> Content:

@@ -20,7 +20,7 @@ from foldlog._formats.format import Format
 from foldlog._formats.pairs import RepliesEncoder, arguments_of, said_before, thinking_before
 from foldlog._formats.record import dict_or_empty, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, id_of_source, role_of
+from foldlog._formats.told import call_id_of, id_of_source, parts_in, role_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, Origin, Source, SystemMessage
 
 NAME = "langchain"
@@ -132,7 +132,7 @@ class _Encoder(RepliesEncoder):
         if isinstance(event, Message) and event.source == "environment":
             kind = "chat"
         data: dict[str, Any] = {
-            "content": content if isinstance(content, str) else [*thinking, *content],
+            "content": [*thinking, *parts_in(content)] if thinking or not isinstance(content, str) else content,
             "additional_kwargs": {},
             "response_metadata": {},
             "type": kind,

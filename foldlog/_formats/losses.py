@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from foldlog._formats.blocks import thought_in
 from foldlog._formats.format import Format
 from foldlog._formats.packing import is_declined
 from foldlog._formats.record import UNREAD, dict_or_empty, joined_text
@@ -170,6 +172,8 @@ def _told_in(noun: str, value: Any) -> list[_Told]:
 
 def _told_by_part(noun: str, part: dict[str, Any], whole: str) -> _Told:
     kind = str(part.get("type"))
+    if noun == _THINKING:
+        part = {**part, kind: thought_in(part)[0], "summary": None}
     fields = _texts_by_key({**part, kind: None, **part[kind]} if type(part.get(kind)) is dict else part)
     fields.pop("type", None)
     if fields:
@@ -236,7 +240,7 @@ class _Written:
         return told._replace(fields=lost)
 
     def __contains__(self, text: str) -> bool:
-        if text in self._texts:
+        if text in self._texts or urlsafe_b64encode(text.encode("utf-8", "replace")).decode() in self._texts:
             return True
         return self._has(json.dumps(text, ensure_ascii=False)[1:-1]) or self._has(*text.split("\n"))
 

@@ -106,20 +106,20 @@ def _content(event: Event) -> dict[str, Any]:
         case CondensationRequest():
             return {"type": "system", "subtype": "condensation_request", "content": event.reason}
         case Action():
-            thinking = [block for block in event.thinking if block.get("signature") or "data" in block]
-            return _response([*thinking, *blocks_of(event.thought), use_of(event)], event.response_id)
+            return _response(event, [*blocks_of(event.thought), use_of(event)], event.response_id)
         case Observation():
             return {"type": "user", "message": {"role": "user", "content": [result_of(event)]}}
         case Message(source="agent"):
-            return _response(blocks_of(event.content), None)
+            return _response(event, blocks_of(event.content), None)
         case Message():
             is_meta = {"isMeta": True} if event.source == "environment" else {}
             return {"type": "user", "message": {"role": "user", "content": given(event.content)}, **is_meta}
     return {}
 
 
-def _response(content: list[Any], response_id: str | None) -> dict[str, Any]:
-    message: dict[str, Any] = {"type": "message", "role": "assistant", "content": content}
+def _response(event: Action | Message, blocks: list[Any], response_id: str | None) -> dict[str, Any]:
+    thinking = [block for block in event.thinking if block.get("signature") or "data" in block]
+    message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [*thinking, *blocks]}
     return {"type": "assistant", "message": message if response_id is None else {**message, "id": response_id}}
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, named, text_of
+from foldlog._formats.messages import filled
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty
 from foldlog._formats.told import call_id_of, data_in, file_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
@@ -101,6 +102,7 @@ FORMAT = in_parts(
         source=lambda record: _SOURCES.get(record["role"], "environment"),
         read=_read,
         part=_contents,
+        thought=lambda text, signed: filled({"type": "text_reasoning", "text": text, "protected_data": signed}),
         written=_written,
         kept_at=("contents",),
     )

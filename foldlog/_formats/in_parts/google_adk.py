@@ -20,6 +20,7 @@ Each part is one event of foldlog: see ``parts.py``. An adapter keeps bytes of a
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ from foldlog._formats.in_parts.parts import (
     named,
     text_of,
 )
+from foldlog._formats.messages import filled
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import dicts_in, member, time_at, usage_told, within
 from foldlog._formats.record_events import RecordEvents
@@ -231,6 +233,9 @@ _KIND = PartsKind(
     source=lambda record: "user" if record["author"] == "user" else "agent",
     read=_read,
     part=_parts,
+    thought=lambda text, signed: filled(
+        {"text": text, "thought": True, "thought_signature": urlsafe_b64encode(signed.encode()).decode()}
+    ),
     written=_written,
     time=lambda record, part, place: (time_at(record.get("timestamp")), None),
     usage=lambda record: usage_told(record.get("usage_metadata"), _USAGE, model=record.get("model_version")),

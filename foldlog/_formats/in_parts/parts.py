@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from foldlog._formats.blocks import thought_in
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.pairs import RepliesEncoder
 from foldlog._formats.record import dict_or_empty, text_or_empty, text_or_none
@@ -35,6 +36,7 @@ class PartsKind:
     ``source``    who says it
     ``read``      what a part becomes
     ``part``      the parts of an event that was not imported
+    ``thought``   the part of what the model thought: a text, and its signature or an empty text
     ``written``   the record of such an event, with these parts
     ``response``  the id of its response, where that is not ``source_id``
     ``time``      the time of a part, and its place: as ``read_time`` returns it
@@ -53,6 +55,7 @@ class PartsKind:
     source: Callable[[Record], Source]
     read: Callable[[Any, Record], Made]
     part: Callable[[Any], list[Any]]
+    thought: Callable[[str, str], Record]
     written: Callable[[Any, list[Any]], Record]
     response: Callable[[Record], Any] = lambda record: None
     time: Callable[[Record, Any, int], tuple[datetime | None, str | None]] = lambda record, part, place: (None, None)
@@ -88,7 +91,7 @@ class PartsEncoder(RepliesEncoder):
         return self.written(results)
 
     def written(self, events: Sequence[Any]) -> list[Any]:
-        parts = [part for event in events for part in (*_said_before(self._kind, event), *self._kind.part(event))]
+        parts = [part for event in events for part in (*_before(self._kind, event), *self._kind.part(event))]
         return [self._kind.written(events[0], parts)]
 
     def records(self, event: Event) -> Sequence[Any] | None:
@@ -98,11 +101,14 @@ class PartsEncoder(RepliesEncoder):
         return super().records(event)
 
 
-def _said_before(kind: PartsKind, event: Any) -> list[Any]:
-    """Return the parts of what the model said before a call, which are those of a message."""
+def _before(kind: PartsKind, event: Any) -> list[Any]:
+    """Return the parts of what the model thought before an event, and of what it said before a call."""
+    thinking = event.thinking if isinstance(event, Action | Message) else ()
+    parts = [kind.thought(*told) for told in map(thought_in, thinking) if told[0]]
     if not isinstance(event, Action) or not event.thought:
-        return []
-    return kind.part(Message(source="agent", content=event.thought, timestamp=event.timestamp, origin=event.origin))
+        return parts
+    told = Message(source="agent", content=event.thought, timestamp=event.timestamp, origin=event.origin)
+    return [*parts, *kind.part(told)]
 
 
 class PartsDecoder(FollowingDecoder):

@@ -135,6 +135,11 @@ def _part(event: Any) -> dict[str, Any]:
     return {"content": content, **time, "part_kind": "user-prompt"}
 
 
+def _thought(text: str, signed: str) -> dict[str, Any]:
+    by = {"signature": signed, "provider_name": "anthropic"} if signed else {"signature": None}
+    return {"content": text, **_UNSAID, **by, "part_kind": "thinking"}
+
+
 def _again(event: Annotation) -> list[Any]:
     """Return a part that only this format knows. What stays of a redacted one is a text, or thinking."""
     if isinstance(event.data, dict):
@@ -171,6 +176,7 @@ FORMAT = in_parts(
         source=lambda record: "agent" if record["kind"] == "response" else "environment",
         read=_read,
         part=lambda event: [_part(event)],
+        thought=_thought,
         written=_written,
         kept_at=("parts",),
         again=_again,

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, file_of, in_parts, kept, named, text_of
+from foldlog._formats.messages import filled
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, time_text, usage_told
 from foldlog._formats.told import call_id_of, data_in, parts_as, role_of
@@ -111,6 +112,9 @@ FORMAT = in_parts(
         source=lambda record: "user" if record["message"]["role"] == "user" else "agent",
         read=_read,
         part=_contents,
+        thought=lambda text, signed: {
+            "reasoningContent": {"reasoningText": filled({"text": text, "signature": signed})}
+        },
         written=_written,
         kept_at=("message", "content"),
         time=lambda record, part, place: read_time(record.get("created_at")),

@@ -21,7 +21,8 @@ def test_the_sdk_reads_an_export(histories):
     asked, called, answered = (Message.from_dict(each).contents for each in records)
     assert asked[0].text == "see"
     assert uris(asked) == uris(FILES)
-    assert [each.call_id for each in called[1:]] == ["c1", "c2"]
+    assert (called[0].type, called[0].text, called[0].protected_data) == ("text_reasoning", "hm", "c2ln")
+    assert [each.call_id for each in called[2:]] == ["c1", "c2"]
     assert uris(answered[0].items) == uris(FILES)
     assert [(each.result, bool(each.exception)) for each in answered] == [("see", False), ("no", True)]
 

@@ -22,7 +22,8 @@ def test_the_sdk_reads_an_export(histories):
     asked, called, answered = (Event.model_validate_json(json.dumps(each)).content.parts for each in records)
     assert asked[0].text == "see"
     assert told(asked) == [("image/png", IMAGE), ("application/pdf", FILE)]
-    assert [part.function_call.id for part in called[1:]] == ["c1", "c2"]
+    assert (called[0].thought, called[0].text, called[0].thought_signature) == (True, "hm", b"c2ln")
+    assert [part.function_call.id for part in called[2:]] == ["c1", "c2"]
     results = [part.function_response for part in answered]
     assert told(results[0].parts) == told(asked)
     assert [result.response for result in results] == [{"result": "see"}, {"error": "no"}]

@@ -14,6 +14,7 @@ IMAGE = {"type": "image", "base64": "//77AA==", "mime_type": "image/png"}
 def test_langchain_reads_an_export(histories):
     asked, called, answered, failed = messages_from_dict(json.loads(exported(histories, "langchain")))
     assert [part["type"] for part in asked.content] == ["text", "image_url", "file"]
+    assert called.content[0] == {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     assert [(call["name"], call["args"], call["id"]) for call in called.tool_calls] == [
         ("look", {"at": 1}, "c1"),
         ("look", {"at": 1}, "c2"),

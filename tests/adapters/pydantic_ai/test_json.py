@@ -11,6 +11,7 @@ from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -30,7 +31,8 @@ SHOWN = ["see", ("image/png", IMAGE), ("application/pdf", FILE)]
 def test_the_sdk_reads_an_export(histories):
     asked, called, answered = ModelMessagesTypeAdapter.validate_json(exported(histories, "pydantic-ai"))
     assert told(asked.parts[0].content) == SHOWN
-    assert [(part.tool_name, part.args, part.tool_call_id) for part in called.parts[1:]] == [
+    assert called.parts[0] == ThinkingPart("hm", signature="c2ln", provider_name="anthropic")
+    assert [(part.tool_name, part.args, part.tool_call_id) for part in called.parts[2:]] == [
         ("look", '{"at": 1}', "c1"),
         ("look", '{"at": 1}', "c2"),
     ]

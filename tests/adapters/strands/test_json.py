@@ -23,7 +23,8 @@ def test_the_sdk_reads_an_export(histories):
     records = json.loads(exported(histories, "strands"))
     asked, called, answered = (SessionMessage.from_dict(each).message["content"] for each in records)
     assert asked == [{"text": "see"}, *FILES]
-    assert called == [{"text": "I look"}, call("look", {"at": 1}, "c1"), call("look", {"at": 1}, "c2")]
+    thought = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}}
+    assert called == [thought, {"text": "I look"}, call("look", {"at": 1}, "c1"), call("look", {"at": 1}, "c2")]
     assert answered == [result("c1", [{"text": "see"}, *FILES]), result("c2", [{"text": "no"}], "error")]
 
 

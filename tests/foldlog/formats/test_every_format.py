@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,13 +218,18 @@ class Random(random.Random):
                 )
 
 
+def as_bytes(text: str) -> str:
+    """Return a text as the JSON of some SDKs has bytes."""
+    return urlsafe_b64encode(text.encode()).decode()
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("format", FORMATS)
 def test_each_text_of_ours_is_written_or_counted_as_left_out(format, seed):
     rng, notes = Random(f"{format} {seed}"), []
     events = list(rng.events())
     told, written = repr(events), json.dumps(list(encode(events, format, notes=notes.append)))
-    lost = {token for token in rng.nouns if token in told and token not in written}
+    lost = {token for token in rng.nouns if token in told and token not in written and as_bytes(token) not in written}
     counted = Counter(rng.nouns[token] for token in lost if rng.of_part[token] not in lost)
     noted = notes[0].removeprefix("left out: ").split("; ")[0].split(", ") if notes else []
     assert {each for each in noted if "error mark" not in each} == {several(n, noun) for noun, n in counted.items()}

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import foldlog
 from foldlog._reports.stats import collect_stats
@@ -450,6 +451,59 @@ def test_events_of_ours_are_written_as_the_sdk_would(format):
     ]
     seen, expected = WRITTEN[format]
     assert list(map(seen, encode(events, format))) == expected
+
+
+SIGNED = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+THINKING = [SIGNED, {"type": "thinking", "thinking": "so"}]
+THINKING += [{"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "in short"}]}]
+NO_PROVIDER = {"id": None, "provider_name": None, "provider_details": None, "signature": None}
+TEXTS = ("hm", "so", "in short")
+OF_STRANDS = [{"text": "hm", "signature": "c2ln"}, *({"text": text} for text in TEXTS[1:])]
+OF_PYDANTIC = {**NO_PROVIDER, "signature": "c2ln", "provider_name": "anthropic"}, NO_PROVIDER, NO_PROVIDER
+THOUGHT = {
+    "langchain": (lambda record: record["data"]["content"], THINKING, "no loss"),
+    "pydantic-ai": (
+        lambda record: record["parts"],
+        [{"content": text, "part_kind": "thinking", **more} for text, more in zip(TEXTS, OF_PYDANTIC, strict=True)],
+        "1 value of id",
+    ),
+    "google-adk": (
+        lambda record: record["content"]["parts"],
+        [
+            {"text": "hm", "thought": True, "thought_signature": "YzJsbg=="},
+            *({"text": text, "thought": True} for text in TEXTS[1:]),
+        ],
+        "1 value of id",
+    ),
+    "agent-framework": (
+        lambda record: [{**each, "additional_properties": {}} for each in record["contents"]],
+        [
+            {"type": "text_reasoning", "text": text, **signed, "additional_properties": {}}
+            for text, signed in zip(TEXTS, [{"protected_data": "c2ln"}, {}, {}], strict=True)
+        ],
+        "1 value of id",
+    ),
+    "strands": (
+        lambda record: record["message"]["content"],
+        [{"reasoningContent": {"reasoningText": each}} for each in OF_STRANDS],
+        "1 value of id",
+    ),
+    "claude-code": (lambda record: record["message"]["content"], [SIGNED], "2 thinking blocks"),
+}
+"""Where a record has what the model thought, what stands there of these blocks, and what is lost of them."""
+
+
+@pytest.mark.parametrize("format", THOUGHT)
+@pytest.mark.parametrize("calls", [True, False])
+def test_the_thinking_before_a_message_or_a_call_of_ours_is_written(format, calls):
+    told = {"thinking": tuple(THINKING)}
+    event = Action(tool="run", thought="I look", **told) if calls else Message(source="agent", content="I look", **told)
+    parts, expected, lost = THOUGHT[format]
+    notes = []
+    (record,) = encode([replace(event, id=0)], format, notes=notes.append)
+    assert parts(record)[: len(expected)] == expected
+    assert "I look" in str(parts(record)[len(expected)])
+    assert (notes or ["no loss"])[0].removeprefix("left out: ").partition(";")[0] == lost
 
 
 def test_a_decoder_leaves_ids_to_other_events():
