@@ -14,12 +14,14 @@ The parts of an event's content, and the events of foldlog that they become:
     actions.compaction                    CondensationAction: it forgets what happened between its two times
     actions.rewind_before_invocation_id   Retraction of that invocation and of all since, after the Annotation
 
+The SDK's server writes these names in camel case (``functionCall``), which is read like this.
 A compaction within the times of an earlier one changes nothing, as in the SDK, and is an Annotation.
 Each part is one event of foldlog: see ``parts.py``. An adapter keeps bytes of a tool as ``{"$bytes": base64}``.
 """
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -72,14 +74,25 @@ _USAGE = {
 
 def _accepts(record: Any) -> bool:
     """Return whether ``record`` names its author and its invocation, and has parts if it has content."""
-    if type(record) is not dict or any(type(record.get(key)) is not str for key in ("author", "invocation_id")):
+    named = {"invocation_id": record.get("invocationId"), **record} if type(record) is dict else {}
+    if any(type(named.get(key)) is not str for key in ("author", "invocation_id")):
         return False
-    content = record.get("content")
+    content = named.get("content")
     return content is None or (
         type(content) is dict
         and (content.get("parts") is None or type(content["parts"]) is list)
         and all(type(part) is dict for part in content.get("parts") or ())
     )
+
+
+def _snake_case(record: Any, levels: int = 8) -> Any:
+    """Return a record with its names as in Python. Arguments and results of tools keep theirs."""
+    if type(record) is list:
+        return [_snake_case(each, levels - 1) for each in record]
+    if type(record) is not dict or "invocation_id" in record or not levels:
+        return record
+    named = {re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key): each for key, each in record.items()}
+    return {key: each if key in ("args", "response") else _snake_case(each, levels - 1) for key, each in named.items()}
 
 
 class _Span(NamedTuple):
@@ -100,6 +113,9 @@ class _Decoder(PartsDecoder):
         super().__init__(options, _KIND)
         self._invocations: dict[str, int] = {}
         """The version before each invocation."""
+
+    def events(self, record: Any) -> list[Event]:
+        return super().events(_snake_case(record))
 
     def known(self, event: Event, read: RecordEvents | None) -> _Span | None:
         if isinstance(event, CondensationAction):
@@ -124,7 +140,7 @@ class _Decoder(PartsDecoder):
     def _version_before(self, invocation: str) -> int | None:
         """Return the version before an invocation; None where there is none."""
         for record, events in () if self.past is None else self.past.records():
-            if record.get("invocation_id") == invocation:
+            if _snake_case(record).get("invocation_id") == invocation:
                 return events[0].id
         return self._invocations.get(invocation)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -504,6 +505,46 @@ def test_the_thinking_before_a_message_or_a_call_of_ours_is_written(format, call
     assert parts(record)[: len(expected)] == expected
     assert "I look" in str(parts(record)[len(expected)])
     assert (notes or ["no loss"])[0].removeprefix("left out: ").partition(";")[0] == lost
+
+
+def in_camel_case(record):
+    """Return a record of the ADK as its server writes it."""
+    if isinstance(record, list):
+        return list(map(in_camel_case, record))
+    if not isinstance(record, dict):
+        return record
+    named = {re.sub("_([a-z])", lambda found: found[1].upper(), key): key for key in record}
+    return {
+        new: record[old] if old in ("args", "response", "state_delta") else in_camel_case(record[old])
+        for new, old in named.items()
+    }
+
+
+def test_events_of_the_adk_are_read_as_its_server_writes_them():
+    records = [*RECORDS["google-adk"], adk(1, "turn 1"), adk(2, "turn 2"), compacted(3, 1, 1)]
+    answered = {"function_response": {"name": "f", "response": {"aB": 1}, "parts": [{"inline_data": IN_LINE}]}}
+    records += [adk(4) | {"content": {"parts": [answered]}}, adk(5, rewind_before_invocation_id="i2")]
+    records[0]["usage_metadata"] = {"prompt_token_count": 7}
+    written = [in_camel_case(record) for record in records]
+    assert written[1]["content"]["parts"][2]["functionCall"]["args"] == {"unit": "km"}
+    assert detect(written) == "google-adk"
+    assert [as_read(event) for event in decode(written, "google-adk")] == [
+        as_read(event) for event in decode(records, "google-adk")
+    ]
+    assert list(encode(decode(written, "google-adk"), "google-adk")) == written
+    with foldlog.open("memory:") as histories:
+        for record in written:
+            histories["c1"].append_records([record], format="google-adk")
+        events = [as_read(event) for event in histories["c1"].events()]
+    assert events == [as_read(event) for event in decode(records, "google-adk")]
+
+
+IN_LINE = {"mime_type": "image/png", "data": "_9j_"}
+
+
+def as_read(event):
+    """Return an event without its record."""
+    return replace(event, origin=None, meta=dict(event.meta))
 
 
 def test_a_decoder_leaves_ids_to_other_events():
