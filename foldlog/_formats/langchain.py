@@ -18,7 +18,7 @@ from typing import Any
 from foldlog._formats.blocks import said_in, thinking_of
 from foldlog._formats.format import Format
 from foldlog._formats.pairs import RepliesEncoder, arguments_of, said_before, thinking_before
-from foldlog._formats.record import dict_or_empty, text_or_empty, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, id_of_source, parts_in, role_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, Origin, Source, SystemMessage
@@ -73,7 +73,11 @@ class _Decoder(FollowingDecoder):
             return
         calls = data.get("tool_calls") if kind == "ai" else None
         calls = calls if type(calls) is list and all(map(_is_call, calls)) else []
-        content, thinking = _said(data.get("content"), _CALLS if calls else (), thinks=kind == "ai")
+        content, invalid = data.get("content"), dicts_in(data.get("invalid_tool_calls"))
+        if invalid:  # no tool answers them
+            blocks = content if type(content) is list else [content]
+            content = [*blocks, *(call for call in invalid if call not in blocks)]
+        content, thinking = _said(content, _CALLS if calls else (), thinks=kind == "ai")
         if calls:
             read.response = (text_or_empty(data.get("id")) or f"response-{self.next_id}") if len(calls) > 1 else None
             for call in calls:
