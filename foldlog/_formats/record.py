@@ -107,8 +107,8 @@ def refused(expected: str, value: Any) -> NotAnEvent:
 
 
 def joined_text(content: Content) -> str:
-    """Return the text of a content, without its images."""
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    """Return the texts of a content with a blank line between them, as Views join them, without its images."""
+    return content if isinstance(content, str) else "\n\n".join(part["text"] for part in content if part.get("text"))
 
 
 def read_time(text: Any) -> tuple[datetime | None, str | None]:

@@ -433,8 +433,8 @@ def _condensation_row(conversation: str, recorded_at: datetime, event: Any) -> d
         "summary_offset": _number(event.summary_offset),
         "tokens_before": _number(metadata.get("tokens_before")),
         "tokens_after": _number(metadata.get("tokens_after")),
-        "model": _plain(metadata.get("model")),
-        "cost": _number(metadata.get("cost")),
+        "model": _plain(metadata.get("model", event.meta.get("model"))),
+        "cost": _number(metadata.get("cost", event.meta.get("cost"))),
         "taken_back": 0,
         "metadata": storable(as_json(metadata)),
     }

@@ -52,7 +52,7 @@ def recorded_cost(event: CondensationAction) -> float | None:
     """
     asked, told = on_a_model(reports_of(event)), event.metadata
     free = 0.0 if event.origin is None and told.get("condenser") in _WITHOUT_A_MODEL and "model" not in told else None
-    cost: Any = Usage.of(asked).cost if asked else told.get("cost", free)
+    cost: Any = Usage.of(asked).cost if asked else told.get("cost", event.meta.get("cost", free))
     known = isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost)
     return float(cost) if known else None
 

@@ -111,6 +111,8 @@ def test_a_reply_has_a_cost_meta_and_a_time():
 def test_a_cost_that_is_no_number_is_not_known_and_sums_say_how_many_are():
     for cost in (None, "0.1", True, float("nan"), float("inf")):
         assert recorded_cost(CondensationAction(forgotten_event_ids=(1,), metadata={"cost": cost})) is None
+    imported = CondensationAction(forgotten_event_ids=(1,), meta={"cost": 0.01, "model": "m"}, id=3)
+    assert recorded_cost(imported) == 0.01
 
 
 def test_the_sum_of_condensations_has_what_is_known_of_each_and_a_declined_one_costs_only():

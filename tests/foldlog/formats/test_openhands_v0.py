@@ -104,12 +104,13 @@ def test_a_cause_is_the_latest_earlier_event_with_that_id():
 
 
 def test_a_result_of_texts_and_images_is_written_as_its_texts():
-    parts = ({"type": "text", "text": "two"}, {"type": "image_url", "image_url": {"url": "https://x.example/a.png"}})
+    texts = [{"type": "text", "text": text} for text in ("two", "words")]
+    parts = (*texts, {"type": "image_url", "image_url": {"url": "https://x.example/a.png"}})
     call, notes = Action(id=0, tool="read", call_id="c"), []
     written = encode(
         [call, Observation(id=1, tool="read", call_id="c", cause=0, content=parts)], V0, notes=notes.append
     )
-    assert [event.content for event in read(*written)[1:]] == ["two"]
+    assert [event.content for event in read(*written)[1:]] == ["two\n\nwords"]
     assert notes == ["left out: 1 image; openhands-v0 has no place for it; all else is written"]
 
 
