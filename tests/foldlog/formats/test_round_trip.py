@@ -92,7 +92,7 @@ def lost(findings: list[Any]) -> set[int]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@examples(1_000)
+@examples(500)
 @given(at=seeds)
 def test_records_come_back_as_they_were(format: str, at: random.Random):
     """Decoding gives them the ids that count up from 0, changes no record, and does the same each time."""
