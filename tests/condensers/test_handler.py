@@ -10,7 +10,7 @@ from foldlog.condensers.base import Condensation, Condenser, Step
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.reports import reports_of
-from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser, ConversationWindowCondenser
+from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import NoOpCondenser, ObservationMaskingCondenser, RecentEventsCondenser
@@ -273,20 +273,6 @@ def test_a_condensation_that_forgets_nothing_that_is_shown_is_not_made_for_ever(
 
 
 # --- what cannot be met ---
-
-
-@on_disk_too
-def test_a_request_that_cannot_be_met_is_declined_and_told_once(store, views):
-    begin(store, message(), REQUEST)
-    handler = CondenseHandler(store, views, ConversationWindowCondenser())
-    with pytest.raises(NoCondensationAvailable, match="essential or recent"):
-        handler.handle("c1")
-    (declined,) = stored(store, CondensationAction)
-    assert declined.metadata["outcome"] == "declined"
-    assert "essential or recent" in declined.metadata["reason"]
-    view = handler.handle("c1")
-    assert not view.unhandled_condensation_request
-    assert ids(view) == [0]
 
 
 def test_a_prompt_that_can_never_fit_is_declined_once_and_told_each_time(store, views):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
+from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.strategies.forgetting import (
     AmortizedForgettingCondenser,
     ConversationWindowCondenser,
@@ -220,21 +220,6 @@ def test_a_window_without_anything_to_forget_says_so(events):
 
 
 # --- parameters ---
-
-
-@pytest.mark.parametrize(
-    "max_size, keep_first, says",
-    [
-        (4, 2, r"keep_first \(2\) must be less than half of max_size \(4\)"),
-        (1, 0, r"keep_first \(0\) must be less than half of max_size \(1\)"),
-        (0, 0, r"keep_first \(0\) must be less than half of max_size \(0\)"),
-        (0, -1, r"keep_first \(-1\) cannot be negative"),
-        (10, -1, r"keep_first \(-1\) cannot be negative"),
-    ],
-)
-def test_sizes_that_contradict_each_other_are_refused_with_the_right_number(max_size, keep_first, says):
-    with pytest.raises(InvalidCondenser, match=says):
-        AmortizedForgettingCondenser(max_size=max_size, keep_first=keep_first)
 
 
 def abandoned_loop():

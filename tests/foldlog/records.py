@@ -1,8 +1,18 @@
-"""Records of OpenHands V1, as short as they can be; what a call of a model used."""
+"""Records of OpenHands V1, as short as they can be, and those of every format; what a call of a model used."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 from foldlog._reports.usage import ModelCall
+
+CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
+"""Records of each format, all that its program writes."""
+
+
+def records_of(format: str) -> list[Any]:
+    """The records of a format's corpus."""
+    return [json.loads(line) for line in (CORPUS / f"{format}.jsonl").read_text("utf-8").splitlines()]
 
 
 def v1(kind: str, number: int, **fields: Any) -> dict[str, Any]:

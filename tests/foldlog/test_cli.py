@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from foldlog._cli.application import COMMANDS
-from foldlog._histories import Histories
 from foldlog.eventstore import ANY_VERSION, CondensationAction, CondensationRequest, Message, open_store
 from tests.foldlog.records import said
 from tests.foldlog.terminals import FOLDLOG
@@ -69,39 +68,6 @@ def test_an_import_is_listed_viewed_logged_and_exported(foldlog, five_messages, 
     ran = foldlog("export", "five", "--format", "openai-chat")
     assert (ran.status, len(ran.out.splitlines()), ran.err) == (0, 5, f"foldlog: note: {note}\n")
     assert foldlog("export", "five", "--format", "openai-chat", "--json").document["notes"] == [note]
-
-
-def test_an_export_has_the_format_of_the_first_record_also_after_documents(foldlog):
-    with open_store("sqlite:///foldlog.db") as store:
-        history = Histories(store)["c"]
-        history.append((), documents={"state": {}})
-        history.append_records([{"role": "user", "content": "a"}], format="openai-chat")
-    assert foldlog("export", "c").out == '{"role":"user","content":"a"}\n'
-
-
-def test_export_gives_back_what_was_imported_and_a_view_whole_events_with_their_roles(foldlog):
-    foldlog("import", SAMPLE)
-    assert parsed_lines(foldlog("export", "tidewatch").out) == parsed_lines(SAMPLE.read_text())
-    assert foldlog("export", "tidewatch", "--json").document["records"] == parsed_lines(SAMPLE.read_text())
-    view, log = foldlog("view", "tidewatch", "--json").document, foldlog("log", "tidewatch", "--json").document
-    events = view["events"]
-    assert [event["id"] for event in events] == view["ids"]
-    roles = [event.pop("role") for event in events if event.pop("state") == "sent"]
-    assert roles[:5] == ["system", "user", "assistant", "tool", "user"]
-    assert all(event.pop("recorded_at") for event in log["events"])
-    logged = {event["id"]: event for event in log["events"]}
-    assert [event for event in events if event["id"] >= 0] == [logged[event] for event in view["ids"] if event >= 0]
-
-
-def test_a_source_that_says_something_else_is_a_finding_and_the_rest_is_imported(foldlog, write):
-    write("a/c1.jsonl", [said(0, "one")])
-    foldlog("import", "a")
-    write("a/c1.jsonl", [said(0, "another"), said(1, "two")])
-    write("a/c2.jsonl", [said(0, "new")])
-    ran = foldlog("import", "a")
-    assert ran.status == 1
-    assert "differs from event 0 on" in ran.err
-    assert [row["version"] for row in foldlog("list", "--json").document["conversations"]] == [1, 1]
 
 
 def test_a_list_has_the_titles_that_sources_give(foldlog, write, monkeypatch):
@@ -227,7 +193,7 @@ def test_a_declined_condensation_says_why(foldlog):
 
 
 def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldlog, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     ran = foldlog("demo")
     assert ran.status == 0
@@ -246,12 +212,11 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
     compared = foldlog("compare", "tidewatch-live", "--json", "--db", "foldlog-demo.db").document["strategies"]
     by_name = {one["strategy"]: (str(one["turns"]), f"{round(one['tokens_sent'], -5):,}") for one in compared}
     assert sent == [by_name["noop"], by_name["as recorded"]]
-    for columns in (60, 140):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        again = foldlog("demo").out
-        assert [line for line in again.splitlines() if len(line) > columns] == []
-        assert ("\n      all conversations\n" in again) is (columns == 60)
-    assert " ".join(again.split()) == " ".join(ran.out.split()).replace("imported into", "already in")
+    monkeypatch.setenv("COLUMNS", "60")
+    again = foldlog("demo").out
+    assert [line for line in again.splitlines() if len(line) > 60] == []
+    assert "\n      all conversations\n" in again
+    assert "286 events already in foldlog-demo.db" in " ".join(again.split())
     db = ("--db", "foldlog-demo.db")
     (shown,) = re.findall(r"what the model is shown now +(\d+)", ran.out)
     assert len(foldlog("view", "tidewatch-live", "--json", *db).document["ids"]) == int(shown)
@@ -263,7 +228,7 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
     )
     assert one == other
     assert foldlog("verify", *db).status == 0
-    commands = re.findall(r"^  \S*foldlog (.*?)  ", again.partition("Try next")[2], re.MULTILINE)
+    commands = re.findall(r"^  \S*foldlog (.*?)  ", ran.out.partition("Try next")[2], re.MULTILINE)
     assert (len(commands), commands.pop()) == (8, "serve --db foldlog-demo.db")  # which runs until Ctrl-C
     for command in commands:
         assert foldlog(*shlex.split(command)).status == 0, command
@@ -306,12 +271,10 @@ def test_a_copy_names_what_differs_and_of_an_empty_store_is_an_empty_store(foldl
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    some([["list", "--short"], ["list", "--json"], ["log", "tidewatch", "--json"], ["log", "--help"], ["--help"]], 2),
-    ids=" ".join,
+    "arguments", some([["list", "--json"], ["log", "five", "--json"], ["--help"]], 2), ids=" ".join
 )
-def test_a_reader_that_goes_away_ends_it_quietly(foldlog, tmp_path, arguments):
-    foldlog("import", SAMPLE)
+def test_a_reader_that_goes_away_ends_it_quietly(foldlog, five_messages, tmp_path, arguments):
+    foldlog("import", five_messages)
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     reading, writing = os.pipe()
     os.close(reading)
@@ -323,15 +286,11 @@ def test_a_reader_that_goes_away_ends_it_quietly(foldlog, tmp_path, arguments):
     assert done.stderr == b""
 
 
-@pytest.mark.parametrize("shell", some(["bash", "zsh", "fish"], 2))
-def test_a_shell_completes_commands_and_conversations(shell, foldlog, five_messages, tmp_path):
+def test_a_shell_completes_commands_and_conversations(foldlog, five_messages, tmp_path):
     foldlog("import", five_messages)
     asked = {
-        "_FOLDLOG_COMPLETE": f"complete_{shell}",
-        "COMP_WORDS": "foldlog view fi",
-        "COMP_CWORD": "2",
+        "_FOLDLOG_COMPLETE": "complete_zsh",
         "_TYPER_COMPLETE_ARGS": "foldlog view fi",
-        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
     }
     done = subprocess.run(
         [FOLDLOG], cwd=tmp_path, env={**os.environ, **asked}, capture_output=True, text=True, check=True
@@ -339,29 +298,29 @@ def test_a_shell_completes_commands_and_conversations(shell, foldlog, five_messa
     assert "five" in done.stdout
 
 
-@pytest.mark.parametrize("columns", some([30, 50, 79, 200], 2))
-def test_what_people_read_fits_the_terminal(foldlog, monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", str(columns))
+def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
     name = "a-conversation-with-a-long-name-" * 3
-    foldlog("import", SAMPLE, "--conversation", name)
+    foldlog("import", write("some.jsonl", SAMPLE.read_text().splitlines()[:100]), "--conversation", name)
     for typed in (
         *("list", "list -s", "log a-conv", "log a-conv --full", "view a-conv", "stats", "bench --rounds 1"),
         *("compare a-conv", f"condense {name} --dry-run", "condensers"),
     ):
-        ran = foldlog(*typed.split())
-        assert ran.status == 0
-        assert [line for line in ran.out.splitlines() if line.rstrip() != name and len(line) > columns] == [], typed
-    assert " 286 " in foldlog("list").out
+        for columns in (30, 79) if typed.startswith(("list", "log", "stats")) else (30,):
+            monkeypatch.setenv("COLUMNS", str(columns))
+            ran = foldlog(*typed.split())
+            assert ran.status == 0
+            assert [line for line in ran.out.splitlines() if line.rstrip() != name and len(line) > columns] == [], typed
+    assert " 100 " in foldlog("list").out
     assert name in foldlog("list").out  # whole, on one line
 
 
 def test_an_interrupted_import_leaves_nothing_behind_and_says_so(tmp_path):
     with (tmp_path / "long.jsonl").open("w") as file:
-        for number in range(10_000):
-            file.write(f"{json.dumps(said(number, 'again and again ' * 50))}\n")
+        line = json.dumps(said(0, "again and again " * 50))
+        file.writelines(line.replace('"event-0"', f'"event-{number}"') + "\n" for number in range(10_000))
     importing = subprocess.Popen([FOLDLOG, "import", "long.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     wal = tmp_path / "foldlog.db-wal"
-    while not wal.exists() or wal.stat().st_size < 2**20:
+    while not wal.exists() or wal.stat().st_size < 2**16:
         assert importing.poll() is None, "it was done before it could be interrupted"
         time.sleep(0.005)
     importing.send_signal(signal.SIGINT)

@@ -23,7 +23,6 @@ from foldlog._usage import usage_of
 from foldlog._web.conversations import ServedConversations
 from foldlog._web.pages import Pages
 from foldlog._words.gist import cost_words
-from foldlog.eventstore.maintenance.erase import erase
 
 PRICES = {
     "m": {"input_cost_per_token": 1.0, "output_cost_per_token": 10.0, "cache_read_input_token_cost": 0.1},
@@ -303,23 +302,6 @@ def test_a_sum_of_costs_has_no_digits_of_binary_fractions(foldlog):
     assert foldlog("stats", "c", "--json").document["spent"]["cost"] == 0.3
 
 
-def test_a_sum_counts_the_past_that_forks_share_once(foldlog):
-    with open_histories("foldlog.db") as histories:
-        for _ in range(3):
-            say(histories, "parent", cost=1.0, model="m")
-        fork = histories["parent"].fork(2, "fork")
-        say(histories, "fork", cost=0.25, model="m")
-        fork.fork(3, "second")
-        say(histories, "second", cost=0.5, model="m")
-        alone = {name: one.cost for name, one in spent(histories).items()}
-    assert alone == {"fork": 2.25, "parent": 3.0, "second": 2.75}
-    for names, cost in (((), 3.75), (("parent", "second"), 3.75), (("fork", "second"), 2.75)):
-        for _ in range(2):
-            assert foldlog("stats", *names, "--json").document["spent"]["cost"] == cost
-    with open_existing("foldlog.db", only_read=True) as store, serving(store) as served:
-        assert fleet(served).spent.cost == 3.75
-
-
 def test_a_sum_counts_the_events_of_the_past_that_forks_share_once(foldlog):
     def fail(history, number):
         call = {"id": f"k{number}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
@@ -359,30 +341,3 @@ def test_a_sum_counts_the_events_of_the_past_that_forks_share_once(foldlog):
         assert (told.events, told.condensations, told.tokens_saved) == (13, 2, digest.tokens_saved)
         saved = {one.reason: one.tokens_saved for one in told.reasons}
         assert saved == {reason: one.tokens_saved for reason, one in of_fork.reasons.items()}
-
-
-def test_stats_and_the_home_of_the_page_count_a_reply_of_several_conversations_once(foldlog, tmp_path):
-    def session(number, replies):
-        usage = {"input_tokens": 10, "output_tokens": 1}
-        message = {"role": "assistant", "model": "m", "content": [{"type": "text", "text": "hm"}], "usage": usage}
-        lines = [
-            {"type": "assistant", "uuid": f"{number}-{each}", "sessionId": number, "message": {**message, "id": each}}
-            for each in replies
-        ]
-        (tmp_path / f"{number}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        assert foldlog("import", f"{number}.jsonl", "--conversation", number).status == 0
-
-    (tmp_path / "p.json").write_text(json.dumps(PRICES))
-    session("first", ["r1", "r2"])
-    session("resumed", ["r1", "r2", "r3"])
-
-    listed = foldlog("list", "--prices", "p.json", "--json").document["conversations"]
-    assert [one["spent"]["calls"] for one in listed] == [2, 3]
-    assert foldlog("stats", "--json").document["spent"]["calls"] == 3
-    with open_existing("foldlog.db") as store:
-        with serving(store) as served:
-            assert fleet(served).spent.calls == 3
-        with serving(store) as served:  # as they were kept
-            assert fleet(served).spent.calls == 3
-            erase(store, "first", reason="asked to")
-            assert fleet(served).spent.calls == 3

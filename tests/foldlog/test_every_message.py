@@ -168,7 +168,7 @@ def append_and_record(history: Any, messages: list[Any]) -> None:
 def test_a_result_without_an_id_is_of_the_newest_reply_in_every_way(way):
     append = {"refused": append_taken, "both": append_and_record, **WAYS}[way]
     with foldlog.open("memory:") as histories:
-        for seed in some(range(500), 120):
+        for seed in some(range(500), 40):
             messages, taken, pairs = drawn(seed)
             history = histories[f"c{seed}"]
             append(history, messages if way in ("append_records", "refused") else taken)

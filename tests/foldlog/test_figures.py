@@ -18,9 +18,10 @@ from foldlog._formats.registry import FORMATS
 from foldlog._reports.prices import PRICED_FROM, Prices
 from foldlog._reports.sums import KeptSums
 from foldlog._usage import usage_of, whole
+from tests.foldlog.records import CORPUS
 from tests.foldlog.test_report import Elements, data
+from tests.how_many import some
 
-CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 PAGE = re.compile(r'class="history"[^>]*>(.*?)</script>')
 WRITTEN = {"input_tokens": 3, "output_tokens": 5, "cache_creation_input_tokens": 1_000, "cache_read_input_tokens": 20}
@@ -99,7 +100,9 @@ def test_an_event_that_an_import_took_back_stays_marked_when_it_is_redacted(fold
         assert (said, audited.execute(asked).fetchall()) == ("[redacted]", marked)
 
 
-@pytest.mark.parametrize("name", [*FORMATS, "tidewatch", "healed claude-code", "healed codex", "rewritten copilot-cli"])
+@pytest.mark.parametrize(
+    "name", [*some(FORMATS, 8), "tidewatch", "healed claude-code", "healed codex", "rewritten copilot-cli"]
+)
 def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     from foldlog._cli.stores import open_existing
     from foldlog._web.conversations import ServedConversations

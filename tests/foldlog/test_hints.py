@@ -136,7 +136,8 @@ def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatc
     hints.use_store("my store.db")
     group = typer.main.get_command(build())
     seen = 0
-    for path in (path for room in ("foldlog", "eventstore", "projections") for path in (ROOT / room).rglob("*.py")):
+    paths = (path for room in ("foldlog", "eventstore", "projections") for path in (ROOT / room).rglob("*.py"))
+    for path in (path for path in paths if "'foldlog " in path.read_text()):
         for text in (each for each in texts(path) if "foldlog " in each):
             for typed in HINT.findall(hints.completed(text)):
                 name, *arguments = shlex.split(typed)

@@ -21,12 +21,12 @@ from foldlog._seen_files import SeenFiles
 from foldlog.eventstore import Documents, HistoryDiverged, InvalidArgument, Message, Origin, codec, open_store
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import FORMATS, RecordEncoder, decode, encode, open_sources
+from tests.foldlog.records import CORPUS, records_of
 from tests.how_many import some
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "imports"
 EARLIER = [json.loads(line) for path in sorted(GOLDEN.glob("*.jsonl")) for line in path.read_text().splitlines()]
 """Records, and the events that an earlier version stored of them (``tests/golden/make.py``): no longer these bytes."""
-CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 
 
 def chat(*texts):
@@ -36,6 +36,25 @@ def chat(*texts):
 def lines(path, records):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+
+def corpus(format, count=20):
+    """The first lines of a format's corpus that are records."""
+    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
+    return [line for line in lines if line.strip() and '"problem"' not in line][:count]
+
+
+@pytest.fixture
+def log(foldlog, tmp_path):
+    """``log(format, lines)``: write a log, with some of its lines cut, and import it; return what became of it."""
+
+    def imported(format, text, *torn, **options):
+        written = [line[:9] if place in torn else line for place, line in enumerate(text)]
+        (tmp_path / "c.jsonl").write_text("\n".join(written) + "\n")
+        (one,) = foldlog("import", "c.jsonl", "--format", format, "--json").document["imported"]
+        return one
+
+    return imported
 
 
 def ids(foldlog):
@@ -137,17 +156,15 @@ def test_a_conversation_of_another_format_is_another_history(tmp_path, store):
 
 
 @pytest.mark.parametrize("format", [name for name in FORMATS if name != "aider"])  # whose sessions need its own heading
-def test_two_exported_conversations_are_two_conversations(foldlog, tmp_path, format):
+def test_two_exported_conversations_are_two_conversations(histories, tmp_path, format):
     """Formats whose records name a session had one name for all: the second took back the events of the first."""
-    suffix = ".jsonl" if format == "gemini-cli" else ".json"
-    for turns in (1, 2):
-        for name in ("ann", "bob"):
-            with open_histories(tmp_path / "ours.db") as histories:
-                histories[name].append(chat(f"I am {name}", "hi"))
-            written = tmp_path / f"{name}{suffix}"
-            foldlog("export", name, "--format", format, "--output", written, "--db", tmp_path / "ours.db", "--force")
-            ran = foldlog("import", written, "--format", format)
-            assert (ran.status, len(ids(foldlog))) == (0, 1 if (turns, name) == (1, "ann") else 2), ran.err
+    with open_histories("memory:") as ours:
+        for turns in (1, 2):
+            for name in ("ann", "bob"):
+                ours[name].append(chat(f"I am {name}", "hi"))
+                lines(tmp_path / f"{name}.jsonl", ours[name].export(format))
+                list(histories.import_(tmp_path / f"{name}.jsonl", format=format))
+                assert len(histories) == (1 if (turns, name) == (1, "ann") else 2)
 
 
 def test_what_was_erased_does_not_come_back_under_a_new_name(foldlog, tmp_path, monkeypatch):
@@ -211,7 +228,7 @@ def test_what_was_redacted_does_not_come_back_under_a_new_name(foldlog, tmp_path
     "name, live", [(name, live) for name in FORMATS for live in {False, not registry.FORMATS[name].times}]
 )
 def test_a_redacted_history_of_each_format_is_recognized_under_another_name(name, live, store):
-    records = [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    records = records_of(name)
     first, again = (
         Source(Found(Name(called), registry.FORMATS[name], Path("x"), held_in(Path("x"), 1, records)))
         for called in "cd"
@@ -229,13 +246,13 @@ _WITHOUT_IDS = "openai-chat", "swe-agent"
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_history_is_recognized_though_records_of_redacted_events_went_first(name):
     """A redaction takes the records of other events that repeat the content. These may be redacted afterwards."""
-    records = [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    records = records_of(name)
     first, again = (
         Source(Found(Name(called), registry.FORMATS[name], Path("x"), held_in(Path("x"), 1, records)))
         for called in "cd"
     )
     with open_histories("memory:") as histories:
-        for event_id in some(range(import_source(histories.store, first).version), 5):
+        for event_id in some(range(import_source(histories.store, first).version), 3):
             histories["c"].redact(event_id, reason="asked to")
             shown = sum(event.shown and not event.redacted for event in histories["c"].events())
             with pytest.raises(WasRedacted) if shown < 3 and name in _WITHOUT_IDS else nullcontext():
@@ -284,21 +301,6 @@ def test_a_number_that_is_missing_among_the_files_of_events_is_a_record_that_can
     assert (ids(foldlog), foldlog("stats", "--json").document) == (["s"], stats)
     (events / name.format(13)).rename(events / name.format(10**9))  # no program numbers records so one by one
     assert imported()[2] == (False, False)
-
-
-def test_what_was_redacted_of_a_log_that_was_mended_does_not_come_back(foldlog, tmp_path):
-    texts = ["one", "two", "three", "four", "marigold", "six"]
-    lines(tmp_path / "y.jsonl", chat(*texts))
-    whole = (tmp_path / "y.jsonl").read_text()
-    (tmp_path / "runs").mkdir()
-    for text in (whole.replace("four", "\n"), whole):  # first a record in two halves
-        (tmp_path / "runs" / "x.jsonl").write_text(text)
-        foldlog("import", "runs")
-    foldlog("redact", "--matching", "marigold", "--reason", "asked to", "--yes")
-    for again, status in ((["runs"], 0), (["y.jsonl"], 0), (["y.jsonl", "--conversation", "z"], 1)):
-        assert (foldlog("import", *again).status, ids(foldlog)) == (status, ["runs/x"]), again
-    with open_histories("foldlog.db") as histories:
-        assert "marigold" not in {getattr(event, "content", "") for event in histories["runs/x"].events()}
 
 
 def test_a_mended_log_of_which_events_were_redacted_is_refused_with_what_to_do(foldlog, tmp_path):
@@ -584,8 +586,7 @@ def test_records_missing_in_the_middle_are_counted_and_a_fork_before_them_is_who
 
 @pytest.mark.parametrize("format", ["openai-chat", "claude-code", "codex"])
 def test_a_log_of_which_a_record_can_be_read_again_is_the_same_log(foldlog, tmp_path, format):
-    whole = [line for line in (CORPUS / f"{format}.jsonl").read_text().splitlines() if line.strip()]
-    whole = [line for line in whole if '"problem"' not in line][:20]
+    whole = corpus(format)
 
     def imported(text, name):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(text) + "\n")
@@ -619,29 +620,26 @@ def test_a_log_of_which_a_record_can_be_read_again_is_the_same_log(foldlog, tmp_
     assert parsed(foldlog("export", "c").out) == parsed("\n".join(whole))
 
 
-@pytest.mark.parametrize("format", ["claude-code", "codex"])
 @pytest.mark.parametrize(
-    "torn, copies, grown, is_mended",
+    "format, torn, copies, grown, is_mended",
     [
-        *(([9], [length], [True], True) for length in (10, 11, 15, 20)),
-        ([9], [9], [False], False),
-        ([9], [15, 9, 20, 15], [True, False, False, False], True),
-        ([9, 14], [10, 12, 14, 16], [False, False, False, True], True),
-        ([9, 10], [10, 11], [False, True], True),
+        *((form, [9], [length], [True], True) for form, length in (("claude-code", 10), ("codex", 11), ("codex", 20))),
+        ("codex", [9], [9], [False], False),
+        ("claude-code", [9], [15, 9, 20, 15], [True, False, False, False], True),
+        ("codex", [9, 14], [10, 12, 14, 16], [False, False, False, True], True),
+        ("claude-code", [9, 10], [10, 11], [False, True], True),
     ],
 )
 def test_an_older_copy_of_a_log_mends_all_that_could_not_be_read_or_adds_nothing(
-    foldlog, tmp_path, format, torn, copies, grown, is_mended
+    foldlog, log, format, torn, copies, grown, is_mended
 ):
-    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
-    whole = [line for line in lines if line.strip() and '"problem"' not in line][:20]
+    whole = corpus(format)
 
-    def imported(text):
-        (tmp_path / "c.jsonl").write_text("\n".join(text) + "\n")
-        (one,) = foldlog("import", "c.jsonl", "--format", format, "--json").document["imported"]
+    def imported(text, *torn):
+        one = log(format, text, *torn)
         return one["conversation"], one["added"] > 0, one["older"]
 
-    name, *_ = imported([line[:9] if place in torn else line for place, line in enumerate(whole)])
+    name, *_ = imported(whole, *torn)
     for length, grows in zip(copies, grown, strict=True):
         assert imported(whole[:length]) == (name, grows, not grows and length < len(whole))
     (row,) = foldlog("list", "--json", "--long").document["conversations"]
@@ -654,60 +652,47 @@ def test_an_older_copy_of_a_log_mends_all_that_could_not_be_read_or_adds_nothing
 
 
 @pytest.mark.parametrize("format", ["claude-code", "codex"])
-def test_a_damaged_record_of_an_edited_log_is_not_mended_with_one_of_the_log_before_it(foldlog, tmp_path, format):
-    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
-    whole = [line for line in lines if line.strip() and '"problem"' not in line][:20]
+def test_a_damaged_record_of_an_edited_log_is_not_mended_with_one_of_the_log_before_it(foldlog, log, format):
+    whole = corpus(format)
     edited = [*whole[:10], *whole[12:18]]
 
-    def imported(text, torn=None):
-        written = [line[:9] if place == torn else line for place, line in enumerate(text)]
-        (tmp_path / "c.jsonl").write_text("\n".join(written) + "\n")
-        (one,) = foldlog("import", "c.jsonl", "--format", format, "--json").document["imported"]
-        return one["conversation"]
+    def imported(text, *torn):
+        return log(format, text, *torn)["conversation"]
 
-    assert imported(whole, torn=10) == imported(whole)
+    assert imported(whole, 10) == imported(whole)
     fork = imported(edited[:12])
-    assert imported(edited, torn=13) == fork
+    assert imported(edited, 13) == fork
     assert parsed(foldlog("export", fork).out) == parsed("\n".join(edited[:13] + edited[14:]))
     assert imported(edited) == fork
     assert parsed(foldlog("export", fork).out) == parsed("\n".join(edited))
 
 
-@pytest.mark.parametrize("format", ["claude-code", "codex"])
-@pytest.mark.parametrize("is_torn_first", [True, False])
+@pytest.mark.parametrize("format, is_torn_first", [("claude-code", True), ("codex", False)])
 @pytest.mark.parametrize("torn, border", [(10, 10), (9, 10), (9, 9)])
-def test_a_log_that_is_damaged_where_it_was_edited_has_one_fork(foldlog, tmp_path, format, is_torn_first, torn, border):
-    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
-    whole = [line for line in lines if line.strip() and '"problem"' not in line][:20]
+def test_a_log_that_is_damaged_where_it_was_edited_has_one_fork(foldlog, log, format, is_torn_first, torn, border):
+    whole = corpus(format)
     edited = [*whole[:border], *whole[12:18]]
 
-    def imported(text, torn=None):
-        written = [line[:9] if place == torn else line for place, line in enumerate(text)]
-        (tmp_path / "c.jsonl").write_text("\n".join(written) + "\n")
-        (one,) = foldlog("import", "c.jsonl", "--format", format, "--json").document["imported"]
-        return one["conversation"]
+    def imported(text, *torn):
+        return log(format, text, *torn)["conversation"]
 
     imported(whole)
-    fork = imported(edited, torn if is_torn_first else None)
-    for place in (torn, None, None, torn):
-        assert imported(edited, place) == fork
+    fork = imported(edited, *[torn] * is_torn_first)
+    for places in ([torn], [], [], [torn]):
+        assert imported(edited, *places) == fork
     assert parsed(foldlog("export", fork).out) == parsed("\n".join(edited))
     assert imported([*edited, *whole[18:]]) == fork
 
 
 @pytest.mark.parametrize("format", ["claude-code", "codex"])
-def test_a_log_that_was_edited_elsewhere_than_where_its_records_were_damaged_is_another(foldlog, tmp_path, format):
-    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
-    whole = [line for line in lines if line.strip() and '"problem"' not in line][:18]
+def test_a_log_that_was_edited_elsewhere_than_where_its_records_were_damaged_is_another(foldlog, log, format):
+    whole = corpus(format, 18)
     edited = [*whole[:8], whole[16], *whole[8:16]]
 
-    def imported(text, torn=()):
-        written = [line[:9] if place in torn else line for place, line in enumerate(text)]
-        (tmp_path / "c.jsonl").write_text("\n".join(written) + "\n")
-        (one,) = foldlog("import", "c.jsonl", "--format", format, "--json").document["imported"]
-        return one["conversation"]
+    def imported(text, *torn):
+        return log(format, text, *torn)["conversation"]
 
-    name = imported(whole[:16], torn=(4, 12))
+    name = imported(whole[:16], 4, 12)
     fork = imported(edited)
     assert imported(whole) == name != fork
     assert imported(edited) == fork
@@ -717,8 +702,7 @@ def test_a_log_that_was_edited_elsewhere_than_where_its_records_were_damaged_is_
 
 @pytest.mark.parametrize("format", ["claude-code", "codex", "openai-chat"])
 def test_a_log_of_which_other_records_are_damaged_each_time_is_one_conversation(histories, tmp_path, format):
-    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
-    whole = [line for line in lines if line.strip() and '"problem"' not in line][:14]
+    whole = corpus(format, 14)
     whole = chat_lines(*"abcd", *["ok"] * 10) if format == "openai-chat" else whole  # equal ones in a row
     for torn, length in (((2, 7), 12), ((6,), 12), ((), 12), ((), 13), ((), 14)):
         text = [line[:9] if place in torn else line for place, line in enumerate(whole[:length])]
@@ -760,7 +744,7 @@ def test_an_edited_log_is_no_fork_where_another_fork_of_it_is_redacted(foldlog, 
 
 @pytest.mark.parametrize("format", ["codex", "pi", "gemini-cli"])
 def test_what_is_redacted_does_not_come_back_where_the_name_of_the_log_is_damaged(histories, tmp_path, format):
-    whole = [json.loads(line) for line in (CORPUS / f"{format}.jsonl").read_text().splitlines()]
+    whole = records_of(format)
     lines(tmp_path / "c.jsonl", whole)
     (history,) = histories.import_(tmp_path / "c.jsonl", findings=str)
     said = [event for event in history.events() if isinstance(event, Message) and event.timestamp][-1]
@@ -813,17 +797,14 @@ def test_a_log_of_which_very_many_records_could_not_be_read_can_be_mended(histor
 
 
 @pytest.mark.parametrize("format", ["claude-code", "codex"])
-def test_an_edited_log_shares_also_what_was_written_again_when_a_record_could_be_read(foldlog, tmp_path, format):
-    lines = (CORPUS / f"{format}.jsonl").read_text().splitlines()
-    whole = [line for line in lines if line.strip() and '"problem"' not in line][:20]
+def test_an_edited_log_shares_also_what_was_written_again_when_a_record_could_be_read(foldlog, log, format):
+    whole = corpus(format)
     edited = [*whole[:17], whole[3]]
 
-    def imported(text):
-        (tmp_path / "c.jsonl").write_text("\n".join(text) + "\n")
-        (one,) = foldlog("import", "c.jsonl", "--format", format, "--json").document["imported"]
-        return one["conversation"], foldlog("stats", "--json").document["events"]["total"]
+    def imported(text, *torn):
+        return log(format, text, *torn)["conversation"], foldlog("stats", "--json").document["events"]["total"]
 
-    torn, _ = imported([*whole[:4], whole[4][:9], *whole[5:]])
+    torn, _ = imported(whole, 4)
     name, total = imported(whole)
     assert name == torn
     for _ in range(2):

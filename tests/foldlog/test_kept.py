@@ -44,9 +44,8 @@ from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.recorders.changes import OF_ALL
 from foldlog.formats import FORMATS, decode
 from foldlog.projections import Views
+from tests.foldlog.records import CORPUS, records_of
 from tests.how_many import some
-
-CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 
 
 def said(text: str) -> Message:
@@ -518,7 +517,7 @@ def test_sums_that_follow_changes_by_chance_are_those_of_all_events(seed, tmp_pa
     monkeypatch.setattr(of_all, "_SIZE", 2)
     with foldlog.open(f"sqlite:///{tmp_path}/history.db", durability="relaxed") as histories:
         changed = Changed(histories, random.Random(seed))
-        for _ in range(12):
+        for _ in range(8):
             for _ in range(changed.chance.randrange(1, 6)):
                 changed.step()
             changed.check()
@@ -540,7 +539,7 @@ def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: p
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_an_import_makes_ahead_is_what_lists_make_of_the_store(format: str):
-    records = [json.loads(line) for line in (CORPUS / f"{format}.jsonl").read_text("utf-8").splitlines()]
+    records = records_of(format)
     source = Source(Found(Name("a"), registry.FORMATS[format], Path("x"), held_in(Path("x"), 1, records)))
     events = list(source.events())
     with open_store("memory:") as store:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import sqlite3
 import subprocess
 import sys
@@ -91,19 +90,6 @@ def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messa
     assert foldlog("view", "five", "--json", "--db", f"sqlite:///{kept}").status == 0
 
 
-def test_a_restore_names_a_command_that_erases_again_what_has_forks(foldlog, five_messages):
-    foldlog("import", five_messages)
-    for parent, fork in (("five", "gone"), ("gone", "stays")):
-        foldlog("fork", parent, fork, "--at", 2)
-    foldlog("backup", "copy.db")
-    foldlog("erase", "five", "gone", "--detach", "--yes", "--reason", "asked to")
-    ran = foldlog("restore", "copy.db", "--yes")
-    command = re.search(r"'foldlog (.*) --reason TEXT(.*)' erases them again", ran.err)
-    assert foldlog(*command[1].split(), *command[2].split(), "--reason", "asked to", "--yes").status == 0
-    rows = foldlog("list", "--json").document["conversations"]
-    assert [row["conversation"] for row in rows if row["erased_at"] is None] == ["stays"]
-
-
 def test_what_is_no_backup_is_refused(foldlog, five_messages):
     foldlog("import", five_messages)
     for name, problem in (
@@ -186,15 +172,6 @@ def test_a_rekey_that_ends_after_the_first_conversation_is_unfinished(foldlog, f
     assert "conversations in their new form: 1; 'two' and those after it are not" in ran.err
     assert "nothing was written" not in ran.err
     assert foldlog("rekey").status == 0
-
-
-def test_a_dash_names_no_store(foldlog, five_messages):
-    foldlog("import", five_messages)
-    for command in ("copy", "salvage"):
-        refused = foldlog(command, "foldlog.db", "-")
-        assert refused.status == 2
-        assert "- is not the name of a file" in refused.err
-        assert refused.err.endswith("name a file: TO\n")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full plays a full disk")

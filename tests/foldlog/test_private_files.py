@@ -91,7 +91,7 @@ def test_a_file_is_replaced_only_with_force(foldlog: Any, filled: Path):
 
 def test_a_dash_is_no_file(foldlog: Any, filled: Path):
     before = set(filled.iterdir())
-    for command in (*REPLACING, AUDIT, BACKUP):
+    for command in (*REPLACING, AUDIT, BACKUP, "copy foldlog.db", "salvage foldlog.db"):
         ran = foldlog(*command.split(), "-")
         assert (ran.status, ran.out) == (2, "")
         assert "- is not the name of a file, and no name stands for stdout; name a file" in ran.err

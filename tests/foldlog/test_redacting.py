@@ -103,7 +103,7 @@ def test_a_history_with_any_redacted_event_can_be_exported(format: str):
     for line in (GOLDEN / f"{format}.jsonl").read_text("utf-8").splitlines():
         events = list(decode(json.loads(line)["records"], format))
         with api.open("memory:") as histories:
-            for event_id in some(range(len(events)), 6):
+            for event_id in some(range(len(events)), 3):
                 history = histories[f"{event_id}"]
                 histories.store.ingest(history.id, events)
                 history.redact(event_id, reason="asked to")
@@ -233,21 +233,6 @@ def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_p
     assert ran.status == 1
     assert "a read model may still hold the content, because it has not confirmed the redaction: other" in ran.err
     assert "slow" not in ran.err
-
-
-def test_a_restored_backup_that_holds_redacted_content_again_is_named(foldlog: Any, tmp_path: Path):
-    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        for name in "cd":
-            store.append(name, [Message(source="user", content=f"{n}") for n in range(3)], expected_version=0)
-        api.Histories(store)["d"].redact(1, reason="asked to")
-    assert foldlog("backup", "copy.db").status == 0
-    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        api.Histories(store)["c"].redact(1, reason="asked to")
-    ran = foldlog("restore", "copy.db", "--yes", "--json")
-    assert ran.status == 1
-    assert (ran.document["erased_since"], ran.document["redacted_since"]) == ([], ["c"])
-    assert "events of conversation 'c' were redacted after this backup was made" in ran.err
-    assert "'foldlog redact c 1 --reason TEXT' redacts them again" in ran.err
 
 
 def test_a_restored_backup_names_what_a_detached_fork_had_redacted(foldlog: Any, tmp_path: Path):

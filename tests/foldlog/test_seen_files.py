@@ -79,18 +79,6 @@ def test_what_is_unchanged_is_not_opened_again_unless_it_is_checked_or_imported_
         assert opened == ["a.jsonl", "b.jsonl", "c.jsonl"]
 
 
-def test_only_the_file_that_has_grown_is_read(foldlog, folder: Path, opened: list[str]):
-    foldlog("import", folder)
-    opened.clear()
-    write(folder, "b", "hello", "the words of b", "more")
-    grown = foldlog("import", folder)
-    assert opened == ["b.jsonl"]
-    assert "b (claude-code): 1 new event, 3 in all\n" in grown.out
-    opened.clear()
-    foldlog("import", folder)
-    assert opened == []
-
-
 def more(path: Path, **fields: object) -> None:
     """Let a session go on with a line, which has these fields."""
     last = json.loads(path.read_text().splitlines()[-1])
@@ -232,15 +220,6 @@ def test_a_file_with_a_finding_is_read_again_and_named_again(foldlog, folder: Pa
     assert "b.jsonl:3" in again.err
 
 
-def test_what_was_erased_or_redacted_is_read_again(foldlog, folder: Path, opened: list[str]):
-    for change, name, *event in (("redact", "b", "1"), ("erase", "c")):
-        foldlog("import", folder)
-        assert foldlog(change, name, *event, "--reason", "asked to", "--yes").status == 0
-        opened.clear()
-        foldlog("import", folder)
-        assert opened == [f"{name}.jsonl"]
-
-
 def test_what_an_interrupted_import_has_read_is_not_read_again(
     foldlog, folder: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -349,17 +328,6 @@ def test_an_import_without_a_place_or_files_says_what_to_give(foldlog, folder: P
     assert "claude-code, codex" in foldlog("import", "--from", "clod").err
     assert "claude-code, codex" in foldlog("import").err
     assert "--watch follows files" in foldlog("import", folder, "--watch", "--json").err
-
-
-def test_a_log_that_has_grown_with_its_copy_adds_its_lines_once(foldlog, folder: Path):
-    for texts in (("hello", "the words of b"), ("hello", "the words of b", "more")):
-        write(folder, "b", *texts)
-        (folder / "0").mkdir(exist_ok=True)
-        (folder / "0" / "b.jsonl").write_text((folder / "b.jsonl").read_text())
-        ran = foldlog("import", "projects")
-        assert (ran.status, ran.err) == (0, "")
-    (row,) = (row for row in foldlog("list", "--json").document["conversations"] if row["conversation"].endswith("b"))
-    assert row["version"] == 3
 
 
 def test_a_log_of_which_only_the_title_was_there_is_the_same_conversation_when_it_grows(foldlog, folder: Path):

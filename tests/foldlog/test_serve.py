@@ -43,11 +43,11 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import formats
 from tests.beside import SAMPLES
+from tests.foldlog.records import CORPUS
 from tests.how_many import some
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.web_client import asking
 
-CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 ADDING = ("claude_code", "codex_rollout")
 TOKEN = "a token of enough length"
 
@@ -221,26 +221,6 @@ def test_an_excerpt_holds_every_word_whole_and_begins_near_the_first():
     assert matches({"content": text}, ["haystack", "nowhere"]) is None
     assert matches({"content": "short"}, ["short"]) == "short"
     assert matches({"content": f"{'a ' * 40}one{'-' * 26}two"}, ["one", "two"]).count("…") == 1, "they touch"
-
-
-def test_the_list_counts_the_events_that_a_model_is_sent(client, store):
-    store.append("waiting", [Message(source="user", content="go"), Action(tool="t", call_id="1")], expected_version=0)
-    store.append("condensed", [Message(source="user", content=str(n)) for n in range(9)], expected_version=0)
-    store.append(
-        "condensed",
-        CondensationAction(forgotten_event_ids=(1, 2), summary="two", summary_offset=1),
-        expected_version=9,
-    )
-    rows = {}
-    while not (rows and all("open_ms" in row for row in rows.values())):
-        rows = {row["conversation"]: row for row in client.get("/api/conversations").json()["conversations"]}
-    assert (rows["waiting"]["sent_events"], rows["waiting"]["sent_summaries"]) == (1, 0)
-    assert (rows["condensed"]["sent_events"], rows["condensed"]["sent_summaries"]) == (7, 1)
-    for name, row in rows.items():
-        lives = foldlog.Histories(store)[name].lifetimes()
-        sent = [one.id for one in lives if one.at(lives.version) == "sent"]
-        assert row["sent_events"] == sum(event >= 0 for event in sent)
-        assert row["sent_summaries"] == sum(event < 0 for event in sent)
 
 
 def test_every_list_counts_the_condensations_that_were_made(store):

@@ -20,7 +20,6 @@ from foldlog._documents import CondensationsDocument, ModelDocument, ToolDocumen
 from foldlog._reports.stats import collect_stats
 from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import (
-    ANY_VERSION,
     Action,
     Annotation,
     CondensationAction,
@@ -32,7 +31,6 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import decode
 from foldlog.projections import Views
-from tests.condensers.openai_server import OpenAIServer, Text
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 DAY = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
@@ -118,33 +116,6 @@ def test_a_report_without_a_model_is_on_that_of_its_condensation():
         histories["c"].append(CondensationAction(forgotten_event_ids=(0,), metadata=metadata))
         (figures,) = histories["c"].stats().models.values()
     assert (figures.model, figures.cost) == ("m", 0.5)
-
-
-def test_the_calls_of_a_condensers_own_model_are_counted(foldlog):
-    """The condenser records them in its report; the price of this model is not known."""
-    with OpenAIServer(Text("they said many words")) as server:
-        Path("foldlog.toml").write_text(
-            f"""[condenser]
-            type = "llm"
-            max_size = 30
-            llm_config = "s"
-            [llm.s]
-            model = "openai/summarizer"
-            base_url = "{server.url}"
-            api_key = "key"
-            """
-        )
-        with open_histories("foldlog.db", condenser="foldlog.toml") as histories:
-            history = histories["c"]
-            history.append([Message(source=("user", "agent")[n % 2], content=f"word {n}") for n in range(40)])
-            history.prepare()
-            stats = history.stats()
-        [request] = server.requests
-    [figures] = stats.models.values()
-    assert (figures.calls, figures.prompt_tokens, figures.completion_tokens) == (1, request.tokens, 18)
-    assert (figures.cost, stats.condensations["llm"].cost) == (None, None)
-    [shown] = foldlog("stats", "--json").document["models"]
-    assert (shown["prompt_tokens"], shown["cost"]) == (request.tokens, None)
 
 
 CLAUDE = [
@@ -368,24 +339,6 @@ def test_the_past_that_an_edited_log_shares_with_what_was_imported_before_counts
         assert prompts("run again", [10]) == [30]
 
 
-def test_the_command_shows_the_figures(foldlog, monkeypatch):
-    foldlog("import", SAMPLE)
-    ran = foldlog("stats", "tide")
-    assert ran.status == 0
-    for words in (
-        "tidewatch: 286 events, 2 errors",
-        "events by kind",
-        "terminal",
-        "condensations",
-        "tokens of the View",
-    ):
-        assert words in ran.out
-    document = foldlog("stats", "--json").document
-    assert (document["events"]["total"], document["conversations"]) == (286, 1)
-    monkeypatch.setenv("COLUMNS", "60")
-    assert max(map(len, foldlog("stats").out.splitlines())) <= 60
-
-
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_a_narrow_terminal_keeps_ids_and_costs_whole_and_says_which_columns_it_leaves_out(
     foldlog, monkeypatch, columns
@@ -412,22 +365,6 @@ def test_plots_of_characters_show_every_value_and_fit():
     assert curve([0, 0], 10, rows=1) == [""]
     lines = curve([1, *[0] * 997, 100, 0], 10, rows=2)
     assert lines == ["         █", "▁        █"]
-
-
-def test_a_cost_that_is_not_known_is_not_nothing(foldlog):
-    with open_store("sqlite:///foldlog.db") as store:
-        for name, costs in {"unknown": [None, None], "partly": [0.5, None], "free": [0.0, 0.0]}.items():
-            for cost in costs:
-                meta = {"model": name, "total_tokens": 7, **({} if cost is None else {"cost": cost})}
-                store.append("c", Message(source="agent", content="hm", meta=meta), expected_version=ANY_VERSION)
-    models = {one["model"]: one for one in foldlog("stats", "c", "--json").document["models"]}
-    told = {name: (one["cost"], one["costs_recorded"]) for name, one in models.items()}
-    assert told == {"unknown": (None, 0), "partly": (0.5, 1), "free": (0.0, 2)}
-    lines = {words[1]: words[3:] for words in map(str.split, foldlog("stats", "c").out.splitlines()) if len(words) > 6}
-    counts = ["14", *4 * ["unknown"]]  # the total alone is told: a prompt's
-    assert lines["unknown"] == [*counts, "unknown"]
-    assert lines["partly"] == [*counts, "$0.5000+"]
-    assert lines["free"] == [*counts, "$0.0000"]
 
 
 def test_each_event_is_decoded_once_and_damage_costs_only_what_it_touches(foldlog, tmp_path, monkeypatch):
@@ -494,20 +431,3 @@ def test_a_run_of_openhands_v0_in_a_trajectory_and_in_its_session_is_counted_onc
         for names, calls in ((["session"], 2), (["trajectory", "session"], 2), (["session", "other"], 4)):
             (figures,) = collect_stats(store, names, views=Views(store)).models.values()
             assert (figures.calls, figures.prompt_tokens, figures.cost) == (calls, 15 * calls, 0.375 * calls)
-
-
-def test_calls_of_a_codex_log_that_an_edited_one_repeats_count_once(foldlog, write):
-    def line(second, kind, payload):
-        return {"timestamp": f"2026-01-01T00:00:{second:02}Z", "type": kind, "payload": payload}
-
-    whole = [line(0, "session_meta", {"id": "s"}), line(1, "turn_context", {"model": "gpt-5"})]
-    for call in range(1, 7):
-        said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": f"words {call}"}]}
-        info = {"total_token_usage": {"total_tokens": 10 * call}, "last_token_usage": {"input_tokens": 10}}
-        whole += [line(2 * call, "response_item", said)]
-        whole += [line(2 * call + 1, "event_msg", {"type": "token_count", "info": info})]
-    for lines, calls in ((whole, 6), ([*whole[:6], *whole[7:]], 6), ([*whole[:4], *whole[5:], whole[4]], 6)):
-        write("c.jsonl", lines)
-        foldlog("import", "c.jsonl", "--format", "codex")
-        assert json.loads(foldlog("stats", "--json").out)["spent"]["prompt_tokens"] == 10 * calls
-    assert len(json.loads(foldlog("list", "--json").out)["conversations"]) == 3

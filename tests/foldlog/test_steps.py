@@ -6,11 +6,10 @@ import sys
 import pytest
 
 import foldlog
-from foldlog import Action, Condensation, CondensationAction, Message, Observation, SystemMessage, View
+from foldlog import Action, Condensation, CondensationAction, Message, Observation, View
 from foldlog.condensers import (
     Condenser,
     InvalidCondenser,
-    NoCondensationAvailable,
     NoOpCondenser,
     RecentEventsCondenser,
 )
@@ -139,15 +138,6 @@ def test_a_condenser_that_answers_no_request_is_not_asked(opened):
         with pytest.raises(ValueError, match=r"Cannot condense conversation: the condenser '(noop|pipeline)' does not"):
             history.condense()
         assert history.version() == 7
-
-
-def test_a_request_that_cannot_be_met_is_an_error_once_and_the_next_step_goes_on(opened):
-    history = opened()["c1"]
-    history.append(SystemMessage(content="be an agent"))
-    with pytest.raises(NoCondensationAvailable):
-        history.condense()
-    assert isinstance(history.step(), View)
-    assert history.version() == 3
 
 
 def test_what_the_references_condensed_history_masks_is_reported_in_the_history(opened):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from foldlog.condensers import event_tokens
 from foldlog.condensers.models.estimate import ESTIMATE
 from foldlog.eventstore import open_store
@@ -14,7 +12,6 @@ from foldlog.eventstore.events import CondensationAction, Event
 from foldlog.formats import open_sources
 from foldlog.projections import View, Views, audit
 from foldlog.projections.units import is_unseen
-from tests.beside import FOLDERS, SAMPLES, needs_samples
 
 SHIPPED = Path(__file__).parents[2] / "foldlog" / "sample"
 
@@ -51,17 +48,3 @@ def test_the_shipped_history():
     (events,) = histories(*SHIPPED.glob("*.jsonl"))
     assert any(isinstance(event, CondensationAction) for event in events)
     check(events)
-
-
-@pytest.mark.long
-@needs_samples
-@pytest.mark.parametrize("folder", FOLDERS.values())
-def test_the_samples_beside_the_project(folder: str, record_property):
-    checked = condensations = 0
-    for events in histories(SAMPLES / folder):
-        if len(events) <= 1_000:
-            check(events)
-            checked += 1
-            condensations += sum(isinstance(event, CondensationAction) for event in events)
-    assert checked
-    record_property("compared", f"{checked} histories with {condensations} condensations, every version")

@@ -140,17 +140,6 @@ def test_what_the_user_sees_is_no_second_history_and_is_refused_alone(task):
         open_sources([task[0] / "ui_messages.json"])
 
 
-def test_a_task_that_grows_is_imported_once(task, foldlog, tmp_path):
-    folder, messages = task
-    assert foldlog("import", tmp_path / "tasks").status == 0
-    more = [*messages, user("10", 10), agent("11", 11)]
-    (folder / "api_conversation_history.json").write_text(json.dumps(more))
-    ran = foldlog("import", tmp_path / "tasks")
-    assert (ran.status, ran.err) == (0, "")
-    (row,) = foldlog("list", "--json").document["conversations"]
-    assert row["version"] == 14
-
-
 def test_a_file_that_is_written_again_grows_by_what_changed(foldlog, tmp_path):
     path = tmp_path / "roo.json"
     path.write_text(json.dumps([user("task"), agent("done", 1)]))

@@ -8,7 +8,7 @@ import pytest
 
 from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage
-from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
+from foldlog.formats import NotAHistory, detect, open_sources
 from foldlog.projections import View
 from tests.foldlog.formats.reading import reader_of
 from tests.foldlog.records import used
@@ -136,26 +136,6 @@ def test_a_document_without_the_array_of_its_history_is_refused_as_what_it_is(tm
         path.write_text(json.dumps(document))
         with pytest.raises(NotAHistory, match=f"a.json: holds no array under '{key}'"):
             open_sources([path])
-
-
-def test_events_of_ours_are_steps():
-    events = [
-        SystemMessage(id=0, content="You measure."),
-        Message(id=1, source="user", content="how far?"),
-        Action(id=2, tool="measure", arguments='{"of": "a"}', call_id="a", thought="look"),
-        Observation(id=3, tool="measure", content="9 km", call_id="a", cause=2),
-        Message(id=4, source="agent", content="9 km", thinking=({"type": "thinking", "thinking": "hm"},)),
-    ]
-    written = list(encode(events, "atif"))
-    assert [(each["step_id"], each["source"]) for each in written] == [
-        (1, "system"),
-        (2, "user"),
-        (3, "agent"),
-        (4, "agent"),
-    ]
-    again = [event for event in decode(written, "atif") if not isinstance(event, Annotation)]
-    assert [type(event) for event in again] == [type(event) for event in events]
-    assert again[4].thinking == events[4].thinking
 
 
 METRICS = {"total_prompt_tokens": 30, "total_completion_tokens": 4, "total_cost_usd": 0.5, "total_steps": 4}

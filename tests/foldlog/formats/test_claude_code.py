@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
@@ -433,29 +432,6 @@ def test_a_log_is_named_by_its_session_and_one_of_a_sub_agent_by_its_file(tmp_pa
     assert written(tmp_path / "a.jsonl", note, asked("a", None, sessionId="s1")).name == "s1"
     assert written(tmp_path / "agent-7.jsonl", asked("a", None, sessionId="s1", isSidechain=True)).name == "agent-7"
     assert written(tmp_path / "b.jsonl", note, {**asked("u", None), "sessionId": 5}).name == "b"
-
-
-@pytest.mark.long
-def test_memory_does_not_grow_with_a_log(tmp_path):
-    """A log of 12 MB that branches: twice the memory that may be taken."""
-    path = tmp_path / "a.jsonl"
-    with path.open("w") as file:
-        parent = None
-        for number in range(1_500):
-            call, answer, words = f"{number}-call", f"{number}-answer", "x" * 4_000
-            lines = [replied(call, parent, use(f"c{number}", command=words), response=f"m{number}")]
-            lines.append(result(answer, call, f"c{number}", words))
-            file.writelines(json.dumps(record) + "\n" for record in lines)
-            parent = call if number == 7 else answer
-    tracemalloc.start()
-    try:
-        (source,) = open_sources([path])
-        count = sum(event.shown for event in source.events())
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert count == 3_000
-    assert peak < 6 * 2**20, f"{peak:,} bytes"
 
 
 # -- a session that grows and switches its branch ---------------------------------------------------------------------

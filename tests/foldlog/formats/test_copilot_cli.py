@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,10 @@ from foldlog.eventstore import Annotation, CondensationAction, SystemMessage
 from foldlog.formats import NotAHistory, open_sources
 from foldlog.projections import View
 from tests.foldlog.formats.reading import reader_of
+from tests.foldlog.records import records_of
 
 COPILOT = "copilot-cli"
-CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "copilot-cli.jsonl"
-RECORDS = [json.loads(line) for line in CORPUS.read_text().splitlines()]
+RECORDS = records_of("copilot-cli")
 START = RECORDS[0]
 
 

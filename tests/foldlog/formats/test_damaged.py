@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from itertools import product
-from pathlib import Path
 
 import pytest
 
@@ -14,12 +13,11 @@ from foldlog._importing import import_source
 from foldlog.eventstore import open_store
 from foldlog.formats import open_sources
 from foldlog.projections import View
-
-CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
+from tests.foldlog.records import records_of
 
 
 def corpus(name):
-    return [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    return records_of(name)
 
 
 def conversations(name, id_key):

@@ -8,7 +8,6 @@ import random
 from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -29,11 +28,11 @@ from foldlog.eventstore import (
 )
 from foldlog.formats import FORMATS, decode, detect, encode, open_sources
 from foldlog.projections import View
+from tests.foldlog.records import CORPUS, records_of
 from tests.how_many import some
 from tests.projections.chat_rules import PROBLEMS
 
-CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
-RECORDS = {name: [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text().splitlines()] for name in FORMATS}
+RECORDS = {name: records_of(name) for name in FORMATS}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 OURS = [
     SystemMessage(id=0, content="You are"),

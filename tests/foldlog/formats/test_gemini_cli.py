@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from foldlog._importing import import_source
 from foldlog._reports.ahead import made_ahead
-from foldlog.eventstore import Action, Annotation, CondensationAction, Observation, Retraction, open_store
-from foldlog.formats import encode, open_sources
+from foldlog.eventstore import Action, Annotation, CondensationAction, Observation, Retraction
+from foldlog.formats import open_sources
 from foldlog.projections import View
 from tests.foldlog.formats.reading import reader_of
+from tests.foldlog.records import records_of
 
 GEMINI = "gemini-cli"
-CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "gemini-cli.jsonl"
-RECORDS = [json.loads(line) for line in CORPUS.read_text().splitlines()]
+RECORDS = records_of("gemini-cli")
 HEADER = {"sessionId": "s-1", "projectHash": "h", "startTime": "2026-03-01T10:00:00.000Z", "kind": "main"}
 SNAPSHOT = "<state_snapshot><goal>mend</goal></state_snapshot>"
 
@@ -148,27 +146,6 @@ def test_a_document_is_read_as_the_lines_that_gemini_cli_makes_of_it(tmp_path):
     changing = {"$set": {"lastUpdated": "2026-03-01T10:01:00.000Z", "summary": "T"}}
     assert list(source.records()) == [HEADER, *messages, changing]
     assert list(source.events())[-1].meta == {"title": "T"}
-
-
-def test_a_document_that_is_written_again_grows_without_doubling(tmp_path):
-    path, asked = tmp_path / "session.json", said("u1", "one")
-    with open_store("memory:") as store:
-        sizes = []
-        for number, messages in enumerate(
-            (
-                [asked, called("g1", call("c1"))],
-                [asked, called("g1", call("c1", "a.py"))],
-                [asked, called("g1", call("c1", "a.py")), said("u2", "two")],
-                [asked, called("g1", call("c1", "a.py")), said("u2", "two")],
-            )
-        ):
-            document(path, messages, lastUpdated=f"2026-03-01T10:0{min(number, 2)}:00.000Z")
-            (source,) = open_sources([path])
-            sizes.append(import_source(store, source).added)
-            events = list(store.events("s-1"))
-            assert list(encode(events, GEMINI)) == list(source.records())
-            assert shown(events) == shown(list(source.events()))
-        assert sizes == [4, 4, 3, 0]
 
 
 def test_the_list_of_prompts_beside_the_sessions_is_left_out_of_a_folder(foldlog, tmp_path):

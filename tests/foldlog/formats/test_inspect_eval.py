@@ -9,7 +9,7 @@ import pytest
 
 from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, SystemMessage
-from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
+from foldlog.formats import NotAHistory, detect, open_sources
 from foldlog.projections import View
 from tests.foldlog.formats.reading import reader_of
 from tests.foldlog.records import used
@@ -150,25 +150,3 @@ PICTURE = (
     {"type": "text", "text": "how far?"},
     {"type": "image_url", "image_url": {"url": "data:image/png;base64,AP8="}},
 )
-
-
-def test_events_of_ours_are_messages_of_inspect():
-    events = [
-        SystemMessage(id=0, content="You measure."),
-        Message(id=1, source="user", content=PICTURE),
-        Action(id=2, tool="measure", arguments='{"of": "a"}', call_id="a", response_id="r", thought="look"),
-        Action(id=3, tool="measure", call_id="b", response_id="r"),
-        Observation(id=4, tool="measure", content="9 km", call_id="a", cause=2),
-        Message(id=5, source="agent", content="9 km", thinking=({"type": "thinking", "thinking": "hm"},)),
-    ]
-    written = list(encode(events, FORMAT))
-    assert [each["role"] for each in written] == ["system", "user", "assistant", "tool", "assistant"]
-    assert [(call["function"], call["arguments"]) for call in written[2]["tool_calls"]] == [
-        ("measure", {"of": "a"}),
-        ("measure", {}),
-    ]
-    assert detect(written) == FORMAT
-    again = list(decode(written, FORMAT))
-    assert [type(event) for event in again] == [type(event) for event in events]
-    assert again[1].content == PICTURE
-    assert again[5].thinking == events[5].thinking

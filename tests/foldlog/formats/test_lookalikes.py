@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from pathlib import Path
 from random import Random
 
 import pytest
 
 from foldlog.formats import FORMATS, NotAHistory, detect, open_sources
+from tests.foldlog.records import records_of
 
 ASKED = {"role": "user", "content": "how far is it?"}
 TEXT = {"role": "assistant", "content": [{"type": "text", "text": "I measure it."}]}
@@ -245,8 +245,7 @@ def test_a_history_of_which_nothing_can_be_sent_is_a_finding(tmp_path):
 LOGS = [{"type": "log", "n": 1}, {"level": "info", "message": "x", "timestamp": "2026"}, {"id": 1, "name": "y"}, [], 3]
 
 
-CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
-READ = {name: [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text().splitlines()] for name in FORMATS}
+READ = {name: records_of(name) for name in FORMATS}
 
 
 def test_lines_of_all_formats_and_of_none_never_become_a_wrong_one(tmp_path):

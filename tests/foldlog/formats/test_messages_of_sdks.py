@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -15,11 +14,10 @@ from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
 from foldlog.formats import Decoder, Encoder, decode, detect, encode
 from foldlog.projections import View, well_formed
-from tests.foldlog.records import used
+from tests.foldlog.records import records_of, used
 
 FORMATS = ("langchain", "openai-responses", "pydantic-ai", "google-adk", "agent-framework", "strands")
-FOLDER = Path(__file__).parents[2] / "fuzz" / "corpus"
-RECORDS = {name: [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text().splitlines()] for name in FORMATS}
+RECORDS = {name: records_of(name) for name in FORMATS}
 
 
 def of(kind, events):

@@ -7,7 +7,6 @@ import json
 import pickle
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -16,19 +15,17 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
-    HistoryDiverged,
     Message,
     Observation,
-    Retraction,
     open_store,
 )
 from foldlog.formats import NotAHistory, encode, open_sources
 from foldlog.projections import View
 from tests.foldlog.formats.reading import reader_of
+from tests.foldlog.records import records_of
 
 OPENCODE = "opencode"
-CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "opencode.jsonl"
-RECORDS = [json.loads(line) for line in CORPUS.read_text().splitlines()]
+RECORDS = records_of("opencode")
 *MESSAGES, SESSION = RECORDS
 
 read = reader_of(OPENCODE)
@@ -267,17 +264,6 @@ def test_a_session_that_was_reverted_shows_what_is_before_it_and_goes_on(tmp_pat
     growing.imported(asked(1, "one"), answer(2, *steps), session(revert=part))
     messages = View.from_events(list(growing.store.events("ses_1"))).to_messages()
     assert [each["content"] for each in messages] == ["one", "I look"]
-
-
-def test_what_another_hand_wrote_is_not_taken_back(tmp_path):
-    growing = Growing(tmp_path / "a.json")
-    growing.imported(asked(1), session())
-    growing.store.append("ses_1", Message(content="mine", source="user"), expected_version=2)
-    exported(tmp_path / "a.json", [asked(1), asked(2), session()])
-    (source,) = open_sources([tmp_path / "a.json"])
-    with pytest.raises(HistoryDiverged):
-        import_source(growing.store, source)
-    assert not any(isinstance(event, Retraction) for event in growing.store.events("ses_1"))
 
 
 def test_a_session_of_which_half_is_written_takes_nothing_back(tmp_path):

@@ -29,14 +29,11 @@ from foldlog.eventstore import HistoryDiverged, Message, Origin, Retraction, ope
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import decode, encode
 from foldlog.projections import View
+from tests.foldlog.records import records_of
 from tests.how_many import examples, some
 
-CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
 REWRITTEN = [name for name, format in FORMATS.items() if format.rewritten]
-RECORDS = {
-    name: [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
-    for name in REWRITTEN
-}
+RECORDS = {name: records_of(name) for name in REWRITTEN}
 
 
 def written_again(at, records, corpus):
@@ -256,7 +253,7 @@ def imported(store, folder, name, **files):
 
 @pytest.mark.parametrize("name, live, old", [(name, *"abba"[n % 2 * 2 :][:2]) for n, name in enumerate(FORMATS)])
 def test_an_older_copy_takes_nothing_back_whatever_its_name_and_place(name, live, old, tmp_path):
-    records = [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    records = records_of(name)
     records, part = records[:60], len(records[:60]) // 3
     with open_store("memory:") as store, open_store("memory:") as alone:
         for now in (records[: 2 * part], records[: 2 * part], records, records):
@@ -293,7 +290,7 @@ def test_of_two_files_that_differ_the_first_stays_and_the_other_is_named(tmp_pat
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_what_is_stored_stands_in_the_place_of_what_is_damaged(name):
-    records = [json.loads(line) for line in (CORPUS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    records = records_of(name)
     source_id = FORMATS[name].source_id
     for place in some(range(len(records) - 1), 5):
         if source_id(records[place]) is not None and source_id(records[place]) == source_id(records[-1]):

@@ -7,7 +7,6 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,9 @@ import foldlog
 from foldlog._formats.registry import format_named
 from foldlog.eventstore import Annotation, Event, InvalidEvent, codec
 from foldlog.formats import FORMATS, Encoder, decode, encode
+from tests.foldlog.records import records_of
 from tests.how_many import examples
 
-CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
 ODD: list[Any] = [
     *(None, True, False, 0, 0.0, -0.0, 1, 1.0, 2, -3, 2**64, -(2**70), 10**300, math.inf, 1e-320, "9" * 5_000 + "→"),
     *("", "a\x00b", "\ud800", "é", "🂡", "0", "soon", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"),
@@ -32,7 +31,7 @@ class Mixed:
     """Records like those of a format's corpus, with each other's values and keys, or with odd values at their keys."""
 
     def __init__(self, format: str) -> None:
-        self._sound = [json.loads(line) for line in (CORPUS / f"{format}.jsonl").read_text("utf-8").splitlines()]
+        self._sound = records_of(format)
         self._values: defaultdict[str, list[Any]] = defaultdict(list)
         self._learn(self._sound)
 
