@@ -23,10 +23,6 @@ def refused(ran, *words):
     return True
 
 
-def conversations(foldlog):
-    return [(row["conversation"], row["version"]) for row in foldlog("list", "--json").document["conversations"]]
-
-
 REFUSED = {
     "import diary.jsonl": "diary.jsonl",
     "import empty.jsonl": "empty.jsonl",
@@ -112,31 +108,6 @@ def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_everything_as_it_
     kept = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
     assert {name: kept.get(name) for name in before} == before
     assert {name for name in kept if not name.startswith("foldlog.db")} <= before.keys()
-
-
-DAMAGED = {
-    "a line that is no JSON": "this is no JSON",
-    "a line that was half written": '{"kind": "MessageEvent", "id": "event-',
-    "a line that is no object": "17",
-    "a line that is nested too deep": '{"kind": "X", "id": "x", "source": "user", "x": '
-    + "[" * 3000
-    + "]" * 3000
-    + "}",
-    "an object that is no event": '{"hello": "world"}',
-}
-
-
-def test_a_damaged_line_is_named_and_the_rest_imported(foldlog, write):
-    for number, (what, line) in enumerate(DAMAGED.items()):
-        name = write(f"c{number}.jsonl", [said(0, "before"), line, said(2, "after")])
-        ran = foldlog("import", name, "--json")
-        (brought,) = ran.document["imported"]
-        assert (ran.status, brought["added"], "Traceback" in ran.err) == (0, 3, False), (
-            what
-        )  # with the mark that a record is missing
-        assert f"{name}:2" in ran.err
-        assert f"{name}:2" in brought["findings"][0]
-    assert conversations(foldlog) == [(f"c{number}", 3) for number in range(len(DAMAGED))]
 
 
 LEGAL = {

@@ -13,7 +13,7 @@ from foldlog._formats.files.histories import histories
 from foldlog._formats.json_text import RECORD_SIZE_MAX
 from foldlog._importing import import_source
 from foldlog.eventstore import open_store
-from foldlog.formats import NotAHistory, detect, encode, open_sources
+from foldlog.formats import NotAHistory, encode, open_sources
 from foldlog.projections import View
 from tests.how_many import some
 
@@ -410,15 +410,6 @@ def test_paths_without_a_history(write, tmp_path):
 
 
 # -- formats ----------------------------------------------------------------------------------------------------------
-
-
-def test_formats_are_told_apart(write):
-    assert detect(write("a.jsonl", v1("a"))) == detect([5, v1("a")]) == "openhands-v1"
-    assert detect(str(write("b.json", CHATS))) == "openai-chat"
-    line = {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "hi"}}
-    assert detect([line]) == detect(write("d.jsonl", line)) == "claude-code"
-    with pytest.raises(ValueError, match="no format that is known"):
-        detect([{"role": 5}])
 
 
 def test_a_format_that_is_named_takes_what_can_pass_for_it(write):
