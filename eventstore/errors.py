@@ -111,7 +111,8 @@ class ConversationHasForks(EventStoreError):
         which = "a fork that reads" if len(forks) == 1 else f"{len(forks)} forks that read"
         super().__init__(
             f"conversation {conversation!r} has {which} events of it ({names}); nothing was "
-            f"erased. Erase them too (--with-forks), or give each a copy of its past first (--detach)"
+            f"erased. Erase them too (with_forks=True, --with-forks), or give each a copy of its past first "
+            f"(detach_forks=True, --detach)"
         )
         self.conversation, self.forks = conversation, forks
 

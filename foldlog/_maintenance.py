@@ -474,12 +474,17 @@ def _is_plain(path: str, keys: KeyRing | None) -> bool:
     """Return whether events of a store are not encrypted, as far as these keys tell, or it cannot be looked into."""
     try:
         with open_store(f"{as_url(path)}?mode=ro", keys=keys) as store:
-            for found in rekey.named_or_all(store.database, ()):
-                with suppress(KeyUnavailable):  # so it is encrypted
-                    if found.erasure is None and found.version and not store.database.codec_of(found).is_strict:
-                        return True
+            return holds_plain_events(store)
     except EventStoreError:
         return True
+
+
+def holds_plain_events(store: Store) -> bool:
+    """Return whether events of a store are not encrypted, as far as its keys tell. Cost: a look-up a conversation."""
+    for found in rekey.named_or_all(store.database, ()):
+        with suppress(KeyUnavailable):  # so it is encrypted
+            if found.erasure is None and found.version and not store.database.codec_of(found).is_strict:
+                return True
     return False
 
 

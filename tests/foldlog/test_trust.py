@@ -314,6 +314,16 @@ def test_rekey_brings_a_store_to_a_key_and_to_another_and_to_plain_text_where_it
     assert heads_of(store) == before
 
 
+def test_a_plain_backup_that_is_restored_under_a_key_says_so_once(foldlog, store, monkeypatch):
+    assert foldlog("backup", "plain.db").status == 0
+    monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    assert foldlog("rekey").status == 0
+    assert "not encrypted; 'foldlog rekey' encrypts them" in foldlog("restore", "plain.db", "--yes").err
+    assert foldlog("rekey").status == 0
+    assert foldlog("backup", "coded.db").status == 0
+    assert "not encrypted" not in foldlog("restore", "coded.db", "--yes").err
+
+
 def test_verify_without_the_key_names_the_key_and_no_damage(foldlog, store, monkeypatch):
     monkeypatch.setenv("FOLDLOG_KEY", KEY)
     assert foldlog("rekey").status == 0

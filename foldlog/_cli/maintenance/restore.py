@@ -15,7 +15,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Yes
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, path_of
 from foldlog._documents import RestoredDocument
-from foldlog._maintenance import note_files
+from foldlog._maintenance import holds_plain_events, note_files
 from foldlog._reports.unreadable import sound
 from foldlog._words.gist import count
 from foldlog.eventstore import EventStoreError, Store, StoreUnusable, as_url, has_content, open_store, restore_store
@@ -51,6 +51,7 @@ def run(
         note_files(store, str(backup), done.kept)
         shown_again = {} if done.kept is None else _shown_again(store, done.kept)
         others = (row for row in store.iter_conversations() if row.id not in done.erased_since)
+        is_plain = store.database.settings.keys is not None and holds_plain_events(store)
         have_forks = any(row.parent in done.erased_since and row.erased_at is None for row in others)
     files = [] if done.kept is None else sorted(glob.glob(f"{glob.escape(done.kept)}*"))
     names = ", with ".join(map(terminal.printable, files))  # the others are its log
@@ -60,6 +61,8 @@ def run(
         f"{count(done.conversations, 'conversation')}, every event verified{kept}"
     )
     terminal.answer(RestoredDocument.of(done, file=done.path, redacted_since=tuple(sorted(shown_again))), told)
+    if is_plain:
+        terminal.note(f"conversations of this backup are not encrypted; '{command('rekey')}' encrypts them")
     for name, ids in sorted(shown_again.items()):  # first: once a conversation is erased, its forks have copies
         again = command("redact", name, *sorted(ids, reverse=True), "--reason", "TEXT")
         terminal.warn(
