@@ -11,8 +11,7 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
-from foldlog._values import texts_in
-from foldlog._words.gist import parsed
+from foldlog._values import parsed, texts_in
 from foldlog.eventstore import (
     Action,
     ConversationNotFound,

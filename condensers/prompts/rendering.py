@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from foldlog._values import parsed
 from foldlog.eventstore import Action, CondensationSummary, Event, events, said
 from foldlog.projections import words_of
 
@@ -83,13 +84,8 @@ def arguments_of(call: Action) -> Mapping[str, Any]:
     """Return the arguments of a call by their names, from the JSON that the model wrote too. Another text has
     the name ``arguments``.
     """
-    arguments: Any = call.arguments
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return {"arguments": call.arguments}
-    return arguments if isinstance(arguments, dict) else {}
+    arguments = parsed(call.arguments)
+    return arguments if isinstance(arguments, dict) else {"arguments": arguments} if isinstance(arguments, str) else {}
 
 
 def as_json(value: Any) -> str:

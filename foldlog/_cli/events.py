@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from foldlog._cli import terminal
 from foldlog._kinds import label
+from foldlog._values import parsed
 from foldlog._words import gist
-from foldlog._words.gist import parsed
 from foldlog._words.safe_text import printable
 from foldlog._words.times import time_text
 from foldlog.eventstore import CondensationAction, CondensationSummary, Content, Event, Origin, events, said

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from foldlog._formats.blocks import thought_in
 from foldlog._formats.format import Format
-from foldlog._formats.packing import is_declined
+from foldlog._formats.packing import bytes_of, is_declined, value_of
 from foldlog._formats.record import UNREAD, dict_or_empty, joined_text
 from foldlog._formats.told import call_id_of, data_in
 from foldlog._kinds import label
@@ -46,9 +45,6 @@ _OF_CHAT = ("message", "call", "blocks")
 """Keys of ``meta`` for the fields of a chat message that events lack."""
 _COUNTS = frozenset(("usage", "cost"))
 """Keys of ``meta`` that no format writes for an event that was not imported."""
-
-_NO_JSON = b"\0"
-_encode = msgspec.json.Encoder().encode
 
 
 class _Told(NamedTuple):
@@ -166,7 +162,7 @@ def _told_in(noun: str, value: Any) -> list[_Told]:
     if type(value) is tuple:
         whole = joined_text(value)
         return [_told_by_part(noun, part, whole) for part in value]
-    given = _parsed(value) if noun == _GIVEN and isinstance(value, str) else value
+    given = value_of(value) if noun == _GIVEN and isinstance(value, str) else value
     return [_Told(noun, _texts_by_key({_MAIN: given}), value if given is not value else "")]
 
 
@@ -194,22 +190,6 @@ def _texts_in(value: Any) -> list[str]:
     return [data_in(text)[1] or text if text.startswith("data:") else text for text in texts_in(value)]
 
 
-def _parsed(text: str) -> Any:
-    """Return the JSON value of a text; any other text unchanged."""
-    try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _encoded(value: Any) -> bytes:
-    """Return the JSON of a value; one that no other has where strict JSON cannot hold it."""
-    try:
-        return _encode(value)
-    except (ValueError, TypeError, OverflowError, RecursionError):  # texts that are not Unicode, long numbers
-        return _NO_JSON
-
-
 # -- what records have ------------------------------------------------------------------------------------------------
 
 
@@ -217,17 +197,17 @@ class _Written:
     """The texts of records, also those of JSON in a text."""
 
     def __init__(self, records: Sequence[Any]) -> None:
-        self._records, self._json = records, _encoded(records).strip(_NO_JSON)
+        self._records, self._json = records, bytes_of(records)
 
     def has_all(self, event: Event) -> bool:
         """Return whether all that an event tells is here word for word, as most formats write most events: that takes a
         fraction of the time of ``missing``.
         """
         for noun, value in _values_of(event):
-            is_here = self._json.find(_encoded(value)) >= 0
+            is_here = self._json.find(bytes_of(value)) >= 0
             if not is_here and noun == _GIVEN and isinstance(event, Action):
-                other = _parsed(value) if isinstance(value, str) else arguments_of(event)
-                is_here = self._json.find(_encoded(other)) >= 0
+                other = value_of(value) if isinstance(value, str) else arguments_of(event)
+                is_here = self._json.find(bytes_of(other)) >= 0
             if not is_here:
                 return False
         return True
@@ -254,7 +234,7 @@ class _Written:
         while left:
             text = left.pop()
             if text.startswith(("{", "[")):
-                found = [each for each in _texts_in(_parsed(text)) if each not in self._texts]
+                found = [each for each in _texts_in(value_of(text)) if each not in self._texts]
                 self._texts.update(dict.fromkeys(found))
                 left += found
         return "\n".join(self._texts)

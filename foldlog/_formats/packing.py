@@ -228,7 +228,7 @@ def _held(events: Sequence[Event]) -> list[str]:
     for event in events:
         values += (None if event.origin is None else event.origin.id, *_fields(event))
         if type(event) is Action and type(event.arguments) is str and len(event.arguments) > _TEXT_MIN:
-            values.append(_called_with(event.arguments))
+            values.append(value_of(event.arguments))
     texts = list(dict.fromkeys(texts_in(values, _TEXT_MIN)))
     return texts if len(texts) <= len(_PLACES) else sorted(texts, key=len, reverse=True)[: len(_PLACES)]
 
@@ -239,7 +239,7 @@ def _values(events: Sequence[Event]) -> bytes:
     for event in events:
         origin = event.origin
         values += (None if origin is None else origin.id, *_fields(event))
-    return _text_of(values)[-_DICTIONARY_MAX:]
+    return bytes_of(values)[-_DICTIONARY_MAX:]
 
 
 def _fields(event: Event) -> tuple[Any, ...]:
@@ -248,16 +248,16 @@ def _fields(event: Event) -> tuple[Any, ...]:
     return () if getter is None else getter(event)
 
 
-def _called_with(arguments: str) -> Any:
-    """Return the values in the text of a call: records hold them too. None where it is not JSON."""
+def value_of(text: str) -> Any:
+    """Return the value of a text of strict JSON; any other text unchanged."""
     try:
-        return _decode(arguments)
+        return _decode(text)
     except (ValueError, RecursionError):
-        return None
+        return text
 
 
-def _text_of(value: Any) -> bytes:
-    """Return the JSON text of what an event holds, the same each time."""
+def bytes_of(value: Any) -> bytes:
+    """Return a value as JSON, the same each time: in ASCII where strict JSON cannot hold it."""
     try:
         return _encode(value)
     except (ValueError, OverflowError, RecursionError):  # texts that are not Unicode, long numbers

@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from foldlog._formats.format import RecordEncoder
+from foldlog._formats.packing import value_of
 from foldlog._formats.told import NOT_WRITTEN, parts_in
 from foldlog.eventstore import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
 from foldlog.projections.units import WaitingCalls
@@ -145,8 +144,5 @@ def arguments_of(call: Action) -> dict[str, Any]:
     """Return the arguments of a call as an object; another text under ``input``."""
     if not isinstance(call.arguments, str):
         return call.arguments or {}
-    try:
-        given = msgspec.json.decode(call.arguments)
-    except (msgspec.DecodeError, RecursionError):
-        given = None
+    given = value_of(call.arguments)
     return given if type(given) is dict else {"input": call.arguments}

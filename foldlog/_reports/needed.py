@@ -8,8 +8,7 @@ from itertools import chain
 from typing import Any
 
 from foldlog._documents import MissingDocument
-from foldlog._values import named_in
-from foldlog._words.gist import parsed
+from foldlog._values import named_in, parsed
 from foldlog.condensers import is_masked
 from foldlog.eventstore import Action, Annotation, CondensationSummary, Content, Event
 from foldlog.projections import View, begins_reply

@@ -26,7 +26,8 @@ from foldlog._reports.sizes import view_tokens
 from foldlog._reports.spending import spent_by
 from foldlog._reports.sums import KeptSums
 from foldlog._reports.usage import begins_call, is_call
-from foldlog._words.gist import UNLIMITED, gist, parsed
+from foldlog._values import parsed
+from foldlog._words.gist import UNLIMITED, gist
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store, said
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept

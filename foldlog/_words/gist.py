@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
+from foldlog._values import parsed
 from foldlog._words.reasons import because
 from foldlog._words.safe_text import printable
 from foldlog.eventstore import CondensationAction, Event, events, said
@@ -125,14 +126,6 @@ def _arguments(arguments: dict[str, Any] | str | None) -> str:
         (only,) = arguments.values()
         return compact(only)
     return compact(arguments)
-
-
-def parsed(arguments: dict[str, Any] | str | None) -> Any:
-    """Return arguments, parsed if they are a text: the model mostly wrote JSON."""
-    try:
-        return json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError):
-        return arguments
 
 
 def cost_words(cost: float | None, *, estimated: bool = False, at_least: bool = False) -> str:

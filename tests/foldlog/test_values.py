@@ -12,7 +12,8 @@ from foldlog._formats.registry import FORMATS
 from foldlog._matching import events_with, text_or_pattern
 from foldlog._page.texts import text_document
 from foldlog._reports.needed import event_terms
-from foldlog._values import named_in, replaced, texts_in, values_in
+from foldlog._values import named_in, parsed, replaced, texts_in, values_in
+from foldlog.condensers.prompts.rendering import arguments_of
 from foldlog.eventstore import Action, Message, Origin, open_store
 from foldlog.formats import encode
 
@@ -66,6 +67,11 @@ def test_what_is_nested_as_deep_as_the_store_takes_is_written_shown_and_measured
     assert texts_in(text_document(call)["arguments"]) == ["half \ud800 a_name.py"]
     for said in (call.arguments, '{"a":' * 600 + '"a_name.py"' + "}" * 600, {"type": "file", "path": "a_name.py"}):
         assert event_terms(Action(tool="t", arguments=said)) == {"a_name.py"}
+
+
+def test_a_text_of_json_is_its_value_and_another_text_stays():
+    assert [*map(parsed, ('{"a": [1]}', "{", "[" * 9_000, 7))] == [{"a": [1]}, "{", "[" * 9_000, 7]
+    assert arguments_of(Action(tool="t", arguments='"a text"')) == {"arguments": "a text"}
 
 
 def test_lines_of_a_text_are_found_in_a_list_of_lines():
