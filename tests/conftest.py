@@ -23,6 +23,7 @@ from tests.postgres.empty_stores import EmptyStores
 from tests.postgres.pooler import Pooler
 from tests.postgres.servers import Server, ServerUnavailable, new_primary
 
+_OF_SCHEMAS = ("test_setup", "test_positions", "test_statements", "test_status")
 _LEFT_OUT = pytest.StashKey[int]()
 _IMPORT_LITELLM = (
     "tests/condensers/",
@@ -76,14 +77,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_one_form_more(item: pytest.Item) -> bool:
     """Whether a case that has more parameters than its recorder is on one in memory: it runs the statements of one in a
-    file, and each of its own functions has cases without more parameters. Or it is one on a server whose bytes have a
-    form that is half of the others: a file has all of them.
+    file, and each of its own functions has cases without more parameters. Or it is one on a server whose bytes have
+    not all of their forms at once: a file has each of them.
     """
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     if len(parameters) < 2 or item.path.parent.name not in ("conformance", "ledger"):
         return False
     return "memory" in parameters.values() or (
-        "postgresql" in parameters.values() and parameters.get("settings") in ("zlib", "encrypted")
+        "postgresql" in parameters.values()
+        and (parameters.get("settings") in ("plain", "zlib", "encrypted") or parameters.get("store", "") is None)
     )
 
 
@@ -157,10 +159,10 @@ def postgres_url(
 ) -> Iterator[Callable[[], str]]:
     """Makes the URL of an empty store each time it is called: another schema of the same database.
 
-    It is one that another test has used, emptied, unless this test is about PostgreSQL itself. With ``another``, this
+    It is one that another test has used, emptied, unless this test is about schemas themselves. With ``another``, this
     test has closed the stores that it was given.
     """
-    of_postgres = "tests/postgres/" in request.node.nodeid
+    of_postgres = "tests/postgres/" in request.node.nodeid and request.path.stem in _OF_SCHEMAS
     given: list[str] = []
 
     def url(another: bool = False) -> str:

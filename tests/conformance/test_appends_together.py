@@ -13,7 +13,6 @@ from foldlog.eventstore import (
     ConversationErased,
     IdempotencyConflict,
     InvalidEvent,
-    Message,
     Recorded,
     Store,
     VersionConflict,
@@ -23,13 +22,10 @@ from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.types import Outcome
 from foldlog.eventstore.store import prepare_append
+from tests.said import said
 
 together = pytest.mark.parametrize("open_recorder", ["memory", "sqlite"], indirect=True)
 """On a server each writer has a connection of its own."""
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
 
 
 def appended(store: Store, *appends: tuple[Any, ...]) -> list[Outcome[tuple[Recorded, ...]]]:

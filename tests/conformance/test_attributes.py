@@ -20,7 +20,6 @@ from foldlog.eventstore import (
     InvalidEvent,
     KeyRing,
     KeyUnavailable,
-    Message,
     Store,
     VersionConflict,
 )
@@ -32,6 +31,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
+from tests.said import said
 
 KEYS = KeyRing([SecretStr("22" * 32)])
 
@@ -48,10 +48,6 @@ class Clock:
 @pytest.fixture
 def histories(recorder: Recorder) -> Histories:
     return Histories(Store(recorder, clock=Clock()))
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
 
 
 def names(found: object) -> list[str]:

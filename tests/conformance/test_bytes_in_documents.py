@@ -8,24 +8,18 @@ import pytest
 
 from foldlog.eventstore import DELETED, DocumentChanges, Documents, IdempotencyConflict, InvalidEvent, Store
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import detach, erase
 from foldlog.eventstore.maintenance.redact import redact
-from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.projections import Views
 from tests.conformance.conftest import OpenRecorder
 from tests.conformance.test_bytes import (
     IMAGE,
-    OTHER_KEYS,
     SETTINGS,
     SMALL,
-    TARGETS,
     fresh,
     kept,
     problems,
     said,
-    stored_bytes,
-    target_of,
 )
 
 STATE = {"image": IMAGE, "blobs": [{"type": "msgpack", "at": SMALL}], "$bytes": [{"at": ["x"]}], "n": 1}
@@ -105,49 +99,6 @@ def test_attributes_hold_none(store: Store):
     with pytest.raises(InvalidEvent, match="attributes are a map of names to texts"):
         put(store, attributes={"title": SMALL})
     assert kept(store.database.recorder) == 0
-
-
-def test_copies_have_them(store: Store, settings: WriteSettings, open_recorder: OpenRecorder):
-    put(store, state=STATE, attributes={"title": "t"})
-    put(store, state={**STATE, "n": 2})
-    other = Store(open_recorder(), target_of(settings, 2, TARGETS[:-1]))
-    list(copy_store(store, other))
-    assert (read(other), read(other, version=1)) == ({**STATE, "n": 2}, STATE)
-    assert other.conversation("c").head == store.conversation("c").head
-    assert kept(other.database.recorder) == kept(store.database.recorder)
-    assert (problems(other), list(compare_stores(store, other))) == ([], list(compare_stores(store, store)))
-
-
-@pytest.mark.parametrize("shift", [2, 4])
-def test_every_change_of_form_keeps_them(store: Store, settings: WriteSettings, shift: int):
-    target = target_of(settings, shift)
-    put(store, state=STATE)
-    before = kept(store.database.recorder)
-    decrypt = settings.keys is not None and target.keys is None
-    both = target._replace(keys=settings.keys) if decrypt else target
-    changed = Store(store.database.recorder, both._replace(compression=target.compression or "none"))
-    assert [each.damaged for each in rekey(changed, decrypt=decrypt)] == [()]
-    again = Store(store.database.recorder, target)
-    assert read(again) == STATE
-    assert problems(again) == []
-    assert kept(store.database.recorder) == before
-
-
-def test_an_encrypted_store_holds_neither_the_bytes_nor_their_hash(open_recorder: OpenRecorder):
-    from hashlib import sha256
-
-    for keys, holds in ((None, True), (OTHER_KEYS, False)):
-        store = Store(open_recorder(), WriteSettings(keys=keys))
-        put(store, state=IMAGE)
-        (stored,) = stored_bytes(store)
-        assert (IMAGE[:16] in stored) is (sha256(IMAGE).digest() in stored) is holds
-
-
-def test_an_erasure_leaves_no_bytes(store: Store):
-    put(store, state=STATE)
-    erase(store, "c", reason="asked to")
-    assert kept(store.database.recorder) == 0
-    assert problems(store) == []
 
 
 def test_a_redaction_takes_bytes_that_no_other_event_has(store: Store):

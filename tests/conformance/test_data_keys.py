@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 from pydantic import SecretStr
 
-from foldlog.eventstore import ConversationErased, KeyRing, KeyUnavailable, Message, Store
+from foldlog.eventstore import ConversationErased, KeyRing, KeyUnavailable, Store
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.log.importing import staged as staged_in
@@ -26,16 +26,13 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.base import Recorder, Transaction
 from foldlog.eventstore.recorders.types import Beginning, RecalledKey, Row, as_rows
+from tests.said import said
 
 from .conftest import OpenRecorder
 
 T = TypeVar("T")
 
 OLD, NEW = SecretStr("ab" * 32), SecretStr("cd" * 32)
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
 
 
 def stage(store: Store, transaction: Transaction, key: int, rows: Sequence[Row]) -> None:

@@ -22,7 +22,6 @@ from foldlog.eventstore import (
     IdempotencyConflict,
     InvalidEvent,
     KeyRing,
-    Message,
     Store,
     VersionConflict,
     open_store,
@@ -35,6 +34,7 @@ from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.projections import Views
+from tests.said import said
 
 
 @pytest.fixture
@@ -45,10 +45,6 @@ def store(recorder: Recorder) -> Store:
 @pytest.fixture
 def documents(store: Store) -> Documents:
     return Documents(store)
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
 
 
 def test_values_come_with_events_and_any_version_is_there(store: Store, documents: Documents):

@@ -8,13 +8,15 @@ import pytest
 
 from foldlog import Histories
 from foldlog.eventstore import ConversationErased, Event, Message, Store, VersionConflict
+from foldlog.eventstore.log import importing
 from foldlog.eventstore.maintenance import verify as verification
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import Check, verify
 from foldlog.eventstore.recorders.types import Row
 from tests.reading import reading
 
-EVENTS = 2_500
+EVENTS = 1_200
+"""More than are read at once."""
 HISTORY = [Message(source="user", content=str(n)) for n in range(EVENTS)]
 
 
@@ -43,10 +45,12 @@ def test_so_it_does_where_another_conversation_has_the_id_now(filled: Store, rev
         list(reading)
 
 
-def test_importing_again_says_that_it_was_erased(filled: Store):
+def test_importing_again_says_that_it_was_erased(filled: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(importing, "CHUNK", 400)
+
     def source() -> Iterator[Event]:
         for place, event in enumerate(HISTORY):
-            if place == 1_500:
+            if place == 500:
                 erase(filled, "c", reason="asked for", complete=False)
             yield event
 

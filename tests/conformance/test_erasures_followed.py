@@ -10,10 +10,7 @@ from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import Erasure
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
+from tests.said import said
 
 
 def entries(store: Store, after: int = 0) -> list[tuple[str, int, type[Event]]]:

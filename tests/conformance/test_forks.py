@@ -37,14 +37,11 @@ from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.projections import Views
 from tests.conformance.conftest import RECORDERS, OpenRecorder
 from tests.reading import reading
+from tests.said import said
 from tests.simulation.run import worlds
 
 UNFINISHED = "its erasure is not complete; run 'foldlog vacuum' to complete it"
 KEYS = KeyRing([SecretStr("5c" * 32)])
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
 
 
 @pytest.fixture

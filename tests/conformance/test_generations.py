@@ -14,7 +14,6 @@ from foldlog.eventstore import (
     ConversationNotFound,
     Documents,
     KeyRing,
-    Message,
     Store,
     VersionConflict,
     open_store,
@@ -28,15 +27,12 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import Published, verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.types import Beginning
+from tests.said import said
 
 
 @pytest.fixture
 def histories(recorder: Recorder) -> Histories:
     return Histories(Store(recorder))
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
 
 
 def texts(histories: Histories) -> list[object]:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, Message, ReadTransaction, Store
+from foldlog.eventstore import ANY_VERSION, ReadTransaction, Store
+from tests.said import said
 
 
 class NotNow(Exception):
     """Any error of a guard's own."""
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
 
 
 def test_a_guard_sees_what_was_appended_until_now(store: Store) -> None:

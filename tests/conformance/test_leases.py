@@ -23,7 +23,6 @@ from foldlog import (
     InvalidArgument,
     KeyRing,
     LeaseTaken,
-    Message,
     Store,
     StoreUnavailable,
 )
@@ -36,13 +35,10 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.changes import NewRecords
 from foldlog.eventstore.recorders.types import Record
+from tests.said import said
 
 CALL = Action(tool="deploy", call_id="k", response_id="r")
 KEYS = KeyRing(["11" * 32])
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
 
 
 @pytest.fixture

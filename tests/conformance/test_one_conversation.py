@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from foldlog import Action, CondensationAction, Histories, History, Message
+from foldlog import Action, CondensationAction, Histories, History
 from foldlog._aio import AsyncHistories, AsyncHistory, AsyncRecallTool, face_of
 from foldlog._recall import RecallTool
 from foldlog.eventstore import ConversationErased, Store, VersionConflict
 from foldlog.eventstore.recorders.base import Recorder
+from tests.said import said
 
 LONG = 300
 """More events than the View of which is read at once."""
@@ -52,10 +53,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "working": lambda history: history.working(wait_s=0),
     "__len__": lambda history: len(history),
 }
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
 
 
 def methods(face: type) -> set[str]:

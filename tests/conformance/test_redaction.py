@@ -432,14 +432,13 @@ def test_attributes_that_forks_share_go_where_keys_are_new(store: Store):
     assert problems(keyed) == []
 
 
-@pytest.mark.parametrize("compression", [None, "zlib"])
-def test_copies_and_rekeying_carry_it(store: Store, open_recorder: OpenRecorder, compression: str | None):
+def test_copies_and_rekeying_carry_it(store: Store, open_recorder: OpenRecorder):
     store.fork("c", 2, "f")
     store.append("f", Message(source="user", content="on f"), expected_version=2)
     for event_id in (0, 1, 2):
         redacted(store, event_id)
     seen = {name: list(store.events(name)) for name in "cf"}
-    there = Store(open_recorder(), WriteSettings(compression=compression))  # type: ignore[arg-type]
+    there = Store(open_recorder(), WriteSettings())
     assert {moved.problem for moved in copy_store(store, there)} == {None}
     assert list(compare_stores(store, there)) == []
     again = Store(open_recorder(), WriteSettings(keys=KEYS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -33,10 +32,11 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import Rekeyed, rekey
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.base import Recorder, Transaction
+from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.changes import NewForm, NewMark
 from foldlog.eventstore.recorders.types import Conversation, Row, as_rows
 from foldlog.projections import Views
+from tests.between import Between, Killed, killing, meeting
 from tests.conformance.conftest import OpenRecorder
 from tests.how_many import some
 
@@ -208,27 +208,6 @@ def test_a_long_conversation_is_changed_in_small_transactions(
     assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
 
 
-class _Stopped(Exception):
-    """As if the process had been killed."""
-
-
-class _Stopping:
-    """A recorder that is stopped before its nth transaction."""
-
-    def __init__(self, recorder: Recorder, left: int) -> None:
-        self._recorder = recorder
-        self._left = left
-
-    def transact(self, work: Callable[[Transaction], Any]) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise _Stopped
-        return self._recorder.transact(work)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._recorder, name)
-
-
 @pytest.mark.parametrize("source, target", [(None, "one"), ("one", None), ("one", "other")])
 def test_a_change_that_is_stopped_anywhere_can_be_read_and_goes_on(
     open_recorder: OpenRecorder, source: str | None, target: str | None, request: pytest.FixtureRequest, whole: bool
@@ -239,12 +218,12 @@ def test_a_change_that_is_stopped_anywhere_can_be_read_and_goes_on(
         fill(store_on(recorder, "zlib", source))
         wanted = state(store_on(recorder, None, source))
         keys = dict.fromkeys([target, source])
-        stopping: Any = _Stopping(recorder, left)
+        stopping = killing(recorder, left)
         with_all_keys = partial(store_on, recorder, None, *keys)
         try:
             list(rekey(store_on(stopping, "none", *keys), decrypt=target is None))
             break
-        except _Stopped:
+        except Killed:
             pass
         assert state(with_all_keys()) == wanted
         assert [verdict.findings for verdict in verify(with_all_keys()) if verdict.findings] == []
@@ -260,56 +239,25 @@ def test_a_change_that_is_stopped_anywhere_can_be_read_and_goes_on(
     assert left >= 4
 
 
-class _Appending:
-    """A recorder on which an event is appended before each transaction."""
-
-    def __init__(self, recorder: Recorder, store: Store) -> None:
-        self._recorder = recorder
-        self._store = store
-        self.appended = 0
-
-    def transact(self, work: Callable[[Transaction], Any]) -> Any:
-        version = LENGTH + self.appended
-        self._store.append("c1", event(0), expected_version=version, idempotency_key=f"new-{self.appended}")
-        self.appended += 1
-        return self._recorder.transact(work)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._recorder, name)
-
-
 def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(open_recorder: OpenRecorder):
     for decrypt in (False, True):
         recorder = open_recorder()
         fill(store_on(recorder, None, "one" if decrypt else None))
-        appending: Any = _Appending(recorder, store_on(recorder, "none", "one"))
+        other, appended = store_on(recorder, "none", "one"), 0
+
+        def append(number: int, other: Store = other) -> None:
+            nonlocal appended
+            other.append("c1", event(0), expected_version=LENGTH + number, idempotency_key=f"new-{number}")
+            appended = number + 1
+
+        appending: Any = Between(recorder, append)
         done = list(rekey(store_on(appending, "none", "one"), "c1", decrypt=decrypt))
-        appended = appending.appended
         pending = recorder.value("bytes_pending") != ""
         assert done == [Rekeyed("c1", decrypt, LENGTH + (appended if decrypt else 0), (), bytes_pending=pending)]
         after = store_on(recorder, None, None if decrypt else "one")
         assert after.version("c1") == LENGTH + appended
         assert len(list(after.events("c1"))) == LENGTH + appended
         assert [verdict.findings for verdict in verify(after, "c1") if verdict.findings] == []
-
-
-class _Meeting:
-    """A recorder on which something else is done right before the ``nth`` transaction."""
-
-    def __init__(self, recorder: Recorder, other: Callable[[], object], nth: int = 2) -> None:
-        self._recorder = recorder
-        self._other = other
-        self._nth = nth
-        self._transactions = 0
-
-    def transact(self, work: Callable[[Transaction], Any]) -> Any:
-        self._transactions += 1
-        if self._transactions == self._nth:
-            self._other()
-        return self._recorder.transact(work)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._recorder, name)
 
 
 @pytest.mark.parametrize("source, target", [(None, None), (None, "one"), ("one", None)])
@@ -320,8 +268,8 @@ def test_what_is_redacted_while_it_runs_stays_redacted(
     fill(store_on(recorder, "zlib", source))
     keys = dict.fromkeys([target, source])
     other = store_on(recorder, None, *keys)
-    meeting: Any = _Meeting(recorder, lambda: redact(other, "c1", 1, reason="asked", by="tests"))
-    (done,) = rekey(store_on(meeting, "none", *keys), "c1", decrypt=target is None and source is not None)
+    met = meeting(recorder, 1, lambda: redact(other, "c1", 1, reason="asked", by="tests"))
+    (done,) = rekey(store_on(met, "none", *keys), "c1", decrypt=target is None and source is not None)
     assert (done.damaged, done.problem) == ((), None)
     after = store_on(recorder, None, target)
     assert next(after.events("c1", 1, 2)).redacted is not None
@@ -334,8 +282,8 @@ def test_an_idempotency_key_of_an_append_while_it_becomes_plain_has_no_proof(ope
     fill(store_on(recorder, None, "one"))
     other = store_on(recorder, None, "one")
     append = partial(other.append, "c1", event(0), expected_version=ANY_VERSION, idempotency_key="late")
-    meeting: Any = _Meeting(recorder, append, nth)
-    (done,) = rekey(store_on(meeting, None, "one"), "c1", decrypt=True)
+    met = meeting(recorder, nth - 1, append)
+    (done,) = rekey(store_on(met, None, "one"), "c1", decrypt=True)
     assert (done.key, done.problem) == (True, None)
     assert [each.problem for each in rekey(store_on(recorder, None, "other", "one"), "c1")] == [None]
     after = store_on(recorder, None, "other", "one")
@@ -348,8 +296,8 @@ def test_one_that_meets_another_one_begins_again(open_recorder: OpenRecorder):
     recorder = open_recorder()
     fill(store_on(recorder, "zlib"))
     other = store_on(recorder, None, "other", "one")
-    meeting: Any = _Meeting(recorder, lambda: list(rekey(other, "c1")))
-    (done,) = rekey(store_on(meeting, None, "one", "other"), "c1")
+    met = meeting(recorder, 1, lambda: list(rekey(other, "c1")))
+    (done,) = rekey(store_on(met, None, "one", "other"), "c1")
     assert (done.damaged, done.problem) == ((), None)
     assert [verdict.findings for verdict in verify(store_on(recorder, None, "one"), "c1") if verdict.findings] == []
 

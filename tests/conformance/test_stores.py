@@ -39,7 +39,9 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.log.finding import Moment, query_all
 from foldlog.eventstore.log.importing import staged_keys
+from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.changes import NewForm
 from foldlog.eventstore.recorders.types import as_rows
 from tests.reading import reading
 
@@ -559,3 +561,19 @@ def test_a_url_with_two_meanings_is_refused(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(InvalidOption, match=problem):
         open_store(url)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_changed_row_is_named_and_not_read(recorder: Recorder):
+    store = Store(recorder)
+    for name in ("c1", "other"):
+        store.append(name, [said(f"message {n}") for n in range(5)], expected_version=0)
+    with recorder.read() as reader:
+        found = reader.conversation("c1")
+        assert found is not None
+        (row,) = as_rows(reader.rows(found.key, 2, 3, 1))
+    recorder.transact(lambda transaction: transaction.change(found.key, NewForm([row._replace(body=b"{}")])))
+    (finding,) = (str(finding) for verdict in verify(store) for finding in verdict.findings)
+    assert finding.startswith("event 2: its checksum does not match")
+    with pytest.raises(CorruptEvent, match="conversation 'c1', event 2:"):
+        list(store.events("c1"))
+    assert len(list(store.events("other"))) == 5

@@ -149,7 +149,7 @@ class Points(NamedTuple):
 
     def sample(self, every: int) -> list[int]:
         """Every so many of them, and always the first, the last, and those around some edges of commits."""
-        edges = self.of_commits[:: len(self.of_commits) // 3 or 1]
+        edges = self.of_commits[:: len(self.of_commits) // 2 or 1]
         around = {near for point in edges for near in (point, point + 1)}
         return sorted({self.last, *around, *range(1, self.last + 1, every)} & set(range(1, self.last + 1)))
 

@@ -45,7 +45,7 @@ def assert_sound(way: str, scenarios: Sequence[str], whole: bool, more_than: int
         assert crashes >= max(points // every, 1)
 
 
-@pytest.mark.parametrize("scenarios", [list(SCENARIOS)[nth::4] for nth in range(4)], ids="-".join)
+@pytest.mark.parametrize("scenarios", [list(SCENARIOS)[nth::3] for nth in range(3)], ids="-".join)
 def test_killed_before_any_statement_nothing_is_lost_or_halved(scenarios: list[str], whole: bool):
     assert_sound("statements", scenarios, whole)
 

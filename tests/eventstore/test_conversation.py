@@ -12,10 +12,7 @@ from foldlog.eventstore import CondensationAction, InvalidEvent, Message, open_s
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.conversation import Append, State, decide, evolve, summaries_named
 from foldlog.eventstore.events import EventIds
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
+from tests.said import said
 
 
 def test_the_state_stays_small_however_long_the_history():

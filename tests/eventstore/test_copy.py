@@ -16,10 +16,7 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views, audit
 from tests.eventstore.test_salvage import without_page
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
+from tests.said import said
 
 
 def problems(source: Store, target: Store, *names: str) -> dict[str, str | None]:

@@ -26,7 +26,6 @@ from foldlog.eventstore import (
     Event,
     Forked,
     KeyRing,
-    Message,
     Recorded,
     Redaction,
     Retraction,
@@ -43,16 +42,14 @@ from foldlog.eventstore.maintenance.erase import detach, erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.base import Recorder, Transaction
+from foldlog.eventstore.recorders.base import Recorder
 from foldlog.projections import Views, audit
+from tests.between import Killed, killing
 from tests.conformance.conftest import RECORDERS
+from tests.said import said
 
 KEYS = KeyRing(["11" * 32])
 SECRET = "SECRET"
-
-
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
 
 
 # -- rows of the table ------------------------------------------------------------------------------------------------
@@ -190,26 +187,6 @@ COLUMNS = [events_of_open_processes, revisions, views_in_memory, lists, follower
 # -- the cells --------------------------------------------------------------------------------------------------------
 
 
-class Killed(BaseException):
-    """As if the process had been killed."""
-
-
-class Killing:
-    """A recorder whose process is killed before its nth transaction."""
-
-    def __init__(self, recorder: Recorder, left: int) -> None:
-        self._recorder, self._left = recorder, left
-
-    def transact(self, work: Callable[[Transaction], Any], **options: Any) -> Any:
-        if self._left == 0:
-            raise Killed
-        self._left -= 1
-        return self._recorder.transact(work, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._recorder, name)
-
-
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detachment, "_CHUNK", 3)
@@ -273,11 +250,15 @@ def is_sampled(request: pytest.FixtureRequest, whole: bool) -> bool:
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_each_entry_reaches_what_is_derived(
-    operation: str, open_at: Callable[[int], Callable[[], Recorder]], is_sampled: bool
+    operation: str, open_at: Callable[[int], Callable[[], Recorder]], is_sampled: bool, whole: bool
 ):
-    """Plain and encrypted; where a part of the kills is enough, one of these is too."""
+    """Plain and encrypted; where a part of the kills is enough, one of these is too.
+
+    In a file each second kill is of a plain store, and the others are of an encrypted one.
+    """
     for is_plain in [list(OPERATIONS).index(operation) % 2 == 0] if is_sampled else [True, False]:
-        reach(OPERATIONS[operation], is_plain, open_at, count(1, 3) if is_sampled else count())
+        kills = count(1, 3) if is_sampled else count() if whole else count(int(is_plain), 2)
+        reach(OPERATIONS[operation], is_plain, open_at, kills)
 
 
 def reach(
@@ -291,8 +272,7 @@ def reach(
         recorder = open_at(2 * transactions + is_plain)
         fill(Store(recorder(), WriteSettings(keys=None if is_plain else KEYS)))
         reader = Reader(Store(recorder(), WriteSettings(keys=keys, plain_allowed=True)))
-        killing: Any = Killing(recorder(), transactions)
-        operated = Store(killing, WriteSettings(keys=keys, plain_allowed=True))
+        operated = Store(killing(recorder(), transactions), WriteSettings(keys=keys, plain_allowed=True))
         operated.was_plain = is_plain  # type: ignore[attr-defined]
         operated.register(Views(operated))
         try:

@@ -11,7 +11,6 @@ from functools import partial
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,18 +34,17 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
+from tests.between import Killed, killing, meeting
 from tests.ledger.test_cells import (
     KEYS,
     SECRET,
-    Killed,
-    Killing,
     contents,
     fill,
     is_sampled,
     open_at,
-    said,
     small_steps,
 )
+from tests.said import said
 
 __all__ = ["is_sampled", "open_at", "small_steps"]
 
@@ -86,19 +84,24 @@ def test_what_was_killed_is_finished_by_what_meets_it(
     meeting: str,
     open_at: Callable[[int], Callable[[], Recorder]],
     is_sampled: bool,
+    whole: bool,
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(importing, "CHUNK", 3)
     cases = [*product(KILLED, (1, 2, 4))]
-    for number, (killed, transactions) in enumerate(cases[list(MEETING).index(meeting) :: 7] if is_sampled else cases):
+    if not whole:  # in a file each operation meets each other one, killed at one of its moments
+        cases = (
+            cases[list(MEETING).index(meeting) % 7 :: 7] if is_sampled else cases[list(MEETING).index(meeting) % 2 :: 2]
+        )
+    for number, (killed, transactions) in enumerate(cases):
         recorder = open_at(number)
         keys = KEYS if killed in ("rekey", "decrypt") or meeting == "rekey" else None
         before_it = WriteSettings(keys=KEYS if killed == "decrypt" else None)
         fill(Store(recorder(), before_it))
         wanted = contents(Store(recorder(), before_it))
-        killing: Any = Killing(recorder(), transactions)
+        operated = killing(recorder(), transactions)
         with suppress(Killed):
-            KILLED[killed](Store(killing, WriteSettings(keys=keys)))
+            KILLED[killed](Store(operated, WriteSettings(keys=keys)))
         store = Store(recorder(), WriteSettings(keys=keys))
         MEETING[meeting](store)
         redacts = meeting in ("redact", "redact by a copy")
@@ -129,9 +132,9 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(open_at: Callable[[i
     """The advice of ``verify`` must not erase the new conversation."""
     recorder = open_at(0)
     fill(Store(recorder()))
-    killing: Any = Killing(recorder(), 1)
+    operated = killing(recorder(), 1)
     with suppress(Killed):
-        erase(Store(killing), "alone", reason="asked to")
+        erase(Store(operated), "alone", reason="asked to")
     store = Store(recorder())
     generation = Generation(replaces_erased=True)
     store.append("alone", said("new and wanted"), expected_version=0, generation=generation)
@@ -153,9 +156,9 @@ def test_a_fork_without_events_of_its_own_gets_a_key(open_at: Callable[[int], Ca
     redact(plain, "c", 2, reason="asked to", by="tests")
     for fork in "fg":
         plain.fork("c", 8, fork)
-    killing: Any = Killing(recorder(), 1)
+    operated = killing(recorder(), 1)
     with suppress(Killed):
-        detach(Store(killing).database, "f")
+        detach(Store(operated).database, "f")
     store = Store(recorder(), encrypted)
     store.append("g", said("own"), expected_version=8)
     assert store.append("g", events[:8], expected_version=9, dedupe="origin") == ()
@@ -172,9 +175,9 @@ def test_an_append_gives_a_key_while_rows_are_compressed(open_at: Callable[[int]
     recorder = open_at(0)
     plain = Store(recorder())
     plain.append("c", [said("long " * 99) for _ in range(9)], expected_version=0, idempotency_key="first")
-    killing: Any = Killing(recorder(), 2)
+    operated = killing(recorder(), 2)
     with suppress(Killed):
-        list(rekey(Store(killing, WriteSettings(compression="zlib"))))
+        list(rekey(Store(operated, WriteSettings(compression="zlib"))))
     store = Store(recorder(), WriteSettings(keys=KEYS))
     store.append("c", said("own"), expected_version=9)
     wanted = list(store.events("c"))
@@ -187,28 +190,16 @@ def test_an_append_gives_a_key_while_rows_are_compressed(open_at: Callable[[int]
     assert all(row.encoding & ENCRYPTED for row in rows)
 
 
-class Meeting:
-    """A recorder before whose nth question or transaction another process does something."""
-
-    def __init__(self, recorder: Recorder, left: int, work: Callable[[], object]) -> None:
-        self._recorder, self._left, self._work = recorder, left, work
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("query", "transact"):
-            self._left -= 1
-            if self._left == 0:
-                self._work()
-        return getattr(self._recorder, name)
-
-
 def test_a_fork_may_be_erased_while_it_is_detached():
     for calls in range(1, 9):
         store = Store(MemoryRecorder())
         event = Message(source="user", content="first", origin=Origin(format="test", id=1))
         store.append("c", event, expected_version=0, dedupe="origin")
         store.fork("c", 1, "f")
-        meeting: Any = Meeting(store.database.recorder, calls, partial(erase, store, "f", reason="asked to"))
-        erase(Store(meeting), "c", reason="asked to", detach_forks=True)
+        met = meeting(
+            store.database.recorder, calls - 1, partial(erase, store, "f", reason="asked to"), "query", "transact"
+        )
+        erase(Store(met), "c", reason="asked to", detach_forks=True)
         assert store.conversation("c").erased_at is not None
 
 
@@ -218,8 +209,8 @@ def test_a_fork_that_was_detached_meanwhile_is_not_erased():
         store.append("c", said("first"), expected_version=0)
         store.fork("c", 1, "f")
         work = partial(erase, store, "c", reason="asked to", detach_forks=True)
-        meeting: Any = Meeting(store.database.recorder, calls, work)
-        erase(Store(meeting), "c", reason="asked to", with_forks=True)
+        met = meeting(store.database.recorder, calls - 1, work, "query", "transact")
+        erase(Store(met), "c", reason="asked to", with_forks=True)
         fork = store.conversation("f")
         assert (fork.erased_at is None) == (fork.parent is None), calls
         assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
@@ -238,8 +229,8 @@ def test_what_has_the_id_of_an_erased_conversation_meanwhile_is_left_as_it_is(na
         for each in ("c", "other"):
             store.append(each, said(each), expected_version=0)
         store.fork("c", 1, "f")
-        meeting: Any = Meeting(store.database.recorder, calls, use_again)
-        erase(Store(meeting), "c", reason="asked to", **{way: True})
+        met = meeting(store.database.recorder, calls - 1, use_again, "query", "transact")
+        erase(Store(met), "c", reason="asked to", **{way: True})
         if used:
             assert store.conversation(name).parent == "other", calls
             assert [event.content for event in store.events(name)] == ["other"]  # type: ignore[union-attr]
@@ -258,14 +249,14 @@ def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(monkeyp
     for calls in range(1, 6):
         store = Store(MemoryRecorder())
         store.append("c", history(0), expected_version=0)
-        meeting: Any = Meeting(store.database.recorder, calls, use_again)
-        assert Store(meeting).append("c", history(5), expected_version=ANY_VERSION, dedupe="origin") == (), calls
+        met = meeting(store.database.recorder, calls - 1, use_again, "query", "transact")
+        assert Store(met).append("c", history(5), expected_version=ANY_VERSION, dedupe="origin") == (), calls
 
 
 def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path: Path):
     path = tmp_path / "h.db"
     with open_store(f"sqlite:///{path}") as store:
-        store.append("c", [said(SECRET * 99)] * 20_000, expected_version=0)
+        store.append("c", [said(SECRET * 99)] * 5_000, expected_version=0)
     program = (
         "import sys; import foldlog.eventstore as e; from foldlog.eventstore.maintenance.backup import back_up;"
         "back_up(e.open_store(sys.argv[1]), sys.argv[2], lambda done, of: print(done, flush=True))"
@@ -282,6 +273,6 @@ def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path: Path):
         vacuum(store)
         assert not part.exists()
         assert [finding for verdict in verify(store) for finding in verdict.findings] == []
-        assert back_up(store, backup).events == 20_000
+        assert back_up(store, backup).events == 5_000
     with open_store(f"sqlite:///{backup}") as copy:
         assert copy.database.recorder.query(lambda reader: reader.unfinished()) == []

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from foldlog.eventstore import Message
-
 from .cutting import CuttingProxy
-from .servers import Server
+from .servers import Server, new_primary
 
 
 @pytest.fixture
@@ -31,5 +29,9 @@ def via(url: str, proxy: CuttingProxy, postgres_server: Server) -> str:
     return url.replace(f":{postgres_server.port}/", f":{proxy.port}/")
 
 
-def said(text: str) -> Message:
-    return Message(source="user", content=text)
+@pytest.fixture(scope="session")
+def other_server(postgres_server: Server) -> Iterator[Server]:
+    """Another one, to which stores are restored."""
+    server = new_primary(postgres_server.folder.parent / "other")
+    yield server
+    server.remove()

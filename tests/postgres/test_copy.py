@@ -18,7 +18,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import Beginning
 from tests.foldlog.conftest import Ran, foldlog
-from tests.postgres.conftest import said
+from tests.said import said
 
 __all__ = ["foldlog"]
 

@@ -42,7 +42,7 @@ from foldlog.eventstore.recorders.postgres.wire import Wire
 from foldlog.eventstore.recorders.types import Beginning, Erasure, RecalledKey, Row
 from foldlog.projections import Views
 from tests.at_once import at_once
-from tests.postgres.conftest import said
+from tests.said import said
 
 from .cutting import CuttingProxy
 from .servers import Server

@@ -30,8 +30,8 @@ from foldlog.eventstore.recorders.changes import NewKey, Visible
 from foldlog.eventstore.recorders.errors import OperationalError
 from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.types import Beginning, Erasure
-from tests.postgres.conftest import said
 from tests.reading import reading
+from tests.said import said
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server
@@ -192,7 +192,7 @@ def test_writers_go_on_while_their_connections_are_ended_again_and_again(
         writers = [threading.Thread(target=write, args=(f"c{n}",)) for n in range(4)]
         for writer in writers:
             writer.start()
-        for _ in range(5):
+        for _ in range(3):
             time.sleep(0.1)
             end_connections(postgres_server)
         while sum(acknowledged.values()) <= 100 and all(writer.is_alive() for writer in writers):
@@ -304,7 +304,7 @@ def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
 def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: Callable[[], str]):
     url = postgres_url()
     patient = "&options=-c%20idle_in_transaction_session_timeout%3D60s"
-    with open_store(url + patient) as holding, open_store(url.replace("patience_s=10", "patience_s=4")) as waiting:
+    with open_store(url + patient) as holding, open_store(url.replace("patience_s=10", "patience_s=2")) as waiting:
         holding.append("c1", said("0"), expected_version=0)
         recorder = holding._recorder
         refused: list[str] = []
@@ -319,7 +319,7 @@ def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: 
 
         recorder.transact(hold)
         assert re.search(
-            r"tried for 4 s, nothing was written; the conversation is locked by session \d+ of 'foldlog' at 127.0.0.1, "
+            r"tried for 2 s, nothing was written; the conversation is locked by session \d+ of 'foldlog' at 127.0.0.1, "
             r"which is idle in transaction",
             refused[0],
         )

@@ -16,7 +16,7 @@ import pytest
 from foldlog.eventstore import ANY_VERSION, CondensationAction, Store, StoreUnavailable, open_store
 from foldlog.eventstore.recorders.errors import InterfaceError
 from foldlog.projections import Views
-from tests.postgres.conftest import said
+from tests.said import said
 
 from .cutting import CuttingProxy
 from .servers import Server, new_primary

@@ -27,7 +27,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.changes import NewKey, Visible
 from foldlog.eventstore.recorders.types import Beginning, Row
-from tests.postgres.conftest import said
+from tests.said import said
 
 from .cutting import Cut, CuttingProxy
 from .servers import Server

@@ -32,7 +32,7 @@ from foldlog.eventstore.recorders.postgres import PostgresRecorder, positions
 from foldlog.eventstore.recorders.postgres.positions import POSITIONS_MAX, Positions
 from foldlog.eventstore.recorders.types import Beginning, RecalledKey, Row
 from tests.at_once import at_once
-from tests.postgres.conftest import said
+from tests.said import said
 
 from .servers import Server, new_primary
 
@@ -186,9 +186,9 @@ def url(postgres_url: Callable[[], str]) -> str:
 def test_a_follower_of_16_writers_misses_nothing(url: str):
     with open_store(url) as store:
         follower = Follower(store)
-        written = write_with(store, writers=16, appends=40)
+        written = write_with(store, writers=16, appends=20)
         same(follower.finish(), written)
-        assert len(written) > 1_000
+        assert len(written) > 500
 
 
 def test_events_of_one_conversation_are_followed_in_the_order_of_their_ids(url: str):
@@ -281,20 +281,12 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
 # -- other servers -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def other_server(tmp_path_factory: pytest.TempPathFactory, postgres_server: Server) -> Iterator[Server]:
-    folder = postgres_server.folder.parent / f"other-{random.randrange(10**9)}"
-    server = new_primary(folder)
-    yield server
-    server.remove()
-
-
 def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_have_seen(
     url: str, postgres_server: Server, other_server: Server
 ):
     schema = url.partition("schema=")[2].partition("&")[0]
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
-        for _ in range(200):
+        for _ in range(1_000):
             connection.execute("SELECT pg_current_xact_id()")  # the new server is far behind this one's count
     with open_store(url) as store:
         written = write_with(store, writers=2, appends=5)
@@ -349,14 +341,14 @@ def test_a_backup_that_is_older_than_its_followers_goes_on_behind_what_they_have
         assert recorded.position - new[-1].position < 1 << 40
 
 
-def test_an_old_backup_leaves_room_for_what_came_after_it(pair: tuple[Server, Server]):
+def test_an_old_backup_leaves_room_for_what_came_after_it(url: str, postgres_server: Server):
     """The busier the server and the older the backup, the more numbers were given since."""
-    primary, _ = pair
+    schema = url.partition("schema=")[2].partition("&")[0]
     long_ago = datetime.now(UTC) - timedelta(days=30)
-    with open_store(primary.url(), clock=lambda: long_ago) as store:
+    with open_store(url, clock=lambda: long_ago) as store:
         [before] = store.append("c0", said("x"), expected_version=0)
-    primary.sql("UPDATE foldlog.epoch SET cluster = 0")
-    with open_store(primary.url()) as store:
+    postgres_server.sql(f"UPDATE {schema}.epoch SET cluster = 0")
+    with open_store(url) as store:
         [after] = store.append("c0", said("x"), expected_version=1)
         assert (after.position - before.position) >> 20 > 30 * 86_400 * 10_000
 

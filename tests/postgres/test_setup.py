@@ -40,10 +40,10 @@ from foldlog.eventstore.recorders.postgres import setup
 from foldlog.eventstore.recorders.urls import without_password
 from foldlog.projections import Views
 from tests.at_once import at_once
-from tests.postgres.conftest import said
 from tests.reading import reading
+from tests.said import said
 
-from .servers import Server, new_primary
+from .servers import Server
 
 NEWEST = max(sql_files.migrations("postgresql"))
 
@@ -353,24 +353,21 @@ def test_a_role_without_rights_to_the_search_index_searches_in_memory(url: str, 
 
 
 @pytest.fixture
-def restored(url: str, role: str, postgres_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def restored(url: str, role: str, postgres_server: Server, other_server: Server) -> Iterator[str]:
     """The URL of the same role on another server, on which a dump of the store was restored."""
     schema = schema_of(url)
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         store.append("c1", said("0"), expected_version=0)
     dump = postgres_server.run("pg_dump", "-d", "postgres", "-n", schema)
-    other = new_primary(postgres_server.folder.parent / f"other-{schema}")
-    try:
-        other.sql(
-            f"CREATE ROLE {role} LOGIN; CREATE ROLE the_owner LOGIN; GRANT CREATE ON DATABASE postgres TO the_owner"
-        )
-        script = other.folder / "dump.sql"
-        script.write_text(dump.replace("OWNER TO postgres", "OWNER TO the_owner"))
-        script.chmod(0o644)
-        other.run("psql", "-q", "-X", "-d", "postgres", "-f", script)
-        yield other.url(user=role, schema=schema, patience_s="10")
-    finally:
-        other.remove()
+    other_server.sql(
+        f"CREATE ROLE {role} LOGIN; CREATE ROLE the_owner LOGIN; GRANT CREATE ON DATABASE postgres TO the_owner"
+    )
+    script = other_server.folder / "dump.sql"
+    script.write_text(dump.replace("OWNER TO postgres", "OWNER TO the_owner"))
+    script.chmod(0o644)
+    other_server.run("psql", "-q", "-X", "-d", "postgres", "-f", script)
+    yield other_server.url(user=role, schema=schema, patience_s="10")
+    other_server.sql("".join(f"DROP OWNED BY {each} CASCADE; DROP ROLE {each};" for each in (role, "the_owner")))
 
 
 def test_the_role_of_agents_goes_on_after_a_restore(url: str, role: str, restored: str):

@@ -17,7 +17,7 @@ from foldlog.eventstore import CondensationAction, KeyRing, Message
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.postgres.wire import Wire
 from foldlog.eventstore.recorders.statements import migrations, statements
-from tests.postgres.conftest import said
+from tests.said import said
 
 from .servers import Server
 

@@ -19,7 +19,7 @@ from foldlog.eventstore.maintenance.status import follower_status
 from foldlog.eventstore.recorders.errors import OperationalError
 from foldlog.eventstore.recorders.postgres import status as vacuuming
 from tests.foldlog.conftest import foldlog as foldlog
-from tests.postgres.conftest import said
+from tests.said import said
 
 from .servers import Server
 
