@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,24 +70,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: not item.nodeid.startswith(_IMPORT_LITELLM))
     if config.getoption("--all") or "long" in config.getoption("-m"):
         return
-    long = [item for item in items if item.get_closest_marker("long") or _is_one_form_more(item)]
-    items[:] = [item for item in items if item not in long]
+    on_server: Counter[tuple[Path, str]] = Counter()
+    long = [item for item in items if item.get_closest_marker("long") or _is_one_form_more(item, on_server)]
+    left_out = set(long)
+    items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=long)
     config.stash[_LEFT_OUT] = len(long)
 
 
-def _is_one_form_more(item: pytest.Item) -> bool:
+def _is_one_form_more(item: pytest.Item, on_server: Counter[tuple[Path, str]]) -> bool:
     """Whether a case that has more parameters than its recorder is on one in memory: it runs the statements of one in a
     file, and each of its own functions has cases without more parameters. Or it is one on a server whose bytes have
-    not all of their forms at once: a file has each of them.
+    not all of their forms at once: a file has each of them. Of other cases of one function above the recorder, each
+    third is on a server, the first among them.
     """
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     if len(parameters) < 2 or item.path.parent.name not in ("conformance", "ledger"):
         return False
-    return "memory" in parameters.values() or (
-        "postgresql" in parameters.values()
-        and (parameters.get("settings") in ("plain", "zlib", "encrypted") or parameters.get("store", "") is None)
-    )
+    if "postgresql" not in parameters.values():
+        return "memory" in parameters.values()
+    if parameters.get("settings") in ("plain", "zlib", "encrypted") or parameters.get("store", "") is None:
+        return True
+    if item.path.stem in ("test_recorders", "test_library", "test_cells", "test_unfinished"):
+        return False
+    function = item.path, item.originalname  # type: ignore[attr-defined]
+    on_server[function] += 1
+    return on_server[function] % 3 != 1
 
 
 def pytest_collection_finish() -> None:
