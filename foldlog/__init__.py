@@ -37,7 +37,7 @@ More           foldlog.aio (the same names for asyncio and trio), foldlog.format
     _histories.py _history.py aio.py the face: _aio.py, _companions.py, _maintenance.py, _meant.py, _threads.py
     _cli/ _words/ _kinds.py          the command; events in words; _documents.py: its JSON
     _page/ _web/                     pages for a browser, and their server
-    formats.py _formats/ adapters/   other agents: _importing.py, _seen_files.py, _recording.py, _replies.py
+    formats.py _formats/ adapters/   other agents: _importing/, _seen_files.py, _recording.py, _replies.py
     _matching.py _copies.py          a text wherever a conversation has it, to redact it; files that hold it
     _observed.py _usage.py           messages of the log, and the hook of telemetry; the tokens of a call
     _values.py                       what is in a value of JSON, at any depth

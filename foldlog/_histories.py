@@ -8,9 +8,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from foldlog._history import History, described, unknown_name
+from foldlog._observed import tell
 from foldlog.eventstore import (
     ATTRIBUTES,
     EVENT_BYTES_MAX,
@@ -20,6 +22,8 @@ from foldlog.eventstore import (
     Documents,
     FoundEvent,
     Generation,
+    HistoryDiverged,
+    InvalidArgument,
     KeyRing,
     RecentConversations,
     Store,
@@ -265,10 +269,41 @@ class Histories:
         after the others were imported.
         Durability: on disk when it returns. Cost: the records.
         """
-        from foldlog._importing import import_path
+        from foldlog._importing import HeldTwice, import_source
+        from foldlog._seen_files import SeenFiles
+        from foldlog.formats import open_sources
 
-        named = import_path(self.store, path, format, conversation, prefix, findings)
-        return tuple(self[name] for name in named)
+        format, prefix = check_text("format", format), check_text("prefix", prefix)
+        seen = SeenFiles(self.store, format, prefix, conversation, below=[path])
+        sources = open_sources([path], format, prefix=prefix, look=seen.look)
+        if conversation is not None:
+            check_text("conversation", conversation)
+            if len(list(islice(sources, 2))) > 1:
+                several = f"and {path} holds several; leave it out, or use prefix"
+                raise InvalidArgument(f"conversation names one history, {several}")
+        find = findings or (lambda told: tell("foldlog.import.finding", of=f"import of {path}", finding=told))
+        imported = []
+        diverged: HistoryDiverged | None = None
+        for source in sources:
+            try:
+                one = import_source(self.store, source, conversation, seen=seen)
+            except HistoryDiverged as error:  # the others are imported, as by the command
+                find(f"{source.path}: {error}")
+                diverged = diverged or (None if isinstance(error, HeldTwice) else error)
+                continue
+            for finding in source.findings:
+                find(str(finding))
+            if one.version:
+                imported.append(one)
+                seen.imported(source, one)
+        seen.close_file()
+        seen.flush()
+        for finding in sources.findings:
+            find(str(finding))
+        if diverged is not None:
+            raise diverged
+        imported = sorted((*imported, *seen.unchanged.values()), key=lambda one: seen.place(one.path))
+        return tuple(self[name] for name in dict.fromkeys(one.conversation for one in imported))
 
     def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
         """Return the events with this source id in any history, of those appended with ``dedupe="origin"``.

@@ -37,9 +37,10 @@ _READ_ON_MAX = 4 * 2**20
 
 
 class Imported(NamedTuple):
-    """The outcome for a history: its conversation, how many events were added, and its version now. ``alone``: the
-    conversation has the events of the source, and no others; ``is_older``: it has records that the source lacks, or
-    the source says so. ``taken_back`` is how many of its events, without bookkeeping, the source no longer has.
+    """The outcome for a history: its conversation, how many events were added, its version now, its format and file.
+    ``alone``: the conversation has the events of the source, and no others; ``is_older``: it has records that it lacks,
+    or the source says so. ``taken_back``: how many of its events, without bookkeeping, the source no longer has;
+    ``is_fork``: it was edited, and goes on in a fork; ``put_back``: its redacted events, as the source has them.
     """
 
     conversation: str
@@ -48,15 +49,10 @@ class Imported(NamedTuple):
     alone: bool = False
     is_older: bool = False
     taken_back: int = 0
-
-
-class SeenHistory(NamedTuple):
-    """A conversation whose file is as it was when it was imported: its id, its version now, its format, its file."""
-
-    conversation: str
-    version: int
-    format: str
-    path: Path
+    is_fork: bool = False
+    put_back: Sequence[Event] = ()
+    format: str = ""
+    path: Path = Path()
 
 
 class _Stored:
@@ -105,11 +101,11 @@ class SeenFiles:
         """``options`` are those of the import, on which it depends what a file becomes, ``below`` its paths. With
         ``read_all`` no file counts as unchanged. Cost: the conversations of the store.
         """
-        self.unchanged: dict[str, SeenHistory] = {}
+        self.unchanged: dict[str, Imported] = {}
         self.unread_bytes = 0
         self._store, self._options, self._below = store, list(options), [*map(os.path.abspath, below)]
         self._kept = KeptBeside(store, "source", _CODE)
-        self._seen: dict[str, list[tuple[_Kept, SeenHistory]]] = {}
+        self._seen: dict[str, list[tuple[_Kept, Imported]]] = {}
         self._states: dict[str, tuple[int, ...]] = {}
         self._places: dict[str, int] = {}
         self._open: str | None = None
@@ -119,14 +115,14 @@ class SeenFiles:
         for kept, one in () if read_all else self._read():
             self._seen.setdefault(kept.path, []).append((kept, one))
 
-    def _read(self) -> Iterator[tuple[_Kept, SeenHistory]]:
+    def _read(self) -> Iterator[tuple[_Kept, Imported]]:
         rows = (row for row in self._store.iter_conversations() if row.erased_at is None)
         while page := list(islice(rows, _PAGE)):
             there = self._kept.load(page, of_any_version=True)
             for row in page:
                 kept = _Kept(*there.get(row.id, ()))
                 if kept.number and kept.options == self._options:
-                    yield kept, SeenHistory(row.id, row.version, kept.format, Path(kept.path))
+                    yield kept, Imported(row.id, 0, row.version, format=kept.format, path=Path(kept.path))
 
     def look(self, path: Path) -> Found | Unchanged | None:
         """Return a file that is as it was when all that it holds was imported, or a log with the events that were added
@@ -149,7 +145,7 @@ class SeenFiles:
         self.unread_bytes += state[1] if is_first_look and found is not None else 0
         return found
 
-    def _grown(self, path: Path, kept: _Kept, one: SeenHistory, state: tuple[int, ...]) -> Found | None:
+    def _grown(self, path: Path, kept: _Kept, one: Imported, state: tuple[int, ...]) -> Found | None:
         format = formats().get(kept.format)
         if format is None or not kept.digest or kept.then != one.version or tuple(kept.state[:1]) != state[:1]:
             return None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,7 @@ from foldlog.projections import contains, intervals_kept
 _REASON = "the source was rewritten"
 WRITTEN_AGAIN = "the source has this again"
 """The reason of a retraction before records that a source has twice."""
-FILLED = object()
+FILLED, OF_OTHERS = object(), object()
 
 
 class StoredRecord(NamedTuple):
@@ -160,6 +160,30 @@ def joined(
     return [*sorted(rows, key=lambda row: time_in(row.value)), *unread]
 
 
+def healed_by(
+    records: Iterable[Any], standing: list[StoredRecord], unread: Sequence[int]
+) -> list[StoredRecord] | Literal[False] | None:
+    """Return the last records that a source lacks of those that stand, if beside them it has only the records that
+    could not be read, in their places, and later ones; None where it is another one. An older one of which some of them
+    are missing too heals nothing: False.
+    """
+    found: list[int] = []
+    same = 0
+    for record in records:
+        if same < len(standing) and is_same(standing[same].record, record):
+            same += 1
+            continue
+        place = same  # of two equal records in a row, either may be the one that was missing
+        while place and place not in unread and is_same(standing[place - 1].record, record):
+            place -= 1
+        found.append(place if place in unread else same)
+    if same == len(standing):
+        return [] if -1 in unread or {*found} <= {*unread, same} else None
+    if Counter(found) - Counter(unread):
+        return None
+    return standing[same:] if found == unread else False
+
+
 def _key(source_id: Callable[[Any], Any], record: Any) -> str:
     known = source_id(record)
     return _text(record) if known is None else repr(("id", known))
@@ -200,24 +224,24 @@ def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], 
     return lambda event: event.origin is None or contains(kept, event.id)
 
 
-def standing_records(events: Iterable[Event], format: str) -> list[StoredRecord] | None:
-    """Return the records of the events of a stored history that no rewriting took back; None where another hand made
-    one of them, or one is redacted. Raises ``NotUnpacked``. Cost: the events, and unpacking their records.
+def standing_records(events: Iterable[Event], format: str, *, shown: bool = False) -> Iterator[StoredRecord]:
+    """Yield the records of the events of a stored history that no rewriting took back, up to one that is redacted, or
+    that another hand made; with ``shown``, that it made to be shown. For that yield ``OF_OTHERS``, and end. Raises
+    ``NotUnpacked``. Cost: the events, and unpacking their records.
     """
-    standing: list[StoredRecord] = []
     group: list[Event] = []
     begun = None
     for event in events:
-        is_request = event.origin is None and (isinstance(event, CondensationRequest) or is_declined(event))
-        if is_request or isinstance(event, DocumentChanges | Redaction):
+        is_request = isinstance(event, CondensationRequest) or is_declined(event) or (shown and not event.shown)
+        if (event.origin is None and is_request) or isinstance(event, DocumentChanges | Redaction):
             continue
         if event.redacted is not None or event.origin is None or event.origin.format != format:
-            return None
+            yield StoredRecord(OF_OTHERS, event.id, event.id, 0)
+            return
         begun = event.id if begun is None else begun
         if is_step_aside(event):  # before the record that it belongs to
             continue
         group.append(event)
         if len(group) == events_of(group[0]):
-            standing.append(StoredRecord(unpack(group), begun, event.id + 1, sum(each.shown for each in group)))
+            yield StoredRecord(unpack(group), begun, event.id + 1, sum(each.shown for each in group))
             group, begun = [], None
-    return standing

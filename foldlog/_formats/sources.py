@@ -166,7 +166,7 @@ class Source:
 
     ``name``      the source's own name of the conversation, else the file's: see ``files/naming.py``
     ``former_names``  its names below other folders, under which it may have been imported before
-    ``format``    one of ``FORMATS``
+    ``format``    one of ``FORMATS``, and ``rules`` what it is
     ``path``      the file or folder
     ``others``    files that are read beside it
     ``findings``  what could not be read, as of the last time that ``events`` was iterated: the first 1,000
@@ -186,7 +186,7 @@ class Source:
         self.is_part = False
         """Whether records were put between its own that it lacks: those of another file."""
         self._history, self._prefix = history, prefix
-        self._format, self._reader, self._held, self._leaf = history.format, history.reader, history.held, history.leaf
+        self.rules, self._reader, self._held, self._leaf = history.format, history.reader, history.held, history.leaf
         self.grown = history.grown
         """The version of its conversation, and the events beyond, if no more of it was read."""
         self.ahead: Any = None
@@ -227,29 +227,19 @@ class Source:
         """Yield the records, as JSON values, each with the ``events`` that are made of it."""
         return self._decoded(Options(leaf=self._leaf, prefix=self._prefix))
 
-    @property
-    def is_rewritten(self) -> bool:
-        """Whether its program may write it again: see ``Format.rewritten``."""
-        return self._format.rewritten
-
-    @property
-    def is_in_parts(self) -> bool:
-        """Whether other files may hold records of it too: see ``Format.joins``."""
-        return self._format.joins is not None
-
     def is_part_of(self, whole: Sequence[Any], gone: Container[Any]) -> bool:
         """Return whether it is one of several files, and each of its records is one of these, or has the id of one of
         which something is redacted.
         """
-        source_id = self._format.source_id
+        source_id = self.rules.source_id
         known = {source_id(each): each for each in whole}
         same = (source_id(each) in gone or is_same(known.get(source_id(each)), each) for each in self.records())
-        return self.is_in_parts and all(same)
+        return self.rules.joins is not None and all(same)
 
     @property
     def can_be_mended(self) -> bool:
         """Whether stored records may stand for some of its own: some cannot be read, or may be written otherwise."""
-        return self.findings_count > 0 or self._format.alike is not None
+        return self.findings_count > 0 or self.rules.alike is not None
 
     def as_read(self) -> None:
         """Have its own records alone: what was put in their place is of the conversation that it was compared with."""
@@ -262,29 +252,25 @@ class Source:
         if self._unmended is None:
             self._unmended = list(self._reader) if self._held is None else self._held
         self._held = list(map(self._judged, self._held or self._unmended))
-        if self._format.joins is not None:
-            own, self._held = self._held, joined(self._held, standing, self._format.source_id, self._format.joins)
+        if self.rules.joins is not None:
+            own, self._held = self._held, joined(self._held, standing, self.rules.source_id, self.rules.joins)
             self.is_part = len(self._held) > len(own)
         elif any(located.problem is not None for located in self._held):
-            is_log = not self._format.rewritten
-            self._held = list(mended(self._held, standing, self._format.source_id, is_log=is_log))
+            is_log = not self.rules.rewritten
+            self._held = list(mended(self._held, standing, self.rules.source_id, is_log=is_log))
         for place, (located, stored) in enumerate(zip(self._held, standing, strict=False)):
-            if self._format.alike is not None and self._format.alike(located.value, stored.record):
+            if self.rules.alike is not None and self.rules.alike(located.value, stored.record):
                 self._held[place] = located._replace(value=stored.record)
 
     def _judged(self, located: Located) -> Located:
         """Return a value that cannot be a record of the format as one that cannot be read."""
-        if located.problem is not None or self._format.accepts(located.value):
+        if located.problem is not None or self.rules.accepts(located.value):
             return located
         return located._replace(problem=str(refused(f"a record of {self.format}", located.value)))
 
     def go_on(self, stored: Sequence[StoredRecord]) -> None:
         """Let stored records of this history follow its own: it is an older one, which lacks them."""
         self._held = [*(self._held or ()), *(Located(0, 0, each.record) for each in stored)]
-
-    def growth(self, standing: Sequence[StoredRecord], version: int) -> Growth:
-        """Return what compares it with the stored records that stand, of a history at this version."""
-        return Growth(standing, version, self._format.changed_at)
 
     def events_beyond(self, growth: Growth) -> Iterator[Event]:
         """Yield what a stored history lacks of this source, after the event that takes back what the source no longer
@@ -309,7 +295,7 @@ class Source:
             self._held = list(self._reader)
         records = self._reader if self._held is None else self._held
         readable = (located.value for located in records if located.problem is None)  # a decoder counts only these
-        decoder = self._format.decoder(readable, options)
+        decoder = self.rules.decoder(readable, options)
         self._find_all(str(self.path), options)
         is_sent: bool | None = None  # None while there is no event
         number = 0
@@ -324,7 +310,7 @@ class Source:
             try:
                 events = decoder.events(located.value)
                 keep(located.value, events, self.format, parsed=True)
-                for event in () if self._format.times else events:
+                for event in () if self.rules.times else events:
                     if event.origin is not None:  # it happened before the import, at no known time
                         force_setattr(event.origin, "time", event.origin.time or "")
             except NotAnEvent as error:

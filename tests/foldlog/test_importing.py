@@ -15,7 +15,7 @@ from foldlog._formats import registry
 from foldlog._formats.files.found import Found
 from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import held_in
-from foldlog._formats.sources import Source
+from foldlog._formats.sources import Source, Sources
 from foldlog._importing import WasRedacted, import_source
 from foldlog._seen_files import SeenFiles
 from foldlog.eventstore import Documents, HistoryDiverged, InvalidArgument, Message, Origin, codec, open_store
@@ -446,16 +446,32 @@ def test_a_history_that_differs_only_in_what_was_redacted_is_another_one(foldlog
     assert (ran.status, "back in its place" in ran.err, len(ids(foldlog))) == (1, True, 2)
 
 
-def test_another_history_of_the_same_name_is_not_taken_for_a_redacted_one(foldlog, tmp_path):
-    lines(tmp_path / "runs" / "x.jsonl", chat("pin 1111", "ok"))
-    lines(tmp_path / "other" / "runs" / "x.jsonl", chat("pin 222", "ok", "go on"))
-    lines(tmp_path / "copy" / "runs" / "x.jsonl", chat("pin 1111", "ok", "since"))
+def test_another_history_of_the_same_name_is_not_taken_for_a_redacted_one_nor_for_a_fork_of_it(foldlog, tmp_path):
+    lines(tmp_path / "runs" / "x.jsonl", chat("pin 1111", "ok", "so", "on"))
+    lines(tmp_path / "edited" / "runs" / "x.jsonl", chat("pin 1111", "ok", "so", "what"))
+    lines(tmp_path / "other" / "runs" / "x.jsonl", chat("pin 222", "ok", "so", "what", "go on"))
+    lines(tmp_path / "copy" / "runs" / "x.jsonl", chat("pin 1111", "ok", "so", "on", "since"))
     foldlog("import", "runs")
+    foldlog("import", "edited/runs")
     foldlog("redact", "runs/x", 0, "--reason", "asked to", "--yes")
     ran = foldlog("import", "other/runs")
-    assert (ran.status, "differs from event 0 on" in ran.err) == (1, True)
+    assert (ran.status, "differs from event 0 on" in ran.err, ids(foldlog)) == (1, True, ["runs/x", "runs/x@3"])
     (one,) = foldlog("import", "copy/runs", "--json").document["imported"]
     assert (one["conversation"], one["added"]) == ("runs/x", 1)
+
+
+def test_a_history_with_redacted_events_is_read_once_and_no_other_file_is(histories, tmp_path, monkeypatch):
+    path, read, opened = tmp_path / "x.jsonl", [], []
+    lines(path, chat("pin 1111", "ok"))
+    histories.import_(path)
+    histories["x"].redact(0, reason="asked to")
+    lines(path, chat("pin 1111", "ok", "go on"))
+    (source,) = open_sources([path])
+    for of, name, calls in (Source, "_decoded", read), (Sources, "__init__", opened):
+        really = getattr(of, name)
+        monkeypatch.setattr(of, name, lambda *given, calls=calls, really=really: (calls.append(1), really(*given))[1])
+    assert import_source(histories.store, source)[:3] == ("x", 1, 4)
+    assert (len(read), len(opened)) == (1, 0)
 
 
 class _Refusing(RecordEncoder):

@@ -25,7 +25,7 @@ from foldlog._documents import ImportDocument, ImportedDocument
 from foldlog._formats.files.found import files_below, state_of
 from foldlog._formats.reading_ahead import read_ahead
 from foldlog._formats.registry import formats
-from foldlog._importing import InAFork, import_source
+from foldlog._importing import import_source
 from foldlog._reports.ahead import made_ahead
 from foldlog._reports.sums import KeptSums
 from foldlog._seen_files import Imported, SeenFiles
@@ -223,8 +223,7 @@ def _import_all(
         finally:
             seen.flush()
             lists.flush()
-    as_before: dict[str, Any] = dict.fromkeys(("added", "taken_back", "findings_count"), 0)
-    as_before |= {"older": False, "refused": False, "findings": (), "note": ""}
+    as_before: dict[str, Any] = {"older": False, "refused": False, "findings": (), "findings_count": 0, "note": ""}
     unchanged = [ImportedDocument.of(one, path=named(one.path), **as_before) for one in seen.unchanged.values()]
     if not as_json and told is None:
         _tell(*unchanged)
@@ -315,7 +314,7 @@ def _imported(
     """
     name = source.name if conversation is None else conversation
     update(description=terminal.printable(name, one_line=True)[:40])
-    imported, refused = Imported(name, 0, 0), []
+    imported, refused = Imported(name, 0, 0, format=source.format), []
     try:
         counted = partial(_counted, update=update)
         imported = import_source(store, source, conversation, counted, seen, marks=marks)
@@ -336,12 +335,11 @@ def _imported(
     return ImportedDocument.of(
         imported,
         path=named(source.path),
-        format=source.format,
         refused=bool(refused),
         older=imported.is_older and source.is_whole,
         findings=tuple(map(named, (*refused, *source.findings))),
         findings_count=source.findings_count + len(refused),
-        note=named(_FORKED.format(source.path, imported)) if isinstance(imported, InAFork) else source.note,
+        note=named(_FORKED.format(source.path, imported)) if imported.is_fork else source.note,
     )
 
 

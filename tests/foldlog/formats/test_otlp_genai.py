@@ -176,7 +176,7 @@ def test_a_span_that_comes_later_does_not_bring_back_what_was_redacted(tmp_path,
     imported(first)
     foldlog("redact", "5b8e", "0", "--reason", "asked to", "--yes")
     with monkeypatch.context() as interrupted:  # before the record is taken
-        interrupted.setattr("foldlog._importing.redact", Mock(side_effect=KeyboardInterrupt))
+        interrupted.setattr("foldlog._importing.known.redact", Mock(side_effect=KeyboardInterrupt))
         assert imported(first, second).status == 130
     assert "does not keep 1 record that may repeat what was redacted, of events" in imported(first, second).err
     assert secret not in foldlog("export", "5b8e").out

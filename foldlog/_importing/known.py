@@ -1,0 +1,265 @@
+"""What a store has of a source already: in which conversation, how much of it, and what of that was redacted."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import chain, islice, takewhile, tee
+from itertools import count as numbers
+from math import inf
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from foldlog._formats.packing import events_of, place_of
+from foldlog._formats.rewritten import is_rewriting, is_same, standing_records
+from foldlog._seen_files import Imported, SeenFiles, source_files
+from foldlog._words.gist import count
+from foldlog.eventstore import ConversationErased, Event, HistoryDiverged, InvalidEvent, Redaction, Retraction, Store
+from foldlog.eventstore.codec import encode
+from foldlog.eventstore.codec_json import size_of
+from foldlog.eventstore.log.importing import ids_moved, say_the_same, timed_as
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.formats import NotAHistory, Source, open_sources
+from foldlog.projections import contains, intervals_kept
+
+_LONG_ID = 16
+"""The length of an id that no other history has."""
+SHARED_MIN = 3
+"""This number of equal first events (or all events, if there are fewer) makes a conversation with a former name the
+beginning of a history: two histories of one task begin with the same prompt.
+"""
+
+
+class AnotherHistory(HistoryDiverged):
+    """A history has the name of one of which events were redacted."""
+
+
+class _Refused(HistoryDiverged):
+    def __init__(self, conversation: str, version: int, problem: str, differs_at: int | None = None) -> None:
+        Exception.__init__(self, f"conversation {conversation!r} {problem}")
+        self.conversation, self.version = conversation, version
+        self.event_id = version if differs_at is None else differs_at
+
+
+class ReadOtherwise(_Refused):
+    """A source has grown, but its beginning is now read into other events than those in the store."""
+
+
+class HeldTwice(_Refused):
+    """Two files of one import hold a conversation, and differ."""
+
+
+class WasRedacted(_Refused):
+    """An import would bring redacted content back: under another name, or in the conversation itself."""
+
+
+class Compared(NamedTuple):
+    """Whether a conversation or a source begins with the other, how many records they have in common, whether the
+    source has more or others (1), neither (0) or the conversation (-1), how many events in common are shown, inf where
+    one is of no other history, and the redacted events of the conversation that the source has.
+    """
+
+    is_same: bool
+    records: int
+    more: int
+    shared: float
+    put_back: list[Event]
+
+
+def _is_named(event: Event) -> bool:
+    """Return whether an event of a source has a time or a long id, which no event of another history has."""
+    return event.timestamp is not None or bool((of := event.origin) and (of.time or len(str(of.id)) >= _LONG_ID))
+
+
+def compare(store: Store, conversation: str, source: Source, *, without_others: bool = False) -> Compared:
+    """Compare the records of a conversation with those of a source; of a redacted event, what stays of it. Without
+    others: nothing that another hand wrote, and of a redacted event also its size.
+    """
+    records, shared = 0, 0.0
+    ours, theirs = tee(source.decoded())
+    given = (event for _, events in ours for event in events)
+    whole, put_back = made_whole(store, conversation, given, source.format, without_others=without_others)
+    stored = standing_records(whole, source.format, shown=True)
+    with suppress(InvalidEvent):  # half a record
+        for record, events in theirs:
+            there = next(stored, None)
+            if there is None or not is_same(there.record, record):
+                return Compared(there is None, records, 1, shared, put_back)
+            records += 1
+            shared += sum(inf if _is_named(event) else event.shown for event in events)
+        return Compared(True, records, 0 if next(stored, None) is None else -1, shared, put_back)
+    return Compared(False, records, 1, shared, put_back)
+
+
+def rewritings(store: Store, conversation: str) -> list[Retraction]:
+    """Return the events that take back what a source no longer had."""
+    structural = store.query(conversation, lambda read: [*read.structural_events(0, read.version)])
+    return [each for each in structural if isinstance(each, Retraction) and is_rewriting(each)]
+
+
+def made_whole(
+    store: Store, conversation: str, given: Iterable[Event], format: str, *, without_others: bool = False
+) -> tuple[Iterable[Event], list[Event]]:
+    """Return the stored events that stand, and in the place of a redacted one that of the source with its names, the
+    nth for the nth, if what stays of it is equal; and these. ``without_others``: nothing that another hand wrote, and
+    only events of the size of the redacted ones. Memory: the events, if some are redacted.
+    """
+    version = store.version(conversation)
+    kept = intervals_kept(rewritings(store, conversation), version)
+    stored = store.events(conversation, 0, version)
+    if not store.conversation(conversation).redactions:
+        return (each for each in stored if contains(kept, each.id)), []
+    events, put_back, others = list[Event](), list[Event](), list[int]()  # of these the source knows nothing
+    named: defaultdict[Any, deque[Event]] = defaultdict(deque)
+    for event in given:
+        if event.origin is not None and event.origin.format == format:
+            named[_names(event, event.timestamp)].append(event)
+    for event in stored:
+        found = named[_names(event, event.timestamp)] or named[_names(event, None)]
+        is_ours = event.origin is not None and event.origin.format == format
+        if not (is_ours and contains(kept, event.id) and found):
+            others.append(event.id)
+        elif (receipt := event.redacted) is None:
+            found.popleft()
+        else:
+            theirs = found.popleft()
+            moved = ids_moved(encode(timed_as(event, theirs)), others)
+            whole = replace(moved.event, id=event.id, timestamp=theirs.timestamp or event.timestamp)
+            if say_the_same(event, whole) and (not without_others or size_of(moved.body) == receipt.bytes):
+                put_back.append(event := whole)
+        if contains(kept, event.id) and (is_ours or not without_others):
+            events.append(event)
+    return events, put_back
+
+
+def _names(event: Event, at: datetime | None) -> tuple[Any, ...]:
+    """Return what names an event in its source, as far as it is named: its kind, its ids and its time."""
+    return type(event), event.origin and event.origin.id, getattr(event, "call_id", None), at
+
+
+def is_among(new: Sequence[Event], gone: Event) -> bool:
+    """Return whether new events of a source have the content of a redacted one, also of one that was taken back: by
+    the ids of its record and its call and its time, else by all that stays of it.
+    """
+    for event in new:
+        if _names(event, None) == _names(gone, None) and event.timestamp in (None, gone.timestamp):
+            alike = replace(event, cause=gone.cause)
+            _, source_id, call, _ = _names(event, None)
+            if source_id is not None or (event.timestamp and call is not None):
+                return True
+            is_of_its_size = gone.redacted and size_of(encode(alike).body) == gone.redacted.bytes
+            if is_of_its_size and say_the_same(gone, replace(alike, timestamp=gone.timestamp)):
+                return True
+    return False
+
+
+def without_repeating(store: Store, source: Source, imported: Imported) -> Imported:
+    """Take the records that came after the last redaction and may repeat what was redacted, as a redaction does with
+    those that are there. Tell of new events that say it themselves. Memory: the events.
+    """
+    if not imported.put_back:
+        return imported
+    from foldlog._matching import records_with, that_say
+
+    name, version = imported.conversation, imported.version
+    known, stored = {each.id: each for each in imported.put_back}, list(store.events(name))
+    whole = [known.get(each.id, each) for each in stored]
+    receipts = {each.id: each.redacted for each in stored if each.redacted is not None and not each.redacted.record}
+    gone = [known[event_id] for event_id in receipts if event_id in known]
+    if not gone:
+        return imported
+    firsts = sorted({each.id - place_of(each) for each in gone})
+    of_gone = [each for first in firsts for each in whole[first : first + events_of(whole[first])]]
+    later = 1 + max((each.id for each in whole if isinstance(each, Redaction)), default=-1)
+    if repeating := records_with(gone, of_gone, whole[later:]):
+        owner, at = store.conversation(name), gone[0].id
+        while owner.parent is not None and at < (owner.parent_version or 0):
+            owner = store.conversation(owner.parent)
+        by, reason = receipts[at].by, receipts[at].reason
+        redact(store, owner.id, at, reason=reason, by=by, records={name: repeating}, complete=False)
+        source.tell(
+            f"conversation {name!r} does not keep {count(len(repeating), 'record')} that may repeat what was "
+            f"redacted, of events {', '.join(map(str, repeating))}; 'foldlog vacuum' removes the bytes from the file"
+        )
+    if again := ", ".join(map(str, that_say(gone, whole[version - imported.added :]))):
+        source.tell(f"new events of conversation {name!r} say what was redacted: {again}; redact them too")
+    more = store.version(name) - version
+    return imported._replace(added=imported.added + more, version=version + more)
+
+
+def conversation_of(store: Store, source: Source, seen: SeenFiles, name: str, *, is_given: bool) -> str:
+    """Return the conversation that is this history, by its records unless it has this name: the name, if there is none.
+    Raises ``WasRedacted`` if it is not the one of a name that was given, or too little is left of it to tell.
+    """
+    if store.version(name):
+        return name
+    alike = seen.redacted_like(source)
+    begins_unread = bool(alike and source.findings)
+    redacted = (each for each in alike if _holds(store, each, source, name, by_redacted=True))
+    former = (each for each in _former_names(store, source) if _holds(store, each, source, name))
+    found = next(redacted if is_given else chain(former, redacted), None)
+    if found is None and begins_unread:
+        given = [event for event in source.events() if event.timestamp is not None]
+        gone = (each for each in alike if any(is_among(given, one) for one in store.events(each) if one.redacted))
+        found, is_given = next(gone, None), True
+    if found is not None and is_given:
+        raise _would_come_back(store, found, name)
+    return found or name
+
+
+def _former_names(store: Store, source: Source) -> Iterator[str]:
+    """Yield the conversations that may be this history under a former name. A number was added to a name in use."""
+    for name in source.former_names:
+        yield from takewhile(store.version, chain((name,), (f"{name}#{number}" for number in numbers(2))))
+
+
+def _holds(store: Store, conversation: str, source: Source, name: str, *, by_redacted: bool = False) -> bool:
+    """Return whether a conversation holds this history, or its beginning. ``by_redacted``: no name says that it may, so
+    one of the events that they share is redacted, and each of these has the size of the source's. Raises
+    ``WasRedacted`` where too little is left of them to tell.
+    """
+    with suppress(ConversationErased):  # since it was listed
+        first = next(store.events(conversation, 0, 1))
+        if first.origin is not None and first.origin.format == source.format:
+            same, stored, more, shared, put_back = compare(store, conversation, source, without_others=by_redacted)
+            redacted = len(put_back)
+            # A log of which only the title was there has the name of its file: the id that it tells now.
+            is_begun = stored >= SHARED_MIN or (not first.shown and conversation.endswith(f"/{source.name}"))
+            is_it = _is_in_its_files(store, conversation, source) if same and redacted and shared < inf else same
+            if is_it is None and shared - redacted < SHARED_MIN:
+                raise _would_come_back(store, conversation, name)
+            return is_it is not False and (redacted > 0 if by_redacted else not more or is_begun)
+    return False
+
+
+def _would_come_back(store: Store, conversation: str, name: str) -> WasRedacted:
+    problem = (
+        f"is this history, as far as what is left tells, and events of it were redacted, which would come back in "
+        f"{name!r}; nothing was added; import it whole and without --conversation to add what is new, with the "
+        f"file that was imported first back in its place, or erase {conversation!r} first"
+    )
+    return WasRedacted(conversation, store.version(conversation), problem)
+
+
+def is_another(store: Store, conversation: str, source: Source, given: Iterable[Event]) -> bool:
+    """Return whether a history is not the one of its name of which events were redacted, if only these tell it."""
+    return not any(map(_is_named, given)) and _is_in_its_files(store, conversation, source) is False
+
+
+def _is_in_its_files(store: Store, conversation: str, source: Source) -> bool | None:
+    """Return whether a file from which a conversation was imported begins as a source; None if none is there still."""
+    paths = source_files(store, [store.conversation(conversation)]).get(conversation, ())
+    if os.path.abspath(source.path) in paths and conversation.endswith(source.name):
+        return True
+    begun: list[bool] = []
+    for path in paths:
+        with suppress(NotAHistory):
+            others = [*open_sources([path], source.format)]
+            for other in [each for each in others if conversation.endswith(each.name)] or others:
+                same, records, *_ = compare(store, conversation, other, without_others=True)
+                begun += [all(map(is_same, islice(other.records(), records), source.records()))] if same else []
+    return any(begun) if begun else None
