@@ -34,10 +34,10 @@ from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, within
+from foldlog._formats.record import dict_or_empty, dicts_in, member, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._values import replaced
-from foldlog.eventstore import Action, Annotation, Origin, SystemMessage, install_command
+from foldlog.eventstore import Action, Annotation, SystemMessage, install_command
 
 NAME = "inspect-eval"
 
@@ -147,15 +147,11 @@ def _matches(record: Any) -> bool:
 class _Decoder(FollowingDecoder):
     """Of what is shown it knows whether a summary leaves it: the input, else all up to the first user's message."""
 
-    format = NAME
+    format, time_key = NAME, "completed_at"
     expected = "a message of Inspect"
     lacks = "role, which every message of Inspect has"
     accepts = staticmethod(_accepts)
     _asked = False
-
-    def begun(self, record: dict[str, Any]) -> RecordEvents:
-        timestamp, _ = read_time(record.get("completed_at"))
-        return RecordEvents(self, Origin(format=NAME, id=record.get("id")), timestamp)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         role, content = record.get("role"), record.get("content")

@@ -39,7 +39,8 @@ class FollowingDecoder(RecordDecoder):
 
     format: str
     id_key: ClassVar[str] = "id"
-    """The key of a record under which its source's id is."""
+    time_key: ClassVar[str] = "timestamp"
+    """The keys of a record under which its source's id and its time are."""
     accepts: Callable[[Any], bool]
     """Whether a value is a record."""
     expected: str
@@ -81,7 +82,7 @@ class FollowingDecoder(RecordDecoder):
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         """Return the record before it is read: its id and its time."""
-        timestamp, time = read_time(record.get("timestamp"))
+        timestamp, time = read_time(record.get(self.time_key))
         return RecordEvents(self, Origin(format=self.format, id=record.get(self.id_key), time=time), timestamp)
 
     @abstractmethod

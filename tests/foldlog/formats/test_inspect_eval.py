@@ -139,6 +139,11 @@ def test_a_sample_that_cannot_be_read_is_a_finding_and_a_log_that_cannot_is_refu
         open_sources([path])
 
 
+def test_a_time_without_a_zone_is_kept_as_it_is_written():
+    (event, *_) = read({**END, "completed_at": "2026-03-01T10:01:00"})
+    assert (event.timestamp, event.origin.time) == (None, "2026-03-01T10:01:00")
+
+
 def test_it_is_recognized_by_its_calls_and_sources():
     assert detect(MESSAGES) == FORMAT
     openai = {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
