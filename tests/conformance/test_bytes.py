@@ -26,7 +26,6 @@ from foldlog.eventstore import (
     Message,
     Observation,
     Origin,
-    Recorded,
     Store,
 )
 from foldlog.eventstore.codec_json import attachments_of
@@ -395,7 +394,3 @@ def test_a_stranger_beside_an_event_is_not_its_own(settings: WriteSettings, tmp_
         assert kept(recorder) == 1
         assert values(fresh(store).events("c")) == values([said(IMAGE)])
         assert problems(store) == []
-
-
-def test_recorded_events_say_their_positions(store: Store):
-    assert [type(one) for one in store.append("c", TURN, expected_version=0)] == [Recorded] * 5

@@ -361,14 +361,6 @@ def test_what_is_published_cannot_be_discarded_or_published_again(recorder: Reco
     assert [p.conversation for p in placed(recorder)] == ["import"]
 
 
-def test_records_of_a_discarded_staging_go_with_it(recorder: Recorder):
-    key = stage(recorder, "import", [[row(0)]])
-    recorder.transact(lambda transaction: transaction.change(key, NewRecords("views", [Record(1, 1, None, b"")])))
-    recorder.transact(lambda transaction: transaction.delete(key, 10))
-    with recorder.read() as reader:
-        assert [each.projection for each in reader.records(key, None, 0, 99)] == []
-
-
 def test_idempotency_keys_are_of_one_conversation(recorder: Recorder):
     one, two = begin(recorder, "one", [row(0)]), begin(recorder, "two", [row(0)])
     recorder.transact(
