@@ -18,7 +18,16 @@ from foldlog._formats.files.readers import held_in
 from foldlog._formats.sources import Source, Sources
 from foldlog._importing import WasRedacted, import_source
 from foldlog._seen_files import SeenFiles
-from foldlog.eventstore import Documents, HistoryDiverged, InvalidArgument, Message, Origin, codec, open_store
+from foldlog.eventstore import (
+    CondensationAction,
+    Documents,
+    HistoryDiverged,
+    InvalidArgument,
+    Message,
+    Origin,
+    codec,
+    open_store,
+)
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import FORMATS, RecordEncoder, decode, encode, open_sources
 from tests.foldlog.records import CORPUS, records_of
@@ -472,6 +481,17 @@ def test_a_history_with_redacted_events_is_read_once_and_no_other_file_is(histor
         monkeypatch.setattr(of, name, lambda *given, calls=calls, really=really: (calls.append(1), really(*given))[1])
     assert import_source(histories.store, source)[:3] == ("x", 1, 4)
     assert (len(read), len(opened)) == (1, 0)
+
+
+@pytest.mark.parametrize("format", ["codex", "openhands-v0", "openhands-v1"])  # they have records of condensations
+def test_a_log_that_was_recorded_and_condensed_is_the_same_as_long_as_it_does_not_go_on(histories, tmp_path, format):
+    said = (Message(id=number, source="user", content=f"said {number}") for number in range(6))
+    lines(tmp_path / "x.jsonl", records := list(encode(said, format)))
+    histories["x"].append_records(records[:4], format=format)
+    histories["x"].append(CondensationAction(forgotten_event_ids=(0,)))
+    histories["x"].append_records(records[4:], format=format)
+    (source,) = open_sources([tmp_path / "x.jsonl"], format)
+    assert import_source(histories.store, source, "x").added == 0
 
 
 class _Refusing(RecordEncoder):
