@@ -4,8 +4,9 @@ A table names the function that protects, never the text of its source: code may
 move to another file, without a look at the tables. Within the function, a change is found by names that one statement
 alone mentions. In a file of SQL it is a line of a named statement, table, trigger or function.
 
-Running a table copies the project, and prints the tables of the READMEs. Exit status 1 where a test passed all the
-same: such a test shows nothing. ``tests/test_protections.py`` looks that what is named is there.
+Running a table copies the project, and prints what each test said; the READMEs of ``attack`` and ``fuzz`` have that.
+Exit status 1 where a test passed all the same: such a test shows nothing. ``tests/test_protections.py`` looks that what
+is named is there.
 """
 
 from __future__ import annotations

@@ -86,6 +86,17 @@ def test_the_report_is_kept_also_where_condensing_fails():
     assert get_condensation_metadata(history) == [{"seen": 3}, {"seen": 3}]
 
 
+def test_a_batch_of_metadata_may_read_the_view_that_is_condensed():
+    class Reading(Talkative):
+        def metadata_batch(self, history):
+            self.read = history.view()
+            return super().metadata_batch(history)
+
+    condenser, view = Reading(), viewed(messages(3))
+    condenser.step(view)
+    assert condenser.read == view
+
+
 def test_an_empty_report_is_not_written_and_a_written_one_is_followed_by_a_new_one():
     history, condenser = Kept(), Talkative()
     condenser.write_metadata(history)

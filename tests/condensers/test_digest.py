@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from foldlog.condensers.strategies.digest import Digest, DigestCondenser
+from foldlog.condensers.strategies.digest import _LENGTH_LEAST, Digest, DigestCondenser
 from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
 from foldlog.projections import View
 from tests.condensers.made import SYSTEM, after, answer, call, ids, message, messages, pair, parts_with, plan, viewed
@@ -319,6 +319,11 @@ def test_a_digest_has_at_most_its_length_and_says_what_it_left_out():
     (left_out, *rest) = section(small, "Commands run")
     assert left_out == f"({300 - len(rest)} earlier left out)"
     assert rest[-1] == "`cmd 299` → exit 0"
+
+
+def test_a_digest_of_the_least_length_is_not_made_shorter():
+    text = digest(Message(source="user", content="x" * 71))
+    assert (len(text), DigestCondenser().shorter(text)) == (_LENGTH_LEAST, None)
 
 
 def test_what_was_left_out_is_counted_on():

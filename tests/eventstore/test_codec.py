@@ -285,7 +285,7 @@ def test_a_value_of_another_type_is_refused_when_it_is_encoded(event: Event, pro
 
 
 def test_what_is_no_event_is_not_encoded():
-    with pytest.raises(UnknownEventType, match="an object of type dict is not an event"):
+    with pytest.raises(UnknownEventType, match=r"^an object of type dict is not an event"):
         encode({"kind": "message"})  # type: ignore[arg-type]
 
 

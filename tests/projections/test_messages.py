@@ -34,7 +34,7 @@ def call(call_id: str, **more: Any) -> Action:
     return Action(tool="run", call_id=call_id, arguments={"command": "ls"}, **more)
 
 
-def answer(call_id: str, content: str = "done") -> Observation:
+def answer(call_id: str, content: Any = "done") -> Observation:
     return Observation(content=content, call_id=call_id)
 
 
@@ -200,11 +200,12 @@ def test_each_message_says_of_which_events_it_was_made():
             call("lost"),
             call("a", response_id="r"),
             call("b", response_id="r"),
-            answer("a"),
+            answer("a", [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]),
             answer("b"),
             Message(source="user", content="more"),
             Message(source="user", content="and more"),
         ]
     )
     assert [positions for _, positions in view.rendered()] == [(0,), (2, 3), (4,), (5,), (6, 7)]
+    assert view.rendered("openai")[-1].positions == (4, 6, 7), "the picture follows the results"
     assert [message for message, _ in view.rendered()] == view.to_messages()
