@@ -13,7 +13,9 @@ import pytest
 from foldlog._histories import Histories
 from foldlog.eventstore import CondensationRequest, CorruptEvent, Erased, Message, open_store
 from foldlog.eventstore.log import row as hash_chain
+from foldlog.eventstore.maintenance import rekey_steps
 from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
 from foldlog.eventstore.recorders.types import Row, as_rows
 
@@ -63,6 +65,15 @@ def found(path: Path, **published: Published) -> dict[str, list[str]]:
 
 def of(conversation: str, event_id: int) -> str:
     return f"conversation = (SELECT key FROM conversations WHERE id = '{conversation}') AND id = {event_id}"
+
+
+def test_a_rekey_names_a_row_with_a_damaged_head_and_not_the_first_of_its_next_step(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(rekey_steps, "_ROWS_FIRST", 8)
+    spoil(path, f"UPDATE events SET head = zeroblob(length(head)) WHERE {of('a', 7)}")
+    with open_store(f"sqlite:///{path}", compression="zlib") as store:
+        assert [each.damaged for each in rekey(store)] == [(7,), ()]
 
 
 def test_a_sound_store_has_no_findings_and_says_how_many_events_were_checked(path: Path):

@@ -188,6 +188,22 @@ def test_a_span_that_comes_later_does_not_bring_back_what_was_redacted(tmp_path,
     assert foldlog("verify").status == 0
 
 
+def test_a_span_that_comes_later_to_a_fork_does_not_bring_back_what_was_redacted_before_it(tmp_path, foldlog):
+    secret = "the key is under the third stone"
+    first = chat("c1", 2, [said("user", secret)], [said("assistant", "I will not tell.")])
+    second = chat("c2", 4, [said("user", secret), said("assistant", "I will not tell."), said("user", "so?")], [])
+    path = tmp_path / "traces.jsonl"
+    path.write_text(f"{json.dumps(request(first))}\n")
+    foldlog("import", "traces.jsonl")
+    foldlog("redact", "5b8e", "0", "--reason", "asked to", "--yes")
+    foldlog("fork", "5b8e", "f")
+    path.write_text("".join(f"{json.dumps(request(each))}\n" for each in (first, second)))
+    ran = foldlog("import", "traces.jsonl", "--conversation", "f")
+    assert "does not keep 1 record that may repeat what was redacted, of events" in ran.err
+    assert secret not in foldlog("export", "f").out
+    assert foldlog("verify").status == 0
+
+
 @pytest.mark.parametrize("event", [0, 2, 3])
 def test_after_a_redaction_a_conversation_of_several_files_grows_by_one_file_with_all_of_them(tmp_path, foldlog, event):
     told = [

@@ -15,6 +15,7 @@ from foldlog._formats import registry
 from foldlog._formats.detection import recognize
 from foldlog._formats.files.readers import held_in
 from foldlog._formats.format import Contained, FileReader
+from foldlog._formats.losses import _Written
 from foldlog.eventstore.events import Action, Message, Observation
 from foldlog.formats import FORMATS, decode, detect, encode, open_sources
 
@@ -93,6 +94,12 @@ def test_what_an_event_of_ours_loses_in_a_format_is_said(name):
     is_error = isinstance(result, Observation) and result.is_error
     assert is_error != ("1 error mark" in note)
     assert is_error == (name not in (*_WITHOUT_CALLS, *_WITHOUT_ERRORS))
+
+
+@pytest.mark.parametrize("text, is_written", [("so ab.c", True), ("so ab.", True), ("-ab.", True), ("cab.", False)])
+def test_a_short_text_within_a_word_is_not_taken_for_written(text, is_written):
+    assert ("ab." in _Written([{"content": text}])) == is_written
+    assert "7" not in _Written([{"content": "-7b"}])
 
 
 class _Notes(FileReader):
