@@ -20,12 +20,13 @@ from foldlog.eventstore import (
     Store,
     open_store,
 )
+from foldlog.eventstore.log.importing import DETACH, REKEY, discard_copies
 from foldlog.eventstore.maintenance import rekey as rekeying
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.changes import NewKey, Visible
+from foldlog.eventstore.recorders.changes import Left, NewKey, Visible
 from foldlog.eventstore.recorders.types import Beginning, Row
 from tests.said import said
 
@@ -192,6 +193,21 @@ def test_appends_wait_while_a_conversation_gets_its_key(url: str, postgres_serve
         end.close()
         assert texts(sealing) == ["plain", "sealed"]
         sound(appending)
+
+
+def test_what_others_began_is_not_ended_with_a_detachment(postgres_server: Server, plain: Store):
+    recorder, key, end = plain.database.recorder, _key_of(plain, "c1"), contextlib.ExitStack()
+    recorder.transact(lambda transaction: transaction.change(key, Left(DETACH)))
+
+    def begin(transaction: Transaction) -> None:
+        transaction.conversation(key)
+        end.enter_context(in_thread(lambda: discard_copies(recorder, key)))
+        until(lambda: waiters(postgres_server))
+        transaction.change(key, Left(REKEY))
+
+    with end:
+        recorder.transact(begin)
+    assert [each.operation for each in recorder.query(lambda reader: reader.unfinished(key))] == [REKEY]
 
 
 def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became(url: str, postgres_server: Server):

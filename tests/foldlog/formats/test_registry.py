@@ -96,10 +96,8 @@ def test_what_an_event_of_ours_loses_in_a_format_is_said(name):
     assert is_error == (name not in (*_WITHOUT_CALLS, *_WITHOUT_ERRORS))
 
 
-@pytest.mark.parametrize("text, is_written", [("so ab.c", True), ("so ab.", True), ("-ab.", True), ("cab.", False)])
-def test_a_short_text_within_a_word_is_not_taken_for_written(text, is_written):
-    assert ("ab." in _Written([{"content": text}])) == is_written
-    assert "7" not in _Written([{"content": "-7b"}])
+def test_a_short_text_within_a_word_is_not_taken_for_written():
+    assert ["ab." in _Written([{"content": text}]) for text in ("so ab.c", "so ab.", "cab.")] == [True, True, False]
 
 
 class _Notes(FileReader):
