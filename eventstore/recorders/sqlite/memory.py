@@ -118,7 +118,7 @@ class MemoryRecorder(Recorder):
 
 
 def _connect() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=256)
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.text_factory = bytes
     return connection
 

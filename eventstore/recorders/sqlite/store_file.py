@@ -141,7 +141,6 @@ class StoreFile:
             timeout=self._patience_s,
             isolation_level=None,
             check_same_thread=False,
-            cached_statements=256,
         )
         connection.text_factory = bytes
         connection.execute("PRAGMA trusted_schema = OFF")  # functions with side effects are for our statements only
