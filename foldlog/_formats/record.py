@@ -138,12 +138,14 @@ def count_in(counts: Any, *names: str) -> int | None:
 def usage_told(counts: Any, named: Mapping[str, str | Sequence[str]] | None = None, **told: Any) -> dict[str, Any]:
     """Return the usage of a response as ``meta`` has it, with its ``model``, ``cost`` and ``reply`` as far as they are
     told; empty where neither a token nor a cost is. ``counts``: see ``usage_of``; with ``named``, each of ours is their
-    count of this name, or the sum of those of these names. A cost of 0 is not known: most logs write it for a model
-    without a price.
+    count of this name, or the sum of those of these names, unless their total says that the first has the others in
+    it. A cost of 0 is not known: most logs write it for a model without a price.
     """
     if named is not None:
         names = {ours: (theirs,) if isinstance(theirs, str) else theirs for ours, theirs in named.items()}
-        counts = {ours: count_in(counts, *theirs) for ours, theirs in names.items()}
+        sums, firsts = ({ours: count_in(counts, *theirs[:n]) for ours, theirs in names.items()} for n in (None, 1))
+        *parts, reasoning = [firsts.get(f"{kind}_tokens") or 0 for kind in ("prompt", "completion", "reasoning")]
+        counts = firsts if sums.get("total_tokens") in (sum(parts), sum(parts) + reasoning) else sums
     usage, kinds = usage_of(counts), {"cost": (int, float)}
     known = {name: value for name, value in told.items() if value and type(value) in kinds.get(name, (str,))}
     return {**({"usage": usage} if usage else {}), **known} if usage or "cost" in known else {}

@@ -291,6 +291,13 @@ WITH_USAGE = {
             {"input_tokens_cache_read": 30, "reasoning_tokens": 2, "total_tokens": 75},
             (70, 30, None, 5, 2),
         ),
+        ("inspect-eval", {"input_tokens_cache_read": 30, "total_tokens": 43}, (40, 30, None, 3, None)),
+        (
+            "inspect-eval",
+            {"input_tokens_cache_read": 30, "reasoning_tokens": 2, "total_tokens": 45},
+            (40, 30, None, 5, 2),
+        ),
+        ("inspect-eval", {"input_tokens_cache_read": 30, "total_tokens": 78}, (70, 30, None, 3, None)),
     ],
 )
 def test_a_prompt_and_a_reply_are_whole_however_a_source_counts_their_parts(format, counts, usage):
