@@ -26,7 +26,7 @@ from msgspec.structs import asdict, replace
 
 from foldlog._copies import path_in, stores_in
 from foldlog._formats.files.found import files_below
-from foldlog._formats.live import recorded
+from foldlog._formats.live import is_of, recorded
 from foldlog._formats.packing import place_of
 from foldlog._page.report import texts_of_page
 from foldlog._search.index import index_path
@@ -142,9 +142,10 @@ def events_with(
     *,
     redacted: bool = False,
 ) -> list[Event]:
-    """Return the events from ``start`` on that hold a match, alone or with the record that they were imported from, and
-    the later changes of the documents that they hold. Without a pattern: all but system prompts and documents. With
-    ``before``: only events that were recorded before it. Redacted events are left out, unless ``redacted``.
+    """Return the events from ``start`` on that hold a match, the later changes of the documents that they hold, and the
+    first event of each record of an import that holds one and does not go with these. Without a pattern: all but system
+    prompts and documents. With ``before``: only events that were recorded before it. Redacted events are left out,
+    unless ``redacted``: then no record goes.
 
     Cost: the events, and unpacking their records.
     """
@@ -156,10 +157,12 @@ def events_with(
         past = documents.all(conversation, version=start)
         newest = store.query(conversation, partial(newest_documents, version=start))
         chains = {name: newest[name] for name, value in past.items() if _has(holds, {name: value})}
-    for logged in store.log(conversation, start):
-        event = logged.event
-        if before is not None and logged.recorded_at >= before:
-            continue
+
+    def events() -> Iterator[Event]:
+        log = store.log(conversation, start)
+        return (each.event for each in log if before is None or each.recorded_at < before)
+
+    for event in events():
         if holds is None:
             is_found = can_be_redacted(event) and not isinstance(event, SystemMessage | DocumentChanges)
         else:
@@ -177,10 +180,14 @@ def events_with(
             formats.add(event.origin.format)
         if is_found and (redacted or has_content(event)):
             found[event.id] = event
+    begins = store.conversation(conversation).parent_version or 0  # no event before it is redacted here
+    own = [each for each in found.values() if each.id >= begins and can_be_redacted(each) and not redacted]
     for format in formats if holds is not None else ():
-        for record, events in recorded(format, store.events(conversation)):
-            first = events[0]
-            if first.id >= start and first.id not in found and _has(holds, record):
+        gone = [each for each in own if is_of(each, format)]
+        taken = records_with(gone, (), store.events(conversation, begins)) if gone else ()
+        known = {*found, *taken}
+        for record, (first, *_) in recorded(format, events()):
+            if first.id not in known and _has(holds, record):
                 found[first.id] = first
     return [found[event_id] for event_id in sorted(found)]
 

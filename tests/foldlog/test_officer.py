@@ -16,6 +16,7 @@ import foldlog as api
 from foldlog import Annotation, CondensationAction, InvalidArgument, KeyRing, Message, _copies
 from foldlog._matching import text_or_pattern
 from foldlog._reports.audit_database import update
+from foldlog.formats import decode
 from tests.crash.bytes_left import bytes_left
 
 SECRET = "sk-4111222233334444"
@@ -258,6 +259,28 @@ def test_the_report_names_the_backups_and_files_that_may_hold_it(foldlog, store)
 # -- the command: redact -----------------------------------------------------------------------------------------------
 
 
+def span(*texts):
+    told = json.dumps([{"role": "user", "parts": [{"type": "text", "content": each}]} for each in texts])
+    attributes = [{"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}]
+    attributes.append({"key": "gen_ai.input.messages", "value": {"stringValue": told}})
+    times = {"startTimeUnixNano": f"{len(texts)}", "endTimeUnixNano": f"{len(texts)}"}
+    one = {"traceId": "t", "spanId": f"s{len(texts)}", "name": "chat", **times, "attributes": attributes}
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [one]}]}]}
+
+
+STEP = {
+    **{"step_id": 1, "source": "agent", "message": "I look."},
+    "tool_calls": [{"tool_call_id": each, "function_name": "cat", "arguments": {"file": each}} for each in "ab"],
+    "observation": {"results": [{"source_call_id": "a", "content": ""}, {"source_call_id": "b", "content": SECRET}]},
+}
+AGENT = {"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {"name": "kite", "version": "1"}}
+IMPORTED = {
+    "atif": [AGENT, STEP],
+    "otlp-genai": [span("hello", SECRET), span("hello", SECRET, "and then?")],
+}
+"""One event of several of a record holds the secret; so does a record whose own events do not hold it."""
+
+
 def hidden(name, folder):
     """Put the secret somewhere into conversation ``c``; return how many events hold it."""
     with api.open(folder / "foldlog.db") as histories:
@@ -281,6 +304,8 @@ def hidden(name, folder):
         elif name == "record of an import":
             record = {"role": "user", "content": "hi", "unknown_field": SECRET}
             history.append_records([record], format="openai-chat")
+        elif name in IMPORTED:
+            histories.store.ingest("imported", list(decode(IMPORTED[name], name)))
         elif name == "shared by a fork":
             history.append(said(SECRET))
             history.fork(3, "f").append(said("on"))
@@ -298,6 +323,7 @@ PLACES = [
     "arguments, extras and meta",
     "document",
     "record of an import",
+    *IMPORTED,
     "shared by a fork",
     "a fork's own",
     "erased from a View",
@@ -358,6 +384,17 @@ def test_a_secret_in_the_shared_past_of_chosen_forks_is_named(foldlog, tmp_path)
 
 
 NAMED = ["NADIA Ünal", "nadia u\u0308nal", "Nadia Unal", "ask: Na\u0301dia ÜNAL.", "Nadia  Ünal", "nadia\n\u00a0 unal"]
+
+
+def test_of_a_younger_import_nothing_is_redacted_with_what_is_older(foldlog, tmp_path):
+    texts = [{"role": "user", "content": f"{SECRET} {n}"} for n in range(2)]
+    for year in (1, 2):
+        with api.open(
+            tmp_path / "foldlog.db", clock=lambda year=year: datetime(2020 + year, 1, 1, tzinfo=UTC)
+        ) as opened:
+            opened.store.ingest("c", list(decode(texts[:year], "openai-chat")))
+    given = ("redact", "--matching", SECRET, "--older-than", "2021-06-01", "--reason", "x", "--dry-run", "--json")
+    assert foldlog(*given).document["found"] == [{"conversation": "c", "event_ids": [0]}]
 
 
 @pytest.mark.parametrize("matching", NAMED[:3])
