@@ -15,7 +15,7 @@ from foldlog._reports.needed import event_terms
 from foldlog._values import named_in, parsed, replaced, texts_in, values_in
 from foldlog.condensers.prompts.rendering import arguments_of
 from foldlog.eventstore import Action, Message, Origin, open_store
-from foldlog.formats import encode
+from foldlog.formats import decode, encode
 
 VALUE = {"a": ["x", {"type": "text", "b": 1, "c": [], "d": (None, "y")}], "e": True, "f": 0.5, "type": "two words"}
 
@@ -88,3 +88,13 @@ def test_the_names_of_our_own_fields_are_no_text_of_an_event(tmp_path):
         for text, found in {"content": [], "arguments": [], "weather": [0], "source": [1]}.items():
             holds = text_or_pattern(text, is_pattern=False)
             assert [each.id for each in events_with(store, "c", holds)] == found, text
+
+
+def test_an_adk_event_in_camel_case_may_be_nested_as_deep_as_a_record_may():
+    deep: list[Any] = reduce(lambda inner, _: [inner], range(477), [])
+    record = {"author": "user", "invocationId": "i", "content": {"parts": [{"text": "hi"}]}, "customMetadata": deep}
+
+    def in_calls(calls: int) -> list[Any]:
+        return in_calls(calls - 1) if calls else [event.content for event in decode([record], "google-adk")]
+
+    assert in_calls(100) == ["hi"]

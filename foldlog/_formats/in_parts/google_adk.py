@@ -87,7 +87,7 @@ def _accepts(record: Any) -> bool:
 
 def _snake_case(record: Any, levels: int = 8) -> Any:
     """Return a record with its names as in Python. Arguments and results of tools keep theirs."""
-    if type(record) is list:
+    if type(record) is list and levels:
         return [_snake_case(each, levels - 1) for each in record]
     if type(record) is not dict or "invocation_id" in record or not levels:
         return record
