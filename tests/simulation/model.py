@@ -600,10 +600,7 @@ OF_OTHERS = ("redaction", "document_changes")
 def is_of_others(event: Event, form: str) -> bool:
     """Return whether an import of a history of this form passes over an event."""
     is_asked = event["kind"] == "condensation_request" or (
-        event["kind"] == "condensation"
-        and not event["redacted"]
-        and event["summary"] is None
-        and not list(forgotten(event))
+        event["kind"] == "condensation" and event["summary"] is None and not list(forgotten(event))
     )
     return event["kind"] in OF_OTHERS or bool(form and event["origin"] is None and is_asked)
 

@@ -828,7 +828,7 @@ class Steps:
             else partial(process.store.ingest, name, [built(each) for each in given])
         )
         _, error = self.through(process, call, settle)
-        if error == "ReadOtherwise" or (error == "VersionConflict" and self.met):
+        if error in ("AnotherHistory", "ReadOtherwise") or (error == "VersionConflict" and self.met):
             error = "HistoryDiverged"
         if self.met:
             refusals.add("HistoryDiverged")
