@@ -57,13 +57,14 @@ class WriteTransaction(ReadTransaction):
         self._reader.change(found.key, changes.NewListing(found.updated_at or found.created_at, version, listed))
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
-        """Delete records, but those of Views and attributes; with a ``codec``, all but Views, these in its form."""
+        """Delete records, but those of Views and attributes; with a ``codec``, give all but attributes its form."""
         found, own = self.found, self._codec()
         for newest in self._reader.records(found.key, None, 0, _PROJECTIONS_MAX):
-            if codec is not None or newest.projection not in (ATTRIBUTES, VIEWS):
-                kept = self._records_of(VIEWS, found.key, own, 0) if newest.projection == VIEWS else ()
-                encoded = [codec.encoded_record(VIEWS, each) for each in kept if codec]
-                self._reader.change(found.key, changes.NewRecords(newest.projection, encoded, replace_all=True))
+            name, is_kept = newest.projection, codec is not None and newest.projection != ATTRIBUTES
+            if codec is not None or name not in (ATTRIBUTES, VIEWS):
+                kept = self._records_of(name, found.key, own, 0) if is_kept else ()
+                encoded = [codec.encoded_record(name, each) for each in kept if codec]
+                self._reader.change(found.key, changes.NewRecords(name, encoded, replace_all=True))
 
     # -- for the store and its maintenance ----------------------------------------------------------------------------
 

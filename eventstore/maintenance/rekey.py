@@ -1,7 +1,7 @@
 """Encrypt, re-encrypt, compress or decrypt stored events, each conversation alone.
 
 First a conversation gets its new key, so that new events are encrypted; then it is changed in steps (``rekey_steps``).
-Of the records of projections those of Views get their new form too; the others are made again.
+The records of projections get their new form too; those of attributes are made again.
 """
 
 from __future__ import annotations

@@ -324,6 +324,17 @@ def test_a_plain_backup_that_is_restored_under_a_key_says_so_once(foldlog, store
     assert "not encrypted" not in foldlog("restore", "coded.db", "--yes").err
 
 
+@pytest.mark.parametrize("ways", [[()], [(), ("--decrypt",)]])
+def test_the_files_of_an_import_are_known_after_a_rekey(foldlog, tmp_path, monkeypatch, ways):
+    (tmp_path / "chat.jsonl").write_text('{"role": "user", "content": "a histogram"}\n')
+    assert foldlog("import", "chat.jsonl").status == 0
+    monkeypatch.setenv("FOLDLOG_KEY", KEY)
+    for arguments in ways:
+        assert foldlog("rekey", *arguments).status == 0
+    ran = foldlog("redact", "--matching", "histogram", "--reason", "x", "--yes")
+    assert (ran.status, "chat.jsonl" in ran.err) == (1, True)
+
+
 def test_verify_without_the_key_names_the_key_and_no_damage(foldlog, store, monkeypatch):
     monkeypatch.setenv("FOLDLOG_KEY", KEY)
     assert foldlog("rekey").status == 0
