@@ -30,9 +30,9 @@ def outdated(plan: tuple[CondensationAction, View], meanwhile: list[Event]) -> s
 
 
 def following(view: View, events: list[Event]) -> list[Event]:
-    """``events`` as they would come behind the View, but for condensations."""
+    """``events`` as they would come behind the View, but for condensations: as agents append them, of no source."""
     others = (event for event in events if not isinstance(event, CondensationAction))
-    return [replace(event, id=view.version + place) for place, event in enumerate(others)]
+    return [replace(event, id=view.version + place, origin=None) for place, event in enumerate(others)]
 
 
 @examples(150, HealthCheck.filter_too_much)
