@@ -1008,7 +1008,7 @@ class ToolDocument(Document, frozen=True, kw_only=True):
 
 class SpentDocument(Document, frozen=True, kw_only=True):
     """What calls of models used and cost. Tokens that no call tells are None, and the cost if none is known.
-    ``tokens_recorded`` of the calls tell their tokens, and their source lacks no call before them.
+    ``tokens_recorded`` of the calls tell their tokens, and their source lacks no call beside them.
     ``condenser_calls`` of the calls are those of condensers, the others the agent's. The whole ``cost`` of
     ``costs_recorded`` calls is known; ``costs_estimated`` told their tokens only, and a table has the prices.
     """

@@ -28,12 +28,11 @@ class Column(NamedTuple):
     may_go: bool = False
 
 
-_MARKS = {
-    "≈": "≈ the price of their tokens stands for calls that tell no cost",
-    "+": "+ some calls tell neither cost nor tokens, or have prices that are not applied",
+TOKENS: Mapping[str, str] = {
+    "+": "+ at least: some calls do not tell theirs, may be missing in the source, or have prices that are not applied"
 }
-COST = Column("cost", "right", marks=_MARKS)
-TOKENS: Mapping[str, str] = {"+": "+ some calls do not tell their tokens"}
+_COST = {"≈": "≈ the price of their tokens stands for calls that tell no cost", **TOKENS}
+COST = Column("cost", "right", marks=_COST)
 
 
 def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:

@@ -13,8 +13,9 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from foldlog._documents import Document, ModelDocument, SpentDocument
+from foldlog._formats.record import UNREAD, dicts_in
 from foldlog._reports.prices import PRICED_FROM, Prices
-from foldlog._reports.usage import ModelCall, calls_beside, calls_of_event, calls_of_imported, counts_on
+from foldlog._reports.usage import LACKING, ModelCall, calls_beside, calls_of_event, calls_of_imported, counts_on
 from foldlog._usage import IMPORTED, whole
 from foldlog._words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction, newest_value
@@ -46,13 +47,15 @@ class Spending(Struct):
     """The calls of models in some conversations.
 
     ``calls`` are those that no other history repeats; ``replies`` are calls by the id of the reply, each to be counted
-    once; ``runs`` are those of which a source tells only together. ``counts_on``: whether later events of the one
-    conversation can be counted without these.
+    once; ``runs`` are those of which a source tells only together. ``lacks``: the source has records that could not be
+    read, which may be calls of any day and model. ``counts_on``: whether later events of the one conversation can be
+    counted without these.
     """
 
     calls: list[Calls] = []
     replies: dict[str, Calls] = {}
     runs: list[Calls] = []
+    lacks: bool = False
     counts_on: bool = True
 
     def take(
@@ -68,7 +71,7 @@ class Spending(Struct):
                 for call in calls_of_imported(chain((event,), events), event.origin.format):
                     if call.event_id >= start:
                         self._take(call, self.calls)
-        self.calls, self.runs = summed(self.calls), []
+        self.calls, self.runs, self.lacks = summed(self.calls), [], any(UNREAD in each for each in dicts_in(beside))
         for call in calls_beside(beside, before):
             self._take(call, self.runs)
 
@@ -100,7 +103,8 @@ class Spending(Struct):
     def summed(self, seen: Collection[int] = ()) -> list[Calls]:
         """Return all calls together, without replies whose hashes were ``seen``."""
         replies = (told for reply, told in self.replies.items() if not seen or _hash(reply, told) not in seen)
-        return summed(chain(self.calls, self.runs, replies))
+        calls = summed(chain(self.calls, self.runs, replies))
+        return [one._replace(usage={**LACKING, **one.usage}) for one in calls] if self.lacks else calls
 
 
 def _hash(reply: str, told: Calls) -> int:
@@ -128,8 +132,8 @@ def priced(each: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], Model
     models: dict[tuple[str, str], ModelDocument] = {}
     for day, model, usage, cost, calls, above, by_condenser in each:
         tokens = {name: count for name, count in usage.items() if name not in ("dearer", "lacking")}
-        told = max(0, calls - usage.get("lacking", 0)) if "prompt_tokens" in usage else 0
-        known, estimated = calls * (cost is not None), 0
+        there = max(0, calls - usage.get("lacking", 0))
+        told, known, estimated = there * ("prompt_tokens" in usage), there * (cost is not None), 0
         if cost is None and (price := prices.cost(model, usage, above)) is not None:
             cost, estimated = round(price, _DIGITS), calls
             known = 0 if prices.may_be_more(model, usage, above) else max(0, calls - usage.get("dearer", 0))
@@ -173,6 +177,8 @@ def spent_by(calls: Iterable[Calls], prices: Prices) -> SpentDocument:
 
 
 def told_beside(read: ReadTransaction, version: int) -> list[Any]:
-    """Return what the source of a conversation tells of calls beside its records, as known at a version."""
-    told = newest_value(read, IMPORTED, version)
-    return told if type(told) is list else []
+    """Return what is known of calls beside the events, as of a version: what the source tells beside its records, and
+    which of these could not be read.
+    """
+    told, unread = newest_value(read, IMPORTED, version), newest_value(read, UNREAD, version)
+    return [*(told if type(told) is list else []), *([{UNREAD: unread}] if unread else [])]

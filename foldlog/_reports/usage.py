@@ -20,6 +20,8 @@ from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Sy
 from foldlog.projections import begins_reply
 
 UNNAMED = "(not named)"
+LACKING = {"dearer": 1, "lacking": 1}
+"""The marks, in its usage, of a call beside which the source lacks calls."""
 OF_CONDENSER = "condenser"
 """What OpenHands names the use of a model by its condenser."""
 
@@ -159,7 +161,7 @@ def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
         total = _inner(info, "total_token_usage")
         if isinstance(last, dict) and total != seen:  # the same count is often written twice
             lacks_calls = _tokens(total) - _tokens(seen) > _tokens(last)
-            call = _told_by(event, model, usage_of(last) | ({"dearer": 1, "lacking": 1} if lacks_calls else {}))
+            call = _told_by(event, model, usage_of(last) | (LACKING if lacks_calls else {}))
             yield _at_total(call, total)
             seen = total
 
@@ -186,7 +188,7 @@ def _of_atif(events: Iterable[Event]) -> Iterator[ModelCall]:
             model = _name({"model": about.get("model_name")}) if about else model
     usage, cost = usage_of({name: final.get(f"total_{name}") for name in _OF_ATIF}), _cost(final.get("total_cost_usd"))
     if any(count > sum(call.usage.get(name, 0) for call in calls) for name, count in usage.items()) and calls:
-        calls[-1] = calls[-1]._replace(usage={**calls[-1].usage, "dearer": 1, "lacking": 1})
+        calls[-1] = calls[-1]._replace(usage={**calls[-1].usage, **LACKING})
     elif not calls and (usage or cost):
         number = len({getattr(event, "response_id", None) or event.id for event in replies})
         calls = [_told_by([*listed, *replies][-1], model, usage, cost, max(1, number))]

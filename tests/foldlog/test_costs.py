@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -208,6 +209,52 @@ def named(lines, name):
     return line
 
 
+def test_figures_of_a_history_of_which_records_could_not_be_read_are_at_least(foldlog, tmp_path):
+    """Also of all conversations together, and no longer once the source is whole."""
+    reply = {"role": "assistant", "model": "m", "usage": {"input": 10, "output": 2, "cost": {"total": 0.5}}}
+    said = [("a", None, {"role": "user"}), ("b", "a", reply), ("c", "b", {"role": "user"}), ("d", "c", reply)]
+    lines = [{"type": "session", "version": 3, "id": "torn", "timestamp": "2026-03-01T10:00:00Z", "cwd": "/w"}] + [
+        {"type": "message", "id": id, "parentId": parent, "timestamp": "2026-03-01T10:00:00Z"}
+        | {"message": {**message, "timestamp": 1, "content": [{"type": "text", "text": id}]}}
+        for id, parent, message in said
+    ]
+    told = [json.dumps(line) for line in lines]
+    path = tmp_path / "torn.jsonl"
+    (tmp_path / "whole.jsonl").write_text("\n".join(told).replace('"torn"', '"whole"').replace('"m"', '"n"'))
+    assert foldlog("import", "whole.jsonl").status == 0
+
+    for text, marked in (("\n".join([*told[:4], told[4][:12]]), True), ("\n".join(told), False)):
+        path.write_text(text)
+        assert foldlog("import", "torn.jsonl").status == 0
+        mark, calls = ("+", 1) if marked else ("", 2)
+        tokens, cost = f"{12 * calls}{mark}", f"${0.5 * calls:.4f}{mark}"
+        lines = foldlog("list", "--long").out.splitlines()
+        assert [named(lines, name).split("  pi")[0].split()[-2:] for name in ("torn", "whole")] == [
+            [tokens, cost],
+            ["24", "$1.0000"],
+        ]
+        total = f"in all {calls + 2} calls: ${0.5 * calls + 1:.4f}{mark}\n"
+        assert total in foldlog("stats").out
+        assert re.search(r" m +\d +(\d+\+?) .* (\S+)\n", foldlog("stats", "torn").out).groups() == (
+            f"{10 * calls}{mark}",
+            cost,
+        )
+        with open_existing("foldlog.db", only_read=True) as store:
+            with closing(ServedConversations(store)) as served:
+                while not served.complete:
+                    served.list()
+                rows = sorted(served.list().conversations, key=lambda row: row.conversation)
+                (one, other), all_told = (row.spent for row in rows), served.fleet("").spent
+            (model,) = Pages(store).history("torn").models
+        recorded = calls - marked
+        assert [(each.calls, each.tokens_recorded, each.costs_recorded) for each in (one, model, other, all_told)] == [
+            *[(calls, recorded, recorded)] * 2,
+            (2, 2, 2),
+            (calls + 2, recorded + 2, recorded + 2),
+        ]
+        assert to_builtins(all_told) == foldlog("stats", "--json").document["spent"]
+
+
 def say(histories, name, **meta):
     histories[name].append(Message(source="agent", content="hm", meta=meta))
 
@@ -230,7 +277,7 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
             *shown,
             "unknown",
         ]
-        legend = "≈ the price of their tokens stands for calls that tell no cost; + some calls tell neither"
+        legend = "≈ the price of their tokens stands for calls that tell no cost; + at least: some calls"
         assert lines[-1].strip().startswith(legend)
     assert "stands for" not in foldlog("list", "--long", "--match", "told").out, "no cell of it has a mark"
     unpriced = (
@@ -267,7 +314,7 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     }
     assert foldlog("stats", "told", "--json").document["spent"] == listed["told"]
     told = foldlog("stats").out
-    assert "in all 7 calls: $0.7500+; the whole cost of 2 calls is known" in told
+    assert "in all 7 calls: $0.7500+\n" in told
     with open_existing("foldlog.db", only_read=True) as store:
         pages = Pages(store, prices=Prices(Path("p.json")))
         models = pages.history("partly").models

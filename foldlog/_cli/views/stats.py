@@ -132,12 +132,7 @@ def _show_models(stats: Stats) -> None:
     print_rows(columns, rows)
     total = spent(stats.models.values())
     if len(stats.models) > 1:
-        known = (
-            ""
-            if total.costs_recorded in (0, total.calls)
-            else f"; the whole cost of {count(total.costs_recorded, 'call')} is known"
-        )
-        terminal.PrintedLines().write((f"  in all {calls_words(total)} calls: {spent_words(total)}{known}", ""))
+        terminal.PrintedLines().write((f"  in all {calls_words(total)} calls: {spent_words(total)}", ""))
 
 
 def _show_condensations(stats: Stats) -> None:

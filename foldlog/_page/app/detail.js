@@ -383,8 +383,8 @@ export class Detail {
 const MOST = 200;
 
 // The tokens of calls, as far as they are told: "1.2k tokens in, 800 of them cached, 34 out".
-function usageWords({ prompt_tokens: prompt, cached_tokens: cached, completion_tokens: reply }) {
-  const known = (tokens) => (typeof tokens === "number" ? short(tokens) : "unknown");
+function usageWords({ prompt_tokens: prompt, cached_tokens: cached, completion_tokens: reply, tokens_recorded: told, calls }) {
+  const known = (tokens) => (typeof tokens === "number" ? `${short(tokens)}${told < calls ? "+" : ""}` : "unknown");
   return `${known(prompt)} tokens in, ${typeof cached === "number" && cached > 0 ? `${short(cached)} of them cached, ` : ""}${known(reply)} out`;
 }
 
