@@ -661,7 +661,7 @@ class ExportedDocument(Document, frozen=True, kw_only=True):
 
 
 class ImportedDocument(Document, frozen=True, kw_only=True):
-    """The outcome of one history. ``taken_back`` are events, without bookkeeping, that the source no longer has; one
+    """The outcome of one history. ``taken_back`` are events, without bookkeeping, that the ``added`` ones replace; one
     that is ``older`` than what was imported takes nothing back. ``version`` is the conversation's version afterwards; 0
     if the conversation does not exist or the history was ``refused`` as a whole.
     """

@@ -39,7 +39,7 @@ _READ_ON_MAX = 4 * 2**20
 class Imported(NamedTuple):
     """The outcome for a history: its conversation, how many events were added, its version now, its format and file.
     ``alone``: the conversation has the events of the source, and no others; ``is_older``: it has records that it lacks,
-    or the source says so. ``taken_back``: how many of its events, without bookkeeping, the source no longer has;
+    or the source says so. ``taken_back``: how many of its events, without bookkeeping, the new ones replace;
     ``is_fork``: it was edited, and goes on in a fork; ``put_back``: its redacted events, as the source has them.
     """
 

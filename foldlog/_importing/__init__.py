@@ -273,7 +273,7 @@ def _grow(
             raise _would_come_back(source, conversation, version, begins)
         changed = _incomplete(store, conversation, source, marks=how.marks)
         added = len(Documents(store).append(conversation, new, changed, expected_version=version))
-    taken_back = 0 if unread is not None else growth.taken_back
+    taken_back = growth.taken_back if new else 0
     is_part = source.is_part and not new and source.is_whole
     return as_before._replace(
         added=added, version=version + added, alone=not rest, is_older=is_part, taken_back=taken_back

@@ -57,6 +57,8 @@ SELECTED = "read this\n\nUser has selected the following files for you to read:\
         ("mend it\n<system-reminder>\nBe brief.\n</system-reminder>", "mend it", ["system-reminder: Be brief."]),
         ("<environment_context>\n<cwd>/w</cwd>\n</environment_context>", "", ["environment_context: <cwd>/w</cwd>"]),
         (IDE, "fly it", ["the user's editor: # Context from my IDE setup: … - kite.py"]),
+        ("<task>\nfly it\n</task>\n<environment_details>v</environment_details>", "fly it", ["environment_details: v"]),
+        ("say <task>it</task>", "say <task>it</task>", []),
         (AGENTS, "", ["INSTRUCTIONS: Use tabs."]),
         (SELECTED, "read this", ["files that the user selected: kite.md"]),
         ("<local-command-stdout>Bye!</local-command-stdout>", "", ["local-command-stdout: Bye!"]),

@@ -640,7 +640,7 @@ def test_a_log_of_which_a_record_can_be_read_again_is_the_same_log(foldlog, tmp_
     imported(torn, "c")
     assert "could not be read" in foldlog("list").out
     again = imported(whole[:-1], "c")
-    assert (again[0], again[1] > 1, again[2]) == ("c", True, 0)
+    assert (again[0], again[1] > again[2] > 0) == ("c", True)
     assert imported(whole[:-1], "c") == ("c", 0, 0)
     assert parsed(foldlog("export", "c").out) == parsed("\n".join(whole[:-1]))
     assert "could not be read" not in foldlog("list").out

@@ -371,7 +371,7 @@ def _tell(*imported: ImportedDocument) -> None:
             older = " (older than what was imported)" if one.older else ""
             what, style = f"nothing new{older}, {count(one.version, 'event')} as before", "dim"
         elif one.added < one.version:
-            gone = f", {one.taken_back:,} taken back" if one.taken_back else ""
+            gone = f" in place of {one.taken_back:,} taken back" if one.taken_back else ""
             what, style = f"{count(one.added, 'new event')}{gone}, {one.version:,} in all", "green"
         else:
             what, style = count(one.version, "event"), "green"

@@ -160,7 +160,7 @@ def test_an_older_copy_of_a_source_takes_nothing_back_where_the_source_tells_whe
     older, shown = imported(["one", "two"], 4)
     if written is atif:  # it does not tell
         assert (older["taken_back"], older["older"], shown) == (1, False, "onetwo")
-        assert told(["one"], 3).startswith("1 new event, 1 taken back, ")
+        assert told(["one"], 3).startswith("1 new event in place of 1 taken back, ")
         return
     assert (older["added"], older["taken_back"], older["older"]) == (0, 0, True)
     assert (older["version"], shown) == (first["version"], "onetwothree")
