@@ -154,7 +154,8 @@ def _records(
     if retracted:
         notes(f"left out: {several(retracted, 'event')} taken back by retractions; 'foldlog log ID' shows them")
     if lost := losses.end():
-        notes(f"left out: {lost}; {format.name} has no place for it; all else is written")
+        said = "other texts of messages, calls and results are written"  # times and bookkeeping need not be
+        notes(f"left out: {lost}; {format.name} has no place for it; {said}")
 
 
 def format_of_history(events: Iterable[Event]) -> str:

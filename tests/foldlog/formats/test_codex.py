@@ -358,7 +358,7 @@ def test_a_retraction_of_ours_is_compacted_to_the_view_that_it_restores():
         assert View.from_events(again).to_messages() == View.from_events(events).to_messages()
     notes = []
     assert len(list(encode(events, "openai-chat", notes=notes.append))) == 9
-    assert notes == ["left out: 1 condensation, 3 retractions; openai-chat has no place for it; all else is written"]
+    assert [note.partition(";")[0] for note in notes] == ["left out: 1 condensation, 3 retractions"]
 
 
 def test_a_condensation_that_was_declined_has_no_line():
