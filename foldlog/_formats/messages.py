@@ -40,7 +40,7 @@ from foldlog.eventstore import (
 
 Part = dict[str, Any]
 
-_SPEAKERS: Mapping[str, Source] = {"user": "user", "assistant": "agent"}
+SPEAKERS: Mapping[str, Source] = {"user": "user", "assistant": "agent"}
 _THINKING = (*THINKING, "reasoning")
 _BLOCKS_OF_ANTHROPIC = THINKING | {"tool_use", "tool_result", "document", "image", "search_result", "container_upload"}
 _TEXTS = ("text", "input_text", "output_text")
@@ -76,10 +76,11 @@ def is_message_item(item: Part) -> bool:
     return item.get("type", "message") == "message" and type(item.get("role")) is str
 
 
-def _spoken(role: str, content: Content) -> Event:
+def spoken(role: str, content: Content) -> Event:
+    """Return what somebody said who neither calls nor answers."""
     if role in ("system", "developer"):
         return SystemMessage(content=content)
-    return Message(source=_SPEAKERS.get(role, "environment"), content=content)
+    return Message(source=SPEAKERS.get(role, "environment"), content=content)
 
 
 class MessageReader:
@@ -120,7 +121,7 @@ class MessageReader:
             return [Observation(content=content, call_id=text_or_none(message.get("tool_call_id")), tool=tool)]
         if role not in ("user", "system", "developer"):
             self.refuse(f"a message has the role {role!r}; use assistant, user, system, developer or tool")
-        return [_spoken(role, content)]
+        return [spoken(role, content)]
 
     def _assistant(self, message: Part, content: Content, response_id: str | None, meta: Part) -> list[Event]:
         if own := dict_or_empty(message.get("provider_specific_fields")):  # litellm tells some twice
@@ -184,7 +185,7 @@ class MessageReader:
         if kind in ("function_call", "custom_tool_call"):
             return self.call(item, "item", "call_id")
         if is_message_item(item):
-            return _spoken(str(role), self.content(item.get("content"), f"the {role} message"))
+            return spoken(str(role), self.content(item.get("content"), f"the {role} message"))
         if (kind not in CALLS and kind not in OUTPUTS) or item.get("execution") == "server":
             return None
         id_key = next((key for key in IDS if item.get(key) is not None), "call_id")

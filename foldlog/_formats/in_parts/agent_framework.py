@@ -19,15 +19,14 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, named, text_of
-from foldlog._formats.messages import filled
+from foldlog._formats.messages import SPEAKERS, filled
 from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty
 from foldlog._formats.told import call_id_of, data_in, file_at, parts_as, role_of
-from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
+from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
 _KINDS = ("message", "chat_message")
 _NO_CONTENTS = [{"type": "message"}]
-_SOURCES: dict[str, Source] = {"user": "user", "assistant": "agent"}
 
 
 def _accepts(record: Any) -> bool:
@@ -99,7 +98,7 @@ FORMAT = in_parts(
         expected="a message with a role, and contents that name their types",
         noun="message",
         parts=lambda record: record["contents"] or _NO_CONTENTS,
-        source=lambda record: _SOURCES.get(record["role"], "environment"),
+        source=lambda record: SPEAKERS.get(record["role"], "environment"),
         read=_read,
         part=_contents,
         thought=lambda text, signed: filled({"type": "text_reasoning", "text": text, "protected_data": signed}),

@@ -7,6 +7,7 @@ from typing import Any
 from foldlog._formats.calls import Recent
 from foldlog._formats.format import Options
 from foldlog._formats.members import PROMPT_REPLACED
+from foldlog._formats.messages import SPEAKERS
 from foldlog._formats.openhands_v1.branches import Branches, Place, ShownEvent, accepts
 from foldlog._formats.openhands_v1.contents import content_of, observed
 from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY
@@ -39,7 +40,6 @@ _USUAL_SOURCE: dict[str, Source] = {
     "PauseEvent": "user",
     "InterruptEvent": "user",
 }
-_SPEAKERS: dict[Any, Source] = {"user": "user", "assistant": "agent"}
 _REJECTED = "The action was rejected, and no reason was given."
 """The text for a rejection without a reason: "no output" would say that the action was done."""
 _OF_NO_RECORD = (
@@ -205,7 +205,7 @@ def _answers(record: dict[str, Any]) -> str | None:
 def _message(record: dict[str, Any], source: Source) -> dict[str, Any]:
     said = dict_or_empty(record.get("llm_message"))
     if type(record.get("source")) is not str:
-        source = _SPEAKERS.get(text_or_none(said.get("role")), "environment")
+        source = SPEAKERS.get(text_or_empty(said.get("role")), "environment")
     return {"content": _extended(content_of(said.get("content")), record.get("extended_content")), "source": source}
 
 

@@ -1,20 +1,12 @@
 """Spans of OpenTelemetry's GenAI conventions, as a collector writes them: ``{"resourceSpans": […]}``, also in lines.
 
-A record is such an object with one span, so an export is again a file that a collector reads. The spans of a
-conversation (``gen_ai.conversation.id``), else of a trace, are one history, in the order in which they began, and that
-of an agent where it ended; those of an agent that another one called are a history of their own. Spans without
-attributes of ``gen_ai`` or ``llm`` are not part of one. Of an agent's span is read what the spans below it do not tell.
-
-A span of a model repeats all that the model was sent. What it says like the spans before it is not read twice; where it
-says something else, a retraction takes back what stood there. Then come the messages that are new, and the reply:
+A record is such an object with one span, so an export is again a file that a collector reads. docs/IMPORTING.md says
+which spans are a history, where their messages are, and what of them is read. The messages that are new, and the reply:
 
     system, user        SystemMessage, Message
     assistant           Message; an Action for each call
     tool                an Observation for each result
     any other span      Annotation: of a tool, of an agent, of a model without messages
-
-Messages are read where these conventions have them: ``gen_ai.input.messages`` and ``gen_ai.output.messages`` of a span
-or of its event, ``gen_ai.prompt.0.…`` of OpenLLMetry, ``llm.input_messages.0.…`` of OpenInference (Phoenix).
 
 ``spans.py`` finds the spans of a history and their messages.
 """
@@ -28,17 +20,16 @@ from itertools import takewhile
 from operator import eq
 from typing import Any
 
-from foldlog._formats.blocks import kind_of, said, shown_of
+from foldlog._formats.blocks import kind_of, said, said_in
 from foldlog._formats.format import Format, Options
+from foldlog._formats.messages import spoken
 from foldlog._formats.openai_chat import OpenAIChatEncoder
 from foldlog._formats.otlp_genai.spans import NAME, AgentSpans, SpanFiles, TracedSpan, parsed, span_of
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_url, image_at, session_of
-from foldlog.eventstore import Annotation, Content, Event, Message, Origin, Retraction, Source, SystemMessage
-
-__all__ = ["FORMAT"]
+from foldlog.eventstore import Annotation, Content, Event, Origin, Retraction
 
 _USAGE = {
     "prompt_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
@@ -50,9 +41,10 @@ _USAGE = {
 }
 _COST, _COSTS = ("gen_ai.usage.cost", "llm.cost.total", "operation.cost"), "langfuse.observation.cost_details"
 _KNOWN = ("text", "tool_call", "tool_call_response", "blob", "uri", "file")
+_READ_ELSEWHERE = ("tool_call", "tool_call_response", "reasoning")
+_IN_WORDS = ("text", "document", "blob", "uri", "file")
 _OF_MESSAGES = ("role", "parts", "content", "name", "id", "type", "index", "tool_call_id", "finish_reason")
 """Fields of messages that are read, or say nothing to a model."""
-_SOURCES: dict[str, Source] = {"user": "user", "assistant": "agent", "model": "agent"}
 
 
 # -- spans to events ---------------------------------------------------------------------------------------------------
@@ -111,10 +103,8 @@ class _Decoder(FollowingDecoder):
             elif part.get("type") == "tool_call_response":
                 read.answer(part.get("id"), _result(part.get("response", part.get("result"))))
         if read.parts:
-            is_system = role in ("system", "developer")
-            source = {} if is_system else {"source": _SOURCES.get(str(role), "environment")}
-            read.add(SystemMessage if is_system else Message, content=said(read.parts), **source)
-            read.parts = []
+            content, read.parts = said(read.parts), []
+            read.take(spoken("assistant" if role == "model" else str(role), content))
         self._said.append((_gist(message), read.version))
 
 
@@ -124,8 +114,8 @@ def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
     return dicts_in([{"type": "text", "content": each} if type(each) is str else each for each in several])
 
 
-def _contents(parts: list[Any]) -> list[dict[str, Any]]:
-    return [content for part in parts if (content := _content(part)) is not None]
+def _contents(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return said_in([_block(part) for part in parts if part.get("type") not in _READ_ELSEWHERE])
 
 
 def _result(answer: Any) -> Content:
@@ -135,24 +125,18 @@ def _result(answer: Any) -> Content:
     return answer if type(answer) is str else "" if answer is None else json_of(answer).decode()
 
 
-def _content(part: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a part says: a text, an image, the place of a file, another part as it is; None for one that is read
-    elsewhere.
-    """
+def _block(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part as a block: a text, an image, the place of another file in words, any other part as it is."""
     kind, modality = text_or_empty(part.get("type")), text_or_empty(part.get("modality"))
     held = part | dict_or_empty(part.get(kind))  # OpenInference has an image under "image"
     text, place = held.get("content", held.get("text")), text_or_empty(held.get("uri", held.get("url")))
     if kind == "blob":
         place = data_url(text_or_empty(part.get("mime_type")), text_or_empty(text))
-    match kind:
-        case "tool_call" | "tool_call_response" | "reasoning":
-            return None
-        case "blob" | "uri" | "image" if place and "image" in (kind, modality):
-            return image_at(place)
-        case "blob" | "uri" | "file":
-            place = text_or_empty(part.get("uri", part.get("file_id")))
-            return {"type": "text", "text": f"[{modality or 'file'} {place}]"}
-    return shown_of({"type": "text", "text": text} if kind in ("text", "document") and text else part)
+    if place and kind in ("blob", "uri", "image") and "image" in (kind, modality):
+        return image_at(place)
+    if kind in ("blob", "uri", "file"):
+        text = f"[{modality or 'file'} {text_or_empty(part.get('uri', part.get('file_id')))}]"
+    return {"type": "text", "text": text} if kind in _IN_WORDS and text else part
 
 
 def _gist(message: dict[str, Any]) -> bytes:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._formats.files.found import NotAHistory
-from foldlog._formats.files.readers import JsonLines, Placed, PlacedRecord
-from foldlog._formats.files.scanner import Scanner
+from foldlog._formats.files.readers import JsonLines, Placed, PlacedRecord, on_lines, record_in
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.record import Located, dict_or_empty, dicts_in, refused, text_or_empty
@@ -30,6 +29,7 @@ _SILENT = (
     "holds spans, and none has messages of a model; let the instrumentation record them, with "
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"
 )
+_LEVELS = ("resourceSpans", "scopeSpans", "spans")
 _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
 """The keys of what a collector writes, of which one is in each request."""
 
@@ -144,15 +144,13 @@ class SpanFiles(FileReader):
         found: list[TracedSpan] = []
         trees: dict[str, _Tree] = {}
         problems: list[PlacedRecord] = []
-        for located in _requests(path):
-            problem = located.problem or (None if _SIGNALS & dict_or_empty(located.value).keys() else "holds no spans")
-            if problem is not None:
-                problems.append((f"{path}:{located.line}", None, problem))
-            lost: list[Any] = []
-            for each in _spans(located.value, lost):
-                trees.setdefault(each.trace, _Tree(each.trace)).add(each)
-                found += [each] if each.is_ours else ()
-            problems += ((f"{path}:{located.line}", None, str(refused("a span", each))) for each in lost)
+        for row in _requests(path):
+            if row[2] is not None:
+                problems.append(row)
+                continue
+            span = TracedSpan(row[1])
+            trees.setdefault(span.trace, _Tree(span.trace)).add(span)
+            found += [span] if span.is_ours else ()
         histories: dict[str, list[TracedSpan]] = {}
         for each in found:
             histories.setdefault(trees[each.trace].history_of(each.id), []).append(each)
@@ -165,30 +163,25 @@ class SpanFiles(FileReader):
             yield Contained(name, Placed(0, partial(iter, [*rows, *problems])))  # whose they are is not known
 
 
-def _requests(path: Path) -> Iterator[Located]:
-    """Yield the requests in a file: a document, or one on each line."""
-    with path.open("rb") as file:
-        scanner = Scanner(file)
-        try:
-            whole = [Located(1, 0, scanner.value())]
-            yield from whole if scanner.peek() == "" else JsonLines(path)
-        except UnreadableJson:
-            yield from JsonLines(path)
+def _requests(path: Path) -> Iterator[PlacedRecord]:
+    """Yield a request for each span of a file, which is a request or has one on each line."""
+    _, whole, why = ("", None, "on lines") if on_lines(path, 1) else record_in(path)
+    for located in JsonLines(path) if why else [Located(1, 0, whole)]:
+        place, request = f"{path}:{located.line}", dict_or_empty(located.value)
+        if located.problem or not _SIGNALS & request.keys():
+            yield place, None, located.problem or "holds no spans"
+        for record, problem in _single({_LEVELS[0]: request.get(_LEVELS[0], [])}, *_LEVELS):
+            yield place, record, problem
 
 
-def _spans(request: Any, lost: list[Any]) -> Iterator[TracedSpan]:
-    """Yield the spans of a request, each as a record of its own. Add to ``lost`` what stands in the place of spans."""
-    for resource in _objects(dict_or_empty(request), "resourceSpans", lost):
-        for scope in _objects(resource, "scopeSpans", lost):
-            for span in _objects(scope, "spans", lost):
-                yield TracedSpan({"resourceSpans": [{**resource, "scopeSpans": [{**scope, "spans": [span]}]}]})
-
-
-def _objects(holder: dict[str, Any], key: str, lost: list[Any]) -> list[dict[str, Any]]:
-    """Return the objects in an array. Add to ``lost`` what is not one."""
+def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any, str | None]]:
+    """Yield an object that holds spans for each of them, with that one alone, or the problem in its place."""
     array = holder.get(key, [])
-    lost += [each for each in array if type(each) is not dict] if type(array) is list else [array]
-    return dicts_in(array)
+    odd = [each for each in array if type(each) is not dict] if type(array) is list else [array]
+    yield from ((None, str(refused("a span", each))) for each in odd)
+    for each in dicts_in(array):
+        for one, problem in _single(each, *below) if below else [(each, None)]:
+            yield {**holder, key: [one]}, problem
 
 
 class _Tree:
@@ -211,10 +204,7 @@ class _Tree:
 
     def history_of(self, span: str) -> str:
         """Return the conversation of a span, and the agent of which it is a part, if another one called that there."""
-        path = list[str]()
-        while span in self._above and span not in path:
-            path.append(span)
-            span = self._above[span]
+        path = _upwards(span, self._above)
         agents = [place for place, each in enumerate(path) if each in self._agents]
         name, *of_outermost = (self._conversation_of(path[place:]) for place in (0, *agents[1:][-1:]))
         return f"{name}/{path[agents[0]]}" if of_outermost == [name] else name
@@ -229,7 +219,7 @@ class AgentSpans:
     """What the spans before an agent's in a history tell, if they are below it."""
 
     def __init__(self) -> None:
-        self._parents: dict[tuple[str, str], str] = {}
+        self._above: dict[str, dict[str, str]] = {}
         self._told: dict[str, list[tuple[str, int, set[str]]]] = {}
         """Of each trace what spans tell, with the first one above that did not come yet, and when they began."""
 
@@ -237,17 +227,23 @@ class AgentSpans:
         """Return what the spans below an agent's tell. A span below one that is not part of the history is below the
         agents that worked when it began.
         """
-        trace, above, told = span.trace, span.parent, self._told.setdefault(span.trace, [])
-        passed, below = {span.id}, set[str]()
-        self._parents[trace, span.id] = above
+        above, told = self._above.setdefault(span.trace, {}), self._told.setdefault(span.trace, [])
+        above[span.id] = span.parent
+        below = set[str]()
         for unseen, time, kinds in told if span.is_agent else ():
-            if unseen == span.id or (time >= span.began and (trace, unseen) not in self._parents):
+            if unseen == span.id or (time >= span.began and unseen not in above):
                 below |= kinds
-        while (trace, above) in self._parents and above not in passed:
-            passed.add(above)
-            above = self._parents[trace, above]
-        told.append((above, -1 if span.is_agent or not above else span.began, below | tells))
+        unseen = _upwards(span.id, above)[-1]
+        told.append((unseen, -1 if span.is_agent or not unseen else span.began, below | tells))
         return below
+
+
+def _upwards(span: str, above: dict[str, str]) -> list[str]:
+    """Return a span and those above it, up to the first that is not known."""
+    path = [span]
+    while (span := above.get(span, span)) not in path:
+        path.append(span)
+    return path
 
 
 def _nanoseconds(value: Any) -> int:
