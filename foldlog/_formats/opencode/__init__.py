@@ -5,23 +5,10 @@ The records of a session are those of an export, in the order in which OpenCode 
     {"info": {"id", "sessionID", "role", …}, "parts": […]}    a message
     {"info": {"id", "projectID", "title", …}}                 the session, at the end because each change is in it
 
-The parts, and the events that they become:
-
-    text               Message; of the model, beside calls, the thought of the first of them; nothing if ``ignored``
-    file               an image or a file in the message; the words of a text file are parts of their own
-    tool               Action and Observation; the calls of a step come before their results. A result that was cleared
-                       (``time.compacted``) and a call without a result have the words that OpenCode's model is shown
-    reasoning          the thinking of what comes next
-    compaction         a question of the user. The message with ``summary: true`` that answers it is a
-                       CondensationAction: it forgets all before it but the messages from ``tail_start_id`` on
-    subtask            a message: the user ran a tool
-    agent, step-start, step-finish, snapshot, patch, retry
-                       nothing; a message without an event is an Annotation, and so is an answer that failed
-    any other part     a part of its message or result, as it is
-
-The session is an Annotation with its title. One that was reverted (``revert``) takes back the messages from there on.
-OpenCode writes parts and messages again, so a session grows by retractions: see ``Format.rewritten``.
-``files.py`` finds the sessions.
+docs/IMPORTING.md says what the parts become, and the tables below which parts a model is told in other words. A message
+without an event is an Annotation, and so is an answer that failed. The session is an Annotation with its title; one
+that was reverted (``revert``) takes back the messages from there on. OpenCode writes parts and messages again, so a
+session grows by retractions: see ``Format.rewritten``. ``files.py`` finds the sessions.
 """
 
 from __future__ import annotations
@@ -33,7 +20,7 @@ from foldlog._formats.blocks import kind_of, part_of, said, said_in, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.opencode.files import SessionFiles, info_of, session_in
 from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
-from foldlog._formats.record import count_in, dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, data_in, file_at, milliseconds_of, parts_as, role_of, session_of
 from foldlog.eventstore import Action, Content, Event, Message, Observation, Origin, Retraction
@@ -55,19 +42,16 @@ def _is_session(record: Any) -> bool:
 
 # -- records to events ------------------------------------------------------------------------------------------------
 
-_WORDS = {
+_WORDS: dict[str, str | None] = {
+    **dict.fromkeys(("agent", "step-start", "step-finish", "snapshot", "patch", "retry", "reasoning", "tool")),
     "compaction": "What did we do so far?",
     "subtask": "The following tool was executed by the user",
 }
-"""What OpenCode tells its model in the place of a part."""
+"""What OpenCode tells its model in the place of a part; nothing of those that are read elsewhere, or not at all."""
 _CLEARED = "[Old tool result content cleared]"
 _INTERRUPTED = "[Tool execution was interrupted]"
 _IN_WORDS = ("text/plain", "application/x-directory")
 """Types of files whose words are texts beside them."""
-_SILENT = ("agent", "step-start", "step-finish", "snapshot", "patch", "retry", "reasoning", "tool")
-"""Types of parts that say nothing in a message of the user."""
-_UNSAID = ("step-start", "reasoning")
-"""Types of parts that an answer without anything to send may have."""
 _USAGE = {
     "prompt_tokens": ("input", "read", "write"),
     "cached_tokens": ("read",),
@@ -86,8 +70,8 @@ class _Decoder(FollowingDecoder):
 
     def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(options)
-        parents = [info_of(session).get("parentID") for session in filter(_is_session, records)]
-        self._parent = text_or_empty(parents[-1]) if parents else ""
+        sessions = [None, *filter(_is_session, records)]
+        self._parent = text_or_empty(within(sessions[-1], "info", "parentID"))
         """The session that started this one, which the last record tells."""
         self._begun: dict[str, int] = {}
         """The version before each message and part, by its id."""
@@ -95,8 +79,8 @@ class _Decoder(FollowingDecoder):
         """The part that asks for a compaction, by the id of its message."""
 
     def begun(self, record: _Part) -> RecordEvents:
-        name, time = text_or_empty(record["info"].get("id")), dict_or_empty(record["info"].get("time"))
-        read = RecordEvents(self, Origin(format=NAME, id=name or None), time_at(time.get("created"), 1000))
+        name, created = text_or_empty(record["info"].get("id")), within(record, "info", "time", "created")
+        read = RecordEvents(self, Origin(format=NAME, id=name or None), time_at(created, 1000))
         read.known = name
         return read
 
@@ -119,12 +103,12 @@ class _Decoder(FollowingDecoder):
         read.close(str(role), None)
 
     def _read_session(self, read: RecordEvents, info: _Part) -> None:
-        revert, title = dict_or_empty(info.get("revert")), info.get("title")
-        whole, part = (text_or_empty(revert.get(key)) for key in ("messageID", "partID"))
+        whole, part = (text_or_empty(within(info, "revert", key)) for key in ("messageID", "partID"))
         begun = self._begun.get(part, self._begun.get(whole))
         if begun is not None:
             read.add(Retraction, version=begun)
-        read.meta |= {"title": title} if text_or_empty(title).strip() else {}
+        title = text_or_empty(info.get("title"))
+        read.meta |= {"title": title} if title.strip() else {}
 
     def _read_question(self, read: RecordEvents, parts: list[_Part]) -> None:
         self._asked.update((read.known, part) for part in parts if part.get("type") == "compaction")
@@ -156,12 +140,10 @@ class _Decoder(FollowingDecoder):
         called: list[tuple[Action, _Part]] = []
         name, steps, begun = read.response, 0, read.version
         for part in (*parts, {"type": "step-start"}):
-            kind, state = part.get("type"), dict_or_empty(part.get("state"))
-            told = _shown(part)
+            kind, told = part.get("type"), _shown(part)
             if kind == "step-start" or (called and (told or kind in ("text", "reasoning"))):
-                for call, ended in called:
-                    content, is_error = _result(ended)
-                    read.answer(call, content, is_error=is_error)
+                for call, state in called:
+                    read.answer(call, **_result(state))
                 if not called:
                     read.say("agent", as_text=True)
                 steps += bool(called)
@@ -174,46 +156,45 @@ class _Decoder(FollowingDecoder):
             if kind == "reasoning":
                 read.thinking.append(_thinking(part))
             elif kind == "tool":
+                state = dict_or_empty(part.get("state"))
                 called.append((read.call(part.get("tool"), state.get("input"), part.get("callID")), state))
 
 
 def _has_failed(info: _Part, parts: list[_Part]) -> bool:
     """Return whether OpenCode leaves an answer out: it failed, or was aborted before it said anything."""
-    has_said = any(part.get("type") not in _UNSAID for part in parts)
-    return bool(info.get("error")) and not (
-        dict_or_empty(info.get("error")).get("name") == "MessageAbortedError" and has_said
-    )
+    if within(info, "error", "name") == "MessageAbortedError":
+        return all(part.get("type") in ("step-start", "reasoning") for part in parts)
+    return bool(info.get("error"))
 
 
 def _shown(part: _Part) -> list[_Part]:
     """Return the parts of a content that a part says: one, or none."""
     kind, url = kind_of(part) or "", part.get("url")
-    if kind in _SILENT or (kind == "text" and part.get("ignored") is True):
-        return []
     if kind == "file" and type(url) is str:
         return [file_at(url, text_or_empty(part.get("mime")), text_or_empty(part.get("filename")))]
-    return said_in(_WORDS.get(kind, part))
+    return said_in(None if kind == "text" and part.get("ignored") is True else _WORDS.get(kind, part))
 
 
-def _result(state: _Part) -> tuple[Content, bool]:
+def _result(state: _Part) -> _Part:
     """Return what a model is told of a call, and whether that is an error."""
-    status, metadata = state.get("status"), dict_or_empty(state.get("metadata"))
+    status, told = state.get("status"), within(state, "metadata", "output")
+    if status == "completed" and within(state, "time", "compacted"):
+        return {"content": _CLEARED}
     if status == "completed":
-        if dict_or_empty(state.get("time")).get("compacted"):
-            return _CLEARED, False
         files = [each for part in dicts_in(state.get("attachments")) for each in _shown(part)]
         output = text_or_empty(state.get("output"))
-        return (({"type": "text", "text": output}, *files) if files else output), False
+        return {"content": ({"type": "text", "text": output}, *files) if files else output}
+    if status == "error" and type(told) is str and within(state, "metadata", "interrupted") is True:
+        return {"content": told}
     if status == "error":
-        told = metadata.get("output") if metadata.get("interrupted") is True else None
-        return (told, False) if type(told) is str else (text_or_empty(state.get("error")), True)
-    return _INTERRUPTED, True
+        return {"content": text_or_empty(state.get("error")), "is_error": True}
+    return {"content": _INTERRUPTED, "is_error": True}
 
 
 def _thinking(part: _Part) -> _Part:
     """Return a reasoning as the block that its provider takes back."""
-    text, known = text_or_empty(part.get("text")), dict_or_empty(part.get("metadata"))
-    anthropic, openai = dict_or_empty(known.get("anthropic")), dict_or_empty(known.get("openai"))
+    text = text_or_empty(part.get("text"))
+    anthropic, openai = (dict_or_empty(within(part, "metadata", name)) for name in ("anthropic", "openai"))
     if type(anthropic.get("redactedData")) is str:
         return {"type": "redacted_thinking", "data": anthropic["redactedData"]}
     if type(anthropic.get("signature")) is str or type(openai.get("itemId")) is not str:
@@ -228,7 +209,10 @@ def _usage(info: _Part, parts: list[_Part]) -> _Part:
     """Return the usage of a response: that of its steps, or if none tells it that of the message."""
     steps = [part["tokens"] for part in parts if part.get("type") == "step-finish" and type(part.get("tokens")) is dict]
     flat = [{**each, **dict_or_empty(each.get("cache"))} for each in steps or dicts_in([info.get("tokens")])]
-    counts = {ours: sum(count_in(each, *theirs) or 0 for each in flat) for ours, theirs in _USAGE.items()}
+    counts = {
+        ours: sum(each[name] for each in flat for name in theirs if type(each.get(name)) is int)
+        for ours, theirs in _USAGE.items()
+    }
     return usage_told(counts, model=info.get("modelID"), reply=info.get("id"), cost=info.get("cost"))
 
 
@@ -320,5 +304,5 @@ FORMAT = Format(
     kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
     document=_document,
     source_id=lambda record: info_of(record).get("id"),
-    changed_at=lambda record: time_at(dict_or_empty(info_of(record).get("time")).get("updated"), 1000),
+    changed_at=lambda record: time_at(within(record, "info", "time", "updated"), 1000),
 )

@@ -12,7 +12,7 @@ from typing import Any
 from foldlog._formats.files.readers import Placed, PlacedRecord, in_document, opened, parsed, record_in
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog._formats.record import dict_or_empty
+from foldlog._formats.record import dict_or_empty, text_or_empty, within
 
 _Part = dict[str, Any]
 
@@ -41,14 +41,13 @@ _Rows = Callable[[str, str], Iterator[tuple[str, PlacedRecord]]]
 
 def info_of(record: Any) -> _Part:
     """Return what a record says about its message or session; empty for any other value."""
-    return dict_or_empty(dict_or_empty(record).get("info"))
+    return dict_or_empty(within(record, "info"))
 
 
 def session_in(record: Any) -> str | None:
     """Return the session that a record names."""
     info = info_of(record)
-    name = info.get("sessionID", None if "parts" in record else info.get("id")) if info else None
-    return name if type(name) is str and name else None
+    return text_or_empty(info.get("sessionID", None if "parts" in record else info.get("id"))) or None if info else None
 
 
 class SessionFiles(FileReader):
