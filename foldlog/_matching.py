@@ -359,13 +359,16 @@ def _store_has(path: str, holds: Holds) -> bool:
 
 
 def _parts(path: str) -> Iterator[bytes]:
-    """Yield the bytes of a file in parts that overlap; of a page those that it holds compressed, too."""
+    """Yield the bytes of a file in parts that overlap; of a page what it tells, also what it holds compressed."""
     with open(path, "rb") as file:
-        before = b""
-        while chunk := file.read(_CHUNK_BYTES):
+        is_page, before = False, b""
+        for text in texts_of_page(file):
+            is_page = True
+            yield text
+        file.seek(0)
+        while not is_page and (chunk := file.read(_CHUNK_BYTES)):
             yield before + chunk
             before = chunk[-_OVERLAP_BYTES:]
-    yield from texts_of_page(path)
 
 
 def _without_kept(event: Event) -> list[Any]:

@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape, unescape
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from msgspec.structs import replace
 
@@ -37,6 +37,7 @@ _GISTS = 2_000
 _SPLIT = "\0split\0"
 _DOCTYPE = b"<!doctype html>"
 _DATA = re.compile(rb'<script type="text/plain" class="\w+" data-first="\d+">(.*)</script>')
+_OF_PAGE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 Progress = Callable[[int], None]
 
@@ -111,17 +112,21 @@ def _write_data(file: IO[str], name: str, text: str, first: int = 0) -> None:
     file.write(f'<script type="text/plain" class="{name}" data-first="{first}">{packed}</script>\n')
 
 
-def texts_of_page(path: str) -> Iterator[bytes]:
-    """Yield the compressed texts of a page, and its lines as they are read; nothing of another file."""
-    with open(path, "rb") as file:
-        if file.read(len(_DOCTYPE)) == _DOCTYPE:
-            for line in file:
-                packed = _DATA.search(line)
-                yield (
-                    unescape(line.decode("utf-8", "replace")).encode()
-                    if packed is None
-                    else zlib.decompress(b64decode(packed[1]))
-                )
+def texts_of_page(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the compressed texts of a page, and the rest, also as it is read, without the script and style that its
+    policy allows: every page has them. Yield nothing of another file.
+    """
+    if file.read(len(_DOCTYPE)) != _DOCTYPE:
+        return
+    lines: list[bytes] = []
+    for line in file:
+        if (packed := _DATA.search(line)) is None:
+            lines.append(line)
+        else:
+            yield zlib.decompress(b64decode(packed[1]))
+    page = b"".join(lines).decode("utf-8", "replace")
+    told = _OF_PAGE.sub(lambda found: "" if assets.content_hash(found[2]) in page else found[0], page)
+    yield from (told.encode(), unescape(told).encode())
 
 
 def _write(file: IO[str], document: HistoryDocument, gists: list[str], texts: IO[str]) -> None:

@@ -539,6 +539,27 @@ def test_all_files_from_which_a_conversation_was_read_are_named(foldlog, tmp_pat
     assert ran.err.count("a file in this folder may still hold") == sum(place.is_dir() for place in places)
 
 
+def test_what_does_not_hold_the_text_is_not_named(foldlog, tmp_path):
+    """The script of a page has many words, and what foldlog wrote of other conversations is no copy."""
+    mail(foldlog)
+    with api.open("foldlog.db") as histories:
+        histories["other"].append(said("hello"))
+    for made in ("report other -o r.html", "export other -o e.jsonl"):
+        assert foldlog(*made.split()).status == 0
+    with api.open("foldlog.db") as histories:
+        histories["third"].append(said("hello"))
+    Path("m.jsonl").unlink()
+    words = re.findall(r"\w{9,}", min(re.findall(r"<script>(.*?)</script>", Path("r.html").read_text(), re.DOTALL)))
+    ran = foldlog("redact", "--matching", max(words, key=words.count), "--reason", "r", "--yes", "--json")
+    assert (ran.status, ran.document["stay"], ran.document["holders"]) == (0, [], [])
+    ran = foldlog("redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+    assert (ran.status, bool(ran.document["receipts"])) == (0, True)
+    assert [name for name in ran.document["holders"] if "other" in name] == []
+    ran = foldlog("redact", "--matching", "hello", "--reason", "r", "--yes", "--json")
+    stay = {f"the file {tmp_path}/{name} still holds the text; delete it" for name in ("r.html", "e.jsonl")}
+    assert (ran.status, {one["problem"] for one in ran.document["stay"]}) == (1, stay)
+
+
 FILES_OF_M = {"comparison": "c.html", "export": "e.jsonl", "report": "r.html"}
 
 

@@ -180,7 +180,9 @@ def run(
             stay += [_in_path(name, path) for name, paths in sources.items() for path in paths if text(path)]
             those = None if everywhere else {row.id for row in rows}
             known = [name for name in read_models(store) if may_hold(name, those)]
-            unconfirmed |= dict.fromkeys(holders(store, read_models(store, store.database.last_position), those))
+            held_it = {row.id for row in store.iter_conversations() if row.redactions or row.erased_at is not None}
+            behind = [name for name in read_models(store, store.database.last_position) if may_hold(name, those)]
+            unconfirmed |= dict.fromkeys(holders(store, behind, held_it))
             paths = [*chain(*sources.values())]
             held = dict(files_with(store, text, [*known, *unconfirmed], paths, with_store=not is_pending))
             stay += [*_files(store, held, stay)]
