@@ -124,11 +124,9 @@ def _add_or_fork(store: Store, source: Source, name: str, how: _How) -> Imported
         raise
     except HistoryDiverged as error:
         at, fork = error.event_id, f"{name}@{error.event_id}"
-        if how.seen.elsewhere(source.path, name, asked_for=True) is not None:
+        if not source.rules.rewritten and how.seen.elsewhere(source.path, name, asked_for=True) is not None:
             raise
         if store.version(fork) == 0:
-            if source.rules.rewritten:
-                raise
             family = _with_its_forks(store, name)
             for other in family:  # that began elsewhere, at a gap
                 if other.parent == name and other.version > (other.parent_version or 0):
@@ -168,7 +166,7 @@ def _add(store: Store, source: Source, conversation: str, how: _How) -> Imported
         diverged = error
     if source.can_be_mended:
         with suppress(InvalidEvent):
-            source.mend(_records(store, source, conversation)[0] or ())
+            source.mend(_records(store, source, conversation)[0])
             try:
                 return _ingest(store, source, conversation, how, source.events())._replace(put_back=put_back)
             except HistoryDiverged as error:
@@ -186,9 +184,10 @@ def _add(store: Store, source: Source, conversation: str, how: _How) -> Imported
     if more > 0 and hidden:  # under another name it is refused too
         raise _would_come_back(source, conversation, version, diverged.event_id)
     if not same:
-        healed = rewritings(store, conversation) and _records(store, source, conversation)[0]
-        if healed and records >= SHARED_MIN:  # what was written again is shared too
-            raise HistoryDiverged(conversation, healed[records - 1].version, version) from diverged
+        healed, others, _ = _records(store, source, conversation)
+        if rewritings(store, conversation) and others is None and records >= SHARED_MIN:
+            at = healed[records - 1].version  # what was written again is shared too
+            raise HistoryDiverged(conversation, at, version) from diverged
         raise diverged
     if more > 0:
         raise diverged if by_others else ReadOtherwise(conversation, version, _READ_OTHERWISE.format(records))
@@ -225,23 +224,31 @@ def _ingest(store: Store, source: Source, conversation: str, how: _How, given: I
     return Imported(conversation, added, version, number == version, any(islice(stored, number, None)))
 
 
-def _records(store: Store, source: Source, conversation: str) -> tuple[list[StoredRecord] | None, Sequence[Event]]:
-    """Return the records that stand, and redacted events that the source has; None where others made one of them."""
+def _records(store: Store, source: Source, conversation: str) -> tuple[list[StoredRecord], int | None, list[Event]]:
+    """Return the records that stand, up to the first event that others made, the id of that event, None if there is
+    none, and redacted events that the source has.
+    """
     whole, put_back = made_whole(store, conversation, source.events(), source.format)
     records = [*standing_records(whole, source.format)]
-    return None if records and records[-1].record is OF_OTHERS else records, put_back
+    others = records.pop().first_id if records and records[-1].record is OF_OTHERS else None
+    return records, others, put_back
 
 
 def _grow(
     store: Store, source: Source, conversation: str, how: _How, unread: Sequence[int] | None = None
 ) -> Imported | None:
-    """Add what a source has that its program wrote again, and take back what it no longer has; None where others than
-    its imports wrote to the conversation. With the places of ``unread`` records, a log only adds: see ``healed_by``.
+    """Add what a source has that its program wrote again, and take back what it no longer has. Where others than its
+    imports wrote to the conversation, raise ``HistoryDiverged`` for it instead, at their first event; None where a log
+    is compared event by event, or something is redacted there. With the places of ``unread`` records, a log only adds:
+    see ``healed_by``.
     """
     version = store.version(conversation)
-    records, put_back = _records(store, source, conversation)
+    records, others, put_back = _records(store, source, conversation)
     as_before = Imported(conversation, 0, version, is_older=True, put_back=put_back)
-    if records is None:  # at most it is known that the source is older
+    if others is not None and unread is None and store.version(f"{conversation}@{others}"):
+        raise HistoryDiverged(conversation, others, version)  # it goes on there
+    if others is not None and (unread is not None or store.conversation(conversation).redactions):
+        # at most it is known that the source is older
         events = list(store.events(conversation, 0, version))
         kept = [each for each, _ in recorded(source.format, (each for each in events if each.redacted is None))]
         growth = Growth([StoredRecord(each, 0, 0, 0) for each in kept], version, source.rules.changed_at)
@@ -266,6 +273,8 @@ def _grow(
         other = how.seen.elsewhere(source.path, conversation, asked_for=True)
         if other is not None and any(each.shown for each in lost):
             raise HeldTwice(conversation, version, _HELD_TWICE.format(other))
+        if others is not None:
+            raise HistoryDiverged(conversation, others, version)
         begins = new[0].version if isinstance(new[0], Retraction) and is_rewriting(new[0]) else version
         stored = store.events(conversation) if store.conversation(conversation).redactions else ()
         redacted = (each for each in stored if each.redacted is not None)

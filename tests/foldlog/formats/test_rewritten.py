@@ -25,7 +25,7 @@ from foldlog._reports import overview
 from foldlog._reports.overview import is_activity, near_the_ends
 from foldlog._reports.sums import KeptSums
 from foldlog._seen_files import SeenFiles
-from foldlog.eventstore import HistoryDiverged, Message, Origin, Retraction, open_store
+from foldlog.eventstore import CondensationAction, HistoryDiverged, Message, Origin, Retraction, open_store
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.formats import decode, encode
 from foldlog.projections import View
@@ -182,7 +182,7 @@ def test_a_source_that_was_changed_at_a_time_to_come_grows(tmp_path, foldlog):
 
 
 @pytest.mark.parametrize("name", REWRITTEN)
-def test_a_redacted_event_does_not_come_back_and_what_another_hand_wrote_stays(name):
+def test_a_redacted_event_does_not_come_back(name):
     records = RECORDS[name]
     half = records[: len(records) // 2]
     changed = [*half[:-1], records[-1]]
@@ -207,12 +207,66 @@ def test_a_redacted_event_does_not_come_back_and_what_another_hand_wrote_stays(n
                 import_source(store, source(name, half if is_taken_back else [*half[:1], *half[2:]]))
             there = [each.id for each in store.events("c") if getattr(each, "content", "") == event.content]
             assert all(each < version for each in there)
+
+
+CHANGES = {
+    "attributes": lambda history: history.set_attributes(about="sales"),
+    "fork": lambda history: history.fork(3),
+    "redact": lambda history: history.redact(next(each for each in history.view() if each.content), reason="asked for"),
+    "retract the newest": lambda history: history.retract(history.version() - 1),
+    "retract half": lambda history: history.retract(history.version() // 2),
+    "condense": lambda history: history.append(CondensationAction(forgotten_event_ids=(history.view()[0].id,))),
+    "append": lambda history: history.append(Message(content="mine", source="user")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_a_source_grows_after_its_conversation_was_changed(name, change):
+    records = RECORDS[name]
+    half, more = records[: len(records) // 2], records[: len(records) * 3 // 4]
+    written = [more, records] if FORMATS[name].joins else [[*half[:-1], *more[len(half) :]], more, records, half]
+    with api.open("memory:") as histories:
+        if not FORMATS[name].joins:
+            import_source(histories.store, source(name, [*half[:-2], half[-1]]))
+        at = import_source(histories.store, source(name, half)).version
+        history = histories["c"]
+        CHANGES[change](history)
+        version, is_fork = history.version(), change not in ("attributes", "fork", "redact")
+        assert import_source(histories.store, source(name, half)).added == 0
+        for now in written:
+            one = import_source(histories.store, source(name, now))
+            assert (one.conversation, one.is_fork) == (f"c@{at}" if is_fork else "c", is_fork)
+            assert (one.added == 0) == one.is_older
+            assert import_source(histories.store, source(name, now)).added == 0
+            if one.is_older:
+                continue
+            grown = histories[one.conversation]
+            assert len([*grown.export(name)]) == len(now)
+            if change != "redact":
+                assert [*grown.export(name)] == now
+                assert shown(grown.events()) == shown(decode(now, name))
+        assert not is_fork or history.version() == version
+
+
+@pytest.mark.parametrize("name, live, old", [(name, *"abba"[n % 2 * 2 :][:2]) for n, name in enumerate(REWRITTEN)])
+def test_another_file_of_a_source_that_grows_in_a_fork_changes_nothing(name, live, old, tmp_path):
+    records = RECORDS[name]
+    part = len(records) // 3
+    begun, copy = records[: 2 * part], records[:part]
+    if FORMATS[name].joins:  # one of its files
+        copy = begun[part:]
     with open_store("memory:") as store:
-        version = import_source(store, source(name, half)).version
-        store.append("c", Message(content="mine", source="user"), expected_version=version)
-        with pytest.raises(HistoryDiverged):
-            import_source(store, source(name, changed))
-        assert not any(isinstance(event, Retraction) and event.id >= version for event in store.events("c", version))
+        imported(store, tmp_path, name, **{live: begun})
+        imported(store, tmp_path, name, **{live: begun, old: copy})
+        store.append("c", Retraction(version=1), expected_version=store.version("c"))
+        for now in (begun, records):
+            imported(store, tmp_path, name, **{live: now})
+            files = {live: now, old: copy}
+            outcomes = imported(store, tmp_path, name, **{each: files[each] for each in sorted(files)})
+            assert [getattr(each, "added", each) for each in outcomes] == [0, 0]
+        (fork,) = (row.id for row in store.iter_conversations() if row.id != "c")
+        assert list(encode(store.events(fork), name)) == records
 
 
 @pytest.mark.parametrize("name", REWRITTEN)
@@ -302,6 +356,18 @@ def test_what_is_stored_stands_in_the_place_of_what_is_damaged(name):
             assert (grown.conversation, damaged.findings_count) == ("c", 1)
             assert not any(map(is_rewriting, store.events("c", version)))
             assert list(encode(store.events("c"), name)) == records
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_it_does_where_another_hand_wrote_later_too(name):
+    records = records_of(name)
+    with open_store("memory:") as store:
+        at = import_source(store, source(name, records[:-2])).version
+        store.append("c", Retraction(version=at - 1), expected_version=at)
+        assert import_source(store, source(name, records[:-2], damaged_at=2)).conversation == "c"
+        for damaged_at in (2, None):
+            assert import_source(store, source(name, records, damaged_at)).conversation == f"c@{at}"
+        assert list(encode(store.events(f"c@{at}"), name)) == records
 
 
 def test_an_edited_log_is_a_fork_that_the_next_import_continues(tmp_path, foldlog):
