@@ -9,11 +9,12 @@ The conversation of a session is ``PREFIX/APP/USER/SESSION``, of the format ``go
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import partial
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 from google.adk.errors._stale_session_error import StaleSessionError
@@ -32,7 +33,6 @@ from pydantic import PrivateAttr
 
 from foldlog._companions import companion
 from foldlog._formats.record import dicts_in, within
-from foldlog._histories import Histories
 from foldlog._history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
@@ -52,14 +52,14 @@ from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.reports import annotation, cost_something, reports_of
 from foldlog.eventstore import (
     NOT_RECORDED,
-    Annotation,
     CondensationAction,
     ConversationErased,
     ConversationNotFound,
     ConversationRow,
+    Documents,
     Event,
-    IdempotencyConflict,
     VersionConflict,
+    prepare_append,
     summary_id,
 )
 from foldlog.formats import Decoder
@@ -75,71 +75,14 @@ _TIMES = ("start_timestamp", "end_timestamp")
 
 
 class _Stored(NamedTuple):
-    """A session as it is stored, at a version. ``about``: when it was ``created``; ``pending``, the changes of shared
-    states by its last event that has some; ``unordered``, if an event is older than the event before it.
+    """A session as it is stored, at a version. ``about``: when it was ``created``; ``unordered``, if an event is older
+    than the event before it.
     """
 
     history: History
     version: int
     state: _Values
     about: _Values
-
-
-class SharedStates:
-    """States that several sessions share: each is a document of a separate conversation. Values are JSON.
-
-    A change comes with an event of a session, which is another conversation, so the two are not written in one
-    transaction. The session keeps the change with a key, in the transaction of its event, and the change is written
-    once under that key. If a process is killed in between, the next reader of the session writes the change.
-    """
-
-    def __init__(self, histories: Histories) -> None:
-        self._histories = histories
-
-    def read(self, conversation: str) -> _Values:
-        """Return a state; empty where there is none."""
-        try:
-            state: _Values = document(self._histories[conversation], "state", {})
-        except ConversationErased:
-            return {}
-        return state
-
-    def pending(self, changes: Mapping[str, _Values]) -> _Values | None:
-        """Return changes of states by their conversations, as a session keeps them; None without changes."""
-        changes = {conversation: change for conversation, change in changes.items() if change}
-        return {"key": secrets.token_hex(8), "changes": changes} if changes else None
-
-    def write(self, session: str, pending: _Values | None) -> None:
-        """Write the changes that a session keeps and that are not written yet. Durability: on disk when it returns.
-
-        Cost: a search for the key in each of the conversations, and the new changes.
-        """
-        for conversation, change in (pending or {"changes": {}})["changes"].items():
-            while not self._is_written(session, conversation, change, str(pending and pending["key"])):
-                continue  # another session wrote first
-
-    def _is_written(self, session: str, conversation: str, change: _Values, key: str) -> bool:
-        """Write a change. Return whether it is written; if not, its state has changed in that time: call it again. An
-        event is appended with it, because a change to equal values alone would not record its key.
-        """
-        history = self._histories[conversation]
-        try:
-            version = history.version()
-            if version and self._histories.store.query(conversation, lambda read: read.recall(key)) is not None:
-                return True
-            state = document(history, "state", {}, version) if version else {}
-            changed = Annotation(name="state", data={"session": session})
-            documents = {"state": {**state, **change}}
-            history.append(changed, expected_version=version, documents=documents, idempotency_key=key)
-        except ConversationErased:
-            with suppress(VersionConflict):
-                self._histories.create(conversation, replace_erased=True)
-            return False
-        except IdempotencyConflict:
-            return True  # another process wrote this change
-        except VersionConflict:
-            return False
-        return True
 
 
 class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[misc]
@@ -159,7 +102,6 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             uri = f"sqlite:{uri[8:]}" if uri[7] == ":" else uri[8:]
         super().__init__(uri)
         self._condense, self._prefix = condense, prefix
-        self._shared = SharedStates(self.histories.sync)
 
     def conversation(self, app_name: str, *names: str) -> str:
         """Return the id of the conversation of a session (app, user, id), or of the state of a user or an app."""
@@ -254,7 +196,6 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             state = document(history, "state", {}, version)
         except ConversationErased:
             return None
-        self._shared.write(history.id, about.get("pending"))
         return _Stored(history, version, state, about)
 
     def _named(self, app_name: str, user_id: str, session_id: str) -> _Names:
@@ -297,7 +238,19 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     def _shared_state(self, app_name: str, *user: str) -> _Values:
         """Return the state of a user, or of an app."""
-        return _values(self._shared.read(self.conversation(app_name, *user)))
+        return _values(self._shared(self.conversation(app_name, *user))[2])
+
+    def _shared(self, conversation: str) -> tuple[History, int, _Values]:
+        """Return the history of a state that several sessions share, its version, and the state as JSON. Where it was
+        erased, an append at version 0 begins it again.
+        """
+        history = self.histories.sync[conversation]
+        history._generation.replaces_erased = True
+        version, state = 0, dict[str, Any]()
+        with suppress(ConversationErased):
+            version = history.version()
+            state = document(history, "state", {}, version) if version else {}
+        return history, version, state
 
     def _listed(self, app_name: str, user_id: str | None) -> list[Session]:
         start = self._below(app_name)
@@ -322,7 +275,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Return what lists tell of a session, or the state of a user."""
         user, *session = map(unquoted, row.id[start:].split("/"))
         if row.id.endswith(_STATE):
-            return {"state": self._shared.read(row.id)}
+            return {"state": self._shared(row.id)[2]}
         stored = self._stored((app_name, user, session[0])) if len(session) == 1 else None
         return None if stored is None else {"state": stored.state, "updated": self._updated(stored)}
 
@@ -352,8 +305,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return self._session(names, stored, [])
 
     def _begin(self, created: float, events: list[AdkEvent], names: _Names, state: _Values) -> _Stored:
-        own, pending = self._by_scope(names, state)
-        about: _Values = {"created": created, "pending": pending}
+        own, shared = self._by_scope(names, state)
+        about: _Values = {"created": created}
         attributes = {"runtime": _FORMAT, "app": names[0], "user": names[1]}
         records = [_record_of(each) for each in events]
         while self._stored(names) is None:
@@ -364,15 +317,14 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 except ConversationErased:
                     history, version = self.histories.sync.create(history.id, attributes, replace_erased=True), 1
                 documents = {"attributes": attributes, "session": about, "state": own}
-                history.append(_events(history, version, records), expected_version=version, documents=documents)
-                self._shared.write(history.id, pending)
+                self._write(history, version, records, documents, shared)
                 return _Stored(history, history.version(), own, about)
         raise AlreadyExistsError(f"Session with id {names[2]} already exists.")
 
     def _append(self, app_name: str, user_id: str, session_id: str, known: float, event: AdkEvent) -> bool:
         """Append an event. Return whether it is new."""
         names = (app_name, user_id, session_id)
-        own, pending = self._by_scope(names, event.actions.state_delta if event.actions else {})
+        own, shared = self._by_scope(names, event.actions.state_delta if event.actions else {})
         record = _record_of(event)
         while True:
             stored = self._stored(names)
@@ -387,31 +339,61 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                     f"session {session_id!r} was updated at {updated}, after the {known} of this object; get it again"
                 )
             about = {**stored.about, **({"unordered": True} if event.timestamp < updated else {})}
-            about |= {"pending": pending} if pending else {}
             documents: _Values = {"session": about} if about != stored.about else {}
             documents |= {"state": {**stored.state, **own}} if own else {}
             with suppress(VersionConflict, ConversationErased):
-                events = _events(stored.history, stored.version, [record])
-                stored.history.append(events, expected_version=stored.version, documents=documents or None)
-                self._shared.write(stored.history.id, pending)
+                self._write(stored.history, stored.version, [record], documents, shared)
                 return True
 
-    def _by_scope(self, names: _Names, state: _Values) -> tuple[_Values, _Values | None]:
-        """Return the session's own part of a state, and the changes of shared states, as JSON, without temporary
-        values.
+    def _write(
+        self, history: History, version: int, records: list[_Values], documents: _Values, shared: Mapping[str, _Values]
+    ) -> None:
+        """Append records to a session at a version, with its documents and the changes of the states that it shares,
+        by their conversations: all or none, in one transaction. Raises ``VersionConflict`` and ``ConversationErased``.
+        """
+        events, transact = _events(history, version, records), history._store._recorder.transact
+        if not shared:
+            history.append(events, expected_version=version, documents=documents or None)
+            return
+
+        def with_changes(work: Callable[[Any], Any], *, any_thread: bool) -> Any:
+            works: list[Any] = [*self._changes(shared), work]
+            return transact(lambda transaction: [each(transaction) for each in works][-1])
+
+        recorder = SimpleNamespace(transact=with_changes)
+        history._checked(_appended(history, version, events, documents, _recorder=recorder))
+
+    def _changes(self, shared: Mapping[str, _Values]) -> Iterator[Any]:
+        """Yield the work of the appends that change shared states."""
+        for conversation, change in shared.items():
+            history, version, state = self._shared(conversation)
+            changed = {"state": {**state, **change}}
+            if work := _appended(history, version, (), changed, append=partial(prepare_append, history._store)):
+                yield work
+
+    def _by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
+        """Return the session's own part of a state, and the changes of shared states by their conversations, as JSON,
+        without temporary values.
         """
         scopes: dict[str, _Values] = {State.APP_PREFIX: {}, State.USER_PREFIX: {}, State.TEMP_PREFIX: {}, "": {}}
         for key, value in state.items():
             scope = next(each for each in scopes if key.startswith(each))
             scopes[scope][key.removeprefix(scope)] = to_plain(value, unknown=True)
         app, user = self.conversation(names[0]), self.conversation(*names[:2])
-        changes = {app: scopes[State.APP_PREFIX], user: scopes[State.USER_PREFIX]}
-        return scopes[""], self._shared.pending(changes)
+        shared = {app: scopes[State.APP_PREFIX], user: scopes[State.USER_PREFIX]}
+        return scopes[""], {conversation: change for conversation, change in shared.items() if change}
 
     def _delete(self, app_name: str, user_id: str, session_id: str) -> None:
         conversation = self.conversation(*self._named(app_name, user_id, session_id))
         with suppress(ConversationNotFound, ConversationErased):
             self.histories.sync.erase(conversation, reason="the session was deleted", detach_forks=True)
+
+
+def _appended(history: History, version: int, events: Any, documents: _Values, **instead: Any) -> Any:
+    """Append at a version, by a store that has another recorder, or only prepares what it is to append."""
+    vars(store := copy(history._store)).update(instead)
+    given: Any = {"expected_version": version, "generation": history._generation}
+    return Documents(store).append(history.id, events, documents, **given)
 
 
 def _compacted(history: History, view: View, action: CondensationAction) -> EventCompaction:

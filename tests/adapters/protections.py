@@ -99,21 +99,15 @@ PROTECTIONS = {
     ),
     "adk-version": Protection(
         "… also where another event comes between the look and the append",
-        "foldlog:FoldlogSessionService._append",
+        "foldlog:FoldlogSessionService._write",
         Argument("expected_version"),
         f"{_ADK_TEST} -k precedes_after",
     ),
-    "adk-pending": Protection(
-        "Google ADK: a shared change that a killed process left is written by the next reader",
-        "foldlog:FoldlogSessionService._stored",
-        Gone("_shared"),
-        f"{_ADK_TEST} -k killed_process_left",
-    ),
-    "adk-once": Protection(
-        "… and once, under its key",
-        "foldlog:SharedStates._is_written",
-        Argument("idempotency_key"),
-        f"{_ADK_TEST} -k killed_process_left",
+    "adk-together": Protection(
+        "Google ADK: an event and its changes of shared states are stored together or not at all",
+        "foldlog:FoldlogSessionService._write",
+        Always("shared"),
+        f"{_ADK_TEST} -k or_not_at_all",
     ),
     "adk-unordered": Protection(
         "Google ADK: events whose times are not in order are sorted, as by the SDK's own service",

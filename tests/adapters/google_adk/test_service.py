@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -25,8 +27,9 @@ from google.genai import types
 from pydantic import BaseModel
 
 import foldlog
-from foldlog.adapters.google_adk import FoldlogSessionService, SharedStates
-from foldlog.eventstore import CondensationAction, can_be_redacted
+from foldlog.adapters import google_adk
+from foldlog.adapters.google_adk import FoldlogSessionService
+from foldlog.eventstore import Appending, CondensationAction, can_be_redacted
 from foldlog.formats import decode
 from foldlog.projections import View
 from tests.adapters.contract import STRATEGIES, Condenses, Lists
@@ -63,12 +66,24 @@ async def outcome(work):
         return type(error)
 
 
+async def erase_state(service, *names):
+    """Erase the state of an app, or of a user of it."""
+    if isinstance(service, FoldlogSessionService):
+        with suppress(foldlog.ConversationNotFound):
+            service.histories.sync.erase(service.conversation(*names), reason="asked to")
+        return
+    where = "user_states WHERE app_name = ? AND user_id = ?" if names[1:] else "app_states WHERE app_name = ?"
+    with closing(sqlite3.connect(service._db_path)) as database, database:
+        database.execute(f"DELETE FROM {where}", names)
+
+
 def random_operation(choice, number):
     """Return something to do with a service: the same with each that it is given, and with the sessions that it has."""
     names = {"app_name": choice.choice(["a", "b/ü"]), "user_id": choice.choice(["u", "v w"])}
     session_id = choice.choice(["s", "t", " s ", "x/y"])
     key = (*names.values(), session_id)
     what, state, seed = choice.random(), any_state(choice), choice.random()
+    shared_by = choice.choice([("app_name",), ("app_name", "user_id")])
     config = GetSessionConfig(
         num_recent_events=choice.choice([None, 0, 1, 3]), after_timestamp=choice.choice([None, 0.0, 1050.0])
     )
@@ -89,8 +104,10 @@ def random_operation(choice, number):
             return (await service.list_sessions(**names)).sessions
         if what < 0.94:
             return (await service.list_sessions(app_name=names["app_name"])).sessions
-        if what < 0.97:
+        if what < 0.96:
             return await service.get_user_state(**names)
+        if what < 0.98:
+            return await erase_state(service, *(names[each] for each in shared_by))
         return await service.delete_session(session_id=session_id, **names)
 
     return operate
@@ -150,19 +167,69 @@ async def test_events_and_states_come_back_as_they_were_after_a_fresh_open(tmp_p
         assert after.events == [event for event in events if event.timestamp >= events[100].timestamp]
 
 
-@pytest.mark.parametrize("scopes", [("app",), ("user",), ("app", "user")])
-async def test_a_shared_change_that_a_killed_process_left_is_written_by_the_next_reader(service, monkeypatch, scopes):
-    session = await service.create_session(**S, state={f"{scope}:k": 1 for scope in scopes})
-    delta = {f"{scope}:k": 2 for scope in scopes}
+@pytest.mark.parametrize("killed_at", ["adk/a/u/s", "adk/a/u/+state", "adk/a/+state"])
+async def test_an_event_is_stored_with_its_changes_of_shared_states_or_not_at_all(service, monkeypatch, killed_at):
+    session = await service.create_session(**S, state=dict.fromkeys(("k", "user:k", "app:k"), 1))
+    delta, append = dict.fromkeys(("k", "user:k", "app:k"), 2), Appending.__call__
     event = Event(id="e", author="agent", invocation_id="i", actions=EventActions(state_delta=delta))
+
+    def killed(work, transaction):
+        done = append(work, transaction)
+        if work.conversation == killed_at:
+            raise InterruptedError
+        return done
+
     with monkeypatch.context() as patched:
-        patched.setattr(SharedStates, "write", lambda self, session, pending: None)  # killed before it
-        await service.append_event(session, event)
-        assert (await service.get_session(**S)).state == {f"{scope}:k": 1 for scope in scopes}
-    got = await service.get_session(**S)
-    assert got.state == delta
-    other = await service.create_session(**{**S, "session_id": "t"}, state={f"{scope}:k": 3 for scope in scopes})
-    assert (await service.get_session(**S)).state == other.state, "a change is written once, not whenever it is read"
+        patched.setattr(Appending, "__call__", killed)
+        with pytest.raises(InterruptedError):
+            await service.append_event(session, event.model_copy(deep=True))
+    assert await service.get_session(**S) == session
+    await service.append_event(session, event)
+    assert (await service.get_session(**S)).state == delta
+
+
+@pytest.mark.parametrize("scope, names", [("user", ("a", "u")), ("app", ("a",))])
+async def test_a_shared_state_that_was_erased_holds_only_what_came_after(service, scope, names):
+    for session_id, value, left in (("s", "old", {}), ("t", "new", {f"{scope}:k": "new"})):
+        session = await service.create_session(**{**S, "session_id": session_id})
+        actions = EventActions(state_delta={f"{scope}:k": value})
+        await service.append_event(session, Event(author="agent", invocation_id="i", actions=actions))
+        if value == "old":
+            await erase_state(service, *names)
+        for each in (await service.list_sessions(app_name="a")).sessions:
+            assert (await service.get_session(**{**S, "session_id": each.id})).state == left == each.state
+
+
+async def test_sessions_that_run_at_once_change_shared_states_and_bring_nothing_erased_back(url):
+    async with FoldlogSessionService(url) as one:
+        two = FoldlogSessionService(one.histories if url == "memory:" else url)
+
+        async def work(service, name):
+            session = await service.create_session(app_name="a", user_id="u", session_id=name)
+            for number in range(10):
+                delta = {f"{scope}:{name}": number for scope in ("app", "user")}
+                event = Event(author="agent", invocation_id="i", actions=EventActions(state_delta=delta))
+                await service.append_event(session, event)
+            return name
+
+        async def states():
+            return await one.get_user_state(app_name="a", user_id="u"), one._shared_state("a")
+
+        async def erase():
+            for _ in range(5):
+                await asyncio.sleep(0.02)
+                before = await states()
+                for names in (("a", "u"), ("a",)):
+                    with suppress(foldlog.ConversationNotFound):
+                        one.histories.sync.erase(one.conversation(*names), reason="asked to")
+                for was, now in zip(before, await states(), strict=True):
+                    assert all(number > was.get(name, -1) for name, number in now.items())
+
+        await asyncio.gather(erase(), *(work(each, f"s{n}") for n, each in enumerate([one, two] * 3)))
+        names = await asyncio.gather(*(work(each, f"t{n}") for n, each in enumerate([one, two] * 3)))
+        for state in await states():
+            assert {name: state[name] for name in names} == dict.fromkeys(names, 9)
+        await two.close()
 
 
 async def test_a_call_that_waits_for_a_confirmation_stays_whole_in_the_session_that_runs():
@@ -218,15 +285,15 @@ async def test_an_event_that_is_delivered_again_is_stored_once(service):
 
 async def test_an_append_that_another_one_precedes_after_its_look_is_stale(service, monkeypatch):
     session = await talk(service, 1)
-    look = FoldlogSessionService._updated
+    made = google_adk._events
 
-    def look_early(self, stored):
-        updated = look(self, stored)
+    def made_early(*given):
+        events = made(*given)
         monkeypatch.undo()
         asyncio.run(talk(service, 1))  # in the thread that appends: another task appends first
-        return updated
+        return events
 
-    monkeypatch.setattr(FoldlogSessionService, "_updated", look_early)
+    monkeypatch.setattr(google_adk, "_events", made_early)
     with pytest.raises(StaleSessionError):
         await service.append_event(session, Event(id="x", author="user", invocation_id="i"))
     assert [event.id for event in (await service.get_session(**S)).events] == ["e0", "e1"]
