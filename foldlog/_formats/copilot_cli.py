@@ -29,7 +29,7 @@ from foldlog._formats.blocks import said_in, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import PROMPT_REPLACED
 from foldlog._formats.pairs import RepliesEncoder, said_before
-from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, usage_told
+from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import (
     call_id_of,
@@ -59,14 +59,12 @@ _SYSTEM = "system"
 _Part = dict[str, Any]
 
 
-def _accepts(record: Any) -> bool:
-    return type(record) is dict and type(record.get("type")) is str and type(record.get("data")) is dict
+_accepts, _is_event = has(type=str, data=dict), has(type=str, data=dict, id=str, timestamp=str)
 
 
 def _matches(record: Any) -> bool:
     """Return whether a record has a type of Copilot CLI, and its place in the chain of events."""
-    is_event = _accepts(record) and "parentId" in record and type(record.get("timestamp")) is str
-    return is_event and type(record.get("id")) is str and record["type"].partition(".")[0] in _KINDS
+    return _is_event(record) and "parentId" in record and record["type"].partition(".")[0] in _KINDS
 
 
 def _session(record: Any) -> str | None:

@@ -18,7 +18,7 @@ from typing import Any
 from foldlog._formats.blocks import said_in, thinking_of
 from foldlog._formats.format import Format
 from foldlog._formats.pairs import RepliesEncoder, arguments_of, said_before, thinking_before
-from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, has, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, id_of_source, parts_in, role_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, Origin, Source, SystemMessage
@@ -30,7 +30,6 @@ _KINDS = {"AI": "ai", "Human": "human", "System": "system", "Tool": "tool", "Cha
 _SPEAKERS: dict[str, Source] = {"human": "user", "ai": "agent", "chat": "environment", "function": "environment"}
 _ROLES: dict[str, Source] = {"user": "user", "human": "user", "assistant": "agent", "ai": "agent"}
 _TYPES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
-_CALL = frozenset(("name", "args", "id"))
 _CALLS = frozenset(("tool_call", "tool_call_chunk", "tool_use", "function_call"))
 """Types of blocks with calls, which stand in ``tool_calls`` too."""
 
@@ -40,9 +39,7 @@ def _kind(named: str) -> str:
     return _KINDS.get(named.removesuffix(_CHUNK), named) if named.endswith(_CHUNK) else named
 
 
-def _accepts(record: Any) -> bool:
-    """Return whether ``record`` has a type and data."""
-    return type(record) is dict and type(record.get("type")) is str and type(record.get("data")) is dict
+_accepts, _names_tool = has(type=str, data=dict), has(name=str, args=dict)
 
 
 def _matches(record: Any) -> bool:
@@ -96,13 +93,7 @@ class _Decoder(FollowingDecoder):
 
 
 def _is_call(call: Any) -> bool:
-    return (
-        type(call) is dict
-        and call.keys() >= _CALL
-        and type(call["name"]) is str
-        and type(call["args"]) is dict
-        and (call["id"] is None or type(call["id"]) is str)
-    )
+    return _names_tool(call) and "id" in call and (call["id"] is None or type(call["id"]) is str)
 
 
 def _said(content: Any, told: Collection[str], *, thinks: bool) -> tuple[Content, tuple[dict[str, Any], ...]]:

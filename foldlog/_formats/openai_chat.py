@@ -27,7 +27,7 @@ from foldlog._formats.format import Beside, Format, Options
 from foldlog._formats.lookalikes import lookalike_of_record
 from foldlog._formats.messages import READER, is_message_of_anthropic
 from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
-from foldlog._formats.record import dict_or_empty, dicts_in, member, time_at, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, has, member, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.rewritten import is_same
 from foldlog._formats.told import call_id_of, role_of
@@ -52,9 +52,7 @@ def matches(record: Any) -> bool:
     return accepts(record) and ("content" in record or "tool_calls" in record) and type(record.get("agent")) is not str
 
 
-def accepts(record: Any) -> bool:
-    """Return whether ``record`` has a role."""
-    return type(record) is dict and type(record.get("role")) is str
+accepts = has(role=str)
 
 
 class OpenAI:

@@ -21,7 +21,7 @@ from typing import Any
 from foldlog._formats.format import Format
 from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, is_message_item
 from foldlog._formats.pairs import RepliesEncoder
-from foldlog._formats.record import dict_or_empty, joined_text, member
+from foldlog._formats.record import dict_or_empty, has, joined_text, member, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, file_in, input_at, parts_as, parts_in, role_of
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin
@@ -54,11 +54,12 @@ def matches(record: Any) -> bool:
     return any(type(part) is str and part in _PARTS for part in parts)
 
 
+_is_typed, _has_role = has(type=str), has(role=str)
+
+
 def accepts(record: Any) -> bool:
     """Return whether ``record`` has a type or a role, or is an item that the SDK's ``EncryptedSession`` wrote."""
-    if type(record) is not dict:
-        return False
-    return type(record.get("type")) is str or type(record.get("role")) is str or record.get("__enc__") == 1
+    return _is_typed(record) or _has_role(record) or within(record, "__enc__") == 1
 
 
 class ResponsesDecoder(FollowingDecoder):

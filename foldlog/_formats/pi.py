@@ -25,7 +25,7 @@ from foldlog._formats.claude_code.writing import use_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.members import Members
 from foldlog._formats.pairs import HELD_MAX, RepliesEncoder
-from foldlog._formats.record import member, text_or_empty, text_or_none, within
+from foldlog._formats.record import has, member, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, id_of_source, milliseconds_of, session_of, time_of
 from foldlog.eventstore import Action, CondensationAction, Content, Event, Message, Observation, Retraction, Source
@@ -41,8 +41,7 @@ _FIELDS = {
 _ONLY_MESSAGES = ("timestamp", "provider", "toolCallId", "command", "customType")
 
 
-def _accepts(record: Any) -> bool:
-    return type(record) is dict and type(record.get("type")) is str
+_accepts = has(type=str)
 
 
 def _matches(record: Any) -> bool:

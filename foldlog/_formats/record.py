@@ -84,9 +84,15 @@ def dict_or_empty(value: Any) -> dict[str, Any]:
     return value if type(value) is dict else {}
 
 
-def member(name: str) -> Callable[[Any], Any]:
-    """Return a function that returns the member of this name of a record; None for a value that is not an object."""
-    return lambda record: record.get(name) if type(record) is dict else None
+def member(*names: str) -> Callable[[Any], Any]:
+    """Return a function that returns what ``within`` does of a record."""
+    return lambda record: within(record, *names)
+
+
+def has(**types: type) -> Callable[[Any], bool]:
+    """Return a function that returns whether a value is an object whose members of these names have these types."""
+    names, kinds = list(types), list(types.values())
+    return lambda value: type(value) is dict and [type(value.get(name)) for name in names] == kinds
 
 
 def within(record: Any, *names: str) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 
 from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, named, text_of
 from foldlog._formats.messages import SPEAKERS, filled
-from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty
+from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty
 from foldlog._formats.told import call_id_of, data_in, file_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
@@ -29,15 +29,12 @@ _KINDS = ("message", "chat_message")
 _NO_CONTENTS = [{"type": "message"}]
 
 
+_is_message, _is_content = has(role=str, contents=list), has(type=str)
+
+
 def _accepts(record: Any) -> bool:
     """Return whether ``record`` is a message with a role and contents that name their types."""
-    return (
-        type(record) is dict
-        and record.get("type") in _KINDS
-        and type(record.get("role")) is str
-        and type(record.get("contents")) is list
-        and all(type(each) is dict and type(each.get("type")) is str for each in record["contents"])
-    )
+    return _is_message(record) and record.get("type") in _KINDS and all(map(_is_content, record["contents"]))
 
 
 def _read(content: dict[str, Any], record: dict[str, Any]) -> Made:

@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import Any
 
 from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, file_of, in_parts, kept, named, text_of
-from foldlog._formats.record import dict_or_empty, joined_text, member, read_time, usage_told, within
+from foldlog._formats.record import dict_or_empty, has, joined_text, member, read_time, usage_told, within
 from foldlog._formats.told import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of, stamp_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
@@ -49,14 +49,12 @@ _AFTER_PARTS: dict[str, dict[str, Any]] = {
 _UNSAID = dict.fromkeys(("id", "provider_name", "provider_details"), None)
 
 
+_is_message, _is_part = has(parts=list), has(part_kind=str)
+
+
 def _accepts(record: Any) -> bool:
     """Return whether ``record`` is a request or a response with parts."""
-    return (
-        type(record) is dict
-        and record.get("kind") in ("request", "response")
-        and type(record.get("parts")) is list
-        and all(type(part) is dict and type(part.get("part_kind")) is str for part in record["parts"])
-    )
+    return _is_message(record) and record.get("kind") in ("request", "response") and all(map(_is_part, record["parts"]))
 
 
 def _read(part: dict[str, Any], record: dict[str, Any]) -> Made:

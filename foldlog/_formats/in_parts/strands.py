@@ -21,7 +21,7 @@ from typing import Any
 from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, file_of, in_parts, kept, named, text_of
 from foldlog._formats.messages import filled
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, time_text, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, has, member, read_time, time_text, usage_told
 from foldlog._formats.told import call_id_of, data_in, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
 
@@ -33,18 +33,16 @@ _USAGE = {
     "completion_tokens": "outputTokens",
     "total_tokens": "totalTokens",  # also of what is cached, where the input is without it
 }
-_message = member("message")
+_is_numbered, _is_message = has(message=dict, message_id=int), has(content=list)
 
 
 def _accepts(record: Any) -> bool:
     """Return whether ``record`` has a message with a role and contents, and its number."""
-    message = _message(record)
-    return (
-        type(message) is dict
-        and type(record.get("message_id")) is int
-        and message.get("role") in ("user", "assistant")
-        and type(message.get("content")) is list
-        and all(type(each) is dict and each for each in message["content"])
+    if not _is_numbered(record) or not _is_message(record["message"]):
+        return False
+    contents = record["message"]["content"]
+    return record["message"].get("role") in ("user", "assistant") and all(
+        type(each) is dict and each for each in contents
     )
 
 
@@ -105,7 +103,7 @@ FORMAT = in_parts(
         name="strands",
         accepts=_accepts,
         matches=lambda record: _accepts(record) and "redact_message" in record,
-        source_id=lambda record: dict_or_empty(_message(record)).get("tracking_id"),
+        source_id=member("message", "tracking_id"),
         expected="a message with a message_id, a role and contents",
         noun="message",
         parts=lambda record: record["message"]["content"] or _NO_CONTENTS,

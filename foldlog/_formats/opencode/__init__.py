@@ -303,6 +303,6 @@ FORMAT = Format(
     rewritten=True,
     kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
     document=_document,
-    source_id=lambda record: info_of(record).get("id"),
+    source_id=lambda record: within(record, "info", "id"),
     changed_at=lambda record: time_at(within(record, "info", "time", "updated"), 1000),
 )

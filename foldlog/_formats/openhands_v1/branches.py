@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from foldlog._formats.record import has
+
 _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
 """Kinds of records that cannot be the end of a branch."""
 
@@ -76,9 +78,7 @@ class Branches:
         return self._places.get(parent) if type(parent) is str else self._previous
 
 
-def accepts(record: Any) -> bool:
-    """Return whether a value is an event: an object with a kind."""
-    return type(record) is dict and type(record.get("kind")) is str
+accepts = has(kind=str)
 
 
 def _is_step(record: dict[str, Any]) -> bool:
