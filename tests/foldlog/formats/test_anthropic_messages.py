@@ -7,7 +7,7 @@ import json
 import pytest
 
 from foldlog._reports.usage import calls_of_imported
-from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage
+from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
 from foldlog.projections import View
 from tests.foldlog.formats.reading import reader_of
@@ -45,55 +45,6 @@ def texts(events):
 
 def _content(message):
     return message["content"] or ""
-
-
-def test_a_response_is_its_calls_and_a_message_its_results():
-    said = {"role": "assistant", "content": [{"type": "text", "text": "look"}, *uses("a", "b")], "ts": T}
-    answer = {"role": "user", "content": [*results("a", "b"), {"type": "text", "text": "and quickly"}], "ts": T}
-    events = read(user("how far is it?"), said, answer)
-    assert [type(event) for event in events] == [Message, Action, Action, Observation, Observation, Message]
-    assert [event.thought for event in events[1:3]] == ["look", ""]
-    assert events[1].response_id == events[2].response_id
-    assert [(event.call_id, event.cause) for event in events[3:5]] == [("a", 1), ("b", 2)]
-    assert events[0].timestamp.isoformat() == "2026-03-01T10:00:00+00:00"
-
-
-def test_thinking_goes_back_before_the_call_that_followed_it():
-    thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    events = read({"role": "assistant", "content": [thinking, *uses("a", "b")]})
-    assert [event.thinking for event in events] == [(thinking,), ()]
-
-
-def test_what_the_tool_adds_is_not_the_users():
-    added = {
-        "role": "user",
-        "content": [{"type": "text", "text": "<environment_details>\nnoon\n</environment_details>"}],
-    }
-    asked = {"role": "user", "content": [{"type": "text", "text": "go"}, *added["content"]]}
-    assert [event.source for event in read(added, asked)] == ["environment", "user"]
-
-
-def test_a_message_that_says_nothing_to_a_model_is_kept():
-    (event,) = read({"role": "assistant", "content": [{"type": "reasoning", "encrypted_content": "x"}], "ts": T})
-    assert isinstance(event, Annotation)
-
-
-def test_a_summary_of_roo_code_takes_the_place_of_all_before_it():
-    tagged = [user("task", 0, condenseParent="c"), agent("done", 1, condenseParent="c")]
-    summary = user("## Conversation Summary\nIt is done.", 2, isSummary=True, condenseId="c")
-    events = read(*tagged, summary, user("go on", 3))
-    assert texts(events) == ["## Conversation Summary\nIt is done.\ngo on"]
-    # In 2025 it was an assistant's message behind the task, and what it sums up was deleted.
-    older = read(user("task"), agent("It is done.", 1, isSummary=True), user("go on", 2), agent("gone", 3))
-    assert texts(older) == ["task\nIt is done.\ngo on", "gone"]
-
-
-def test_a_truncation_of_roo_code_hides_what_names_it():
-    marker = user("[Sliding window truncation]", 4, isTruncationMarker=True, truncationId="t")
-    hidden = [agent("1", 1, truncationParent="t"), user("2", 2, truncationParent="t")]
-    later = [agent("3", 5), user("4", 6), agent("5", 7, truncationParent="gone")]
-    events = read(user("task"), *hidden, marker, *later)
-    assert texts(events) == ["task\n[Sliding window truncation]", "3", "4", "5"]
 
 
 @pytest.fixture
@@ -218,8 +169,3 @@ def test_events_of_ours_are_messages_that_the_api_takes():
     assert [block.get("is_error") for block in written[3]["content"]] == [None, True]
     again = View.from_events(decode(written, FORMAT)).to_messages()
     assert [message["role"] for message in again] == ["user", "assistant", "tool", "tool", "assistant"]
-
-
-def test_a_text_that_is_none_is_kept_and_ends_nothing():
-    odd = {"role": "user", "content": [{"type": "search_result", "text": 5, "content": []}]}
-    assert len(read(user("go"), odd, {**odd, "isSummary": True})) == 3

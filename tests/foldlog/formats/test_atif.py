@@ -7,7 +7,6 @@ import json
 import pytest
 
 from foldlog._reports.usage import calls_of_imported
-from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage
 from foldlog.formats import NotAHistory, detect, open_sources
 from foldlog.projections import View
 from tests.foldlog.formats.reading import reader_of
@@ -62,40 +61,6 @@ def trajectory(tmp_path):
     path = tmp_path / "trajectory.json"
     path.write_text(json.dumps({**HEAD, "steps": STEPS, **TAIL}, indent=1))
     return path
-
-
-def test_a_step_is_what_the_agent_said_its_calls_and_their_results():
-    events = read(HEAD, *STEPS, TAIL)[1:-1]
-    assert [type(event) for event in events] == [
-        *(SystemMessage, Message, Action, Action, Observation, Observation, Message)
-    ]
-    assert events[0].tools == ({"type": "function"},)
-    assert [event.thought for event in events[2:4]] == ["I look.", ""]
-    assert events[2].thinking == ({"type": "thinking", "thinking": "hm"},)
-    assert events[2].response_id == events[3].response_id
-    assert [(event.content, event.cause) for event in events[4:6]] == [("2", 4), ("1", 3)]
-    assert [event.timestamp.second for event in events] == [1, 2, 3, 3, 3, 3, 4]
-
-
-def test_a_result_without_a_call_is_what_the_environment_says():
-    asked, seen = step(1, "user", "go"), step(2, "agent", "", observation={"results": [{"content": "$ ls"}]})
-    events = read(HEAD, asked, seen)
-    assert [(type(event), event.source) for event in View.from_events(events)] == [
-        (Message, "user"),
-        (Message, "environment"),
-    ]
-
-
-def test_a_later_system_step_and_one_that_says_nothing_are_kept_and_not_shown():
-    events = read(HEAD, step(1, "user", "go"), step(2, "system", "Performed context summarization"), step(3, "agent"))
-    assert [event.name for event in events if isinstance(event, Annotation)] == ["trajectory", "system", "agent"]
-    assert [event.content for event in View.from_events(events)] == ["go"]
-
-
-def test_of_an_image_the_path_is_shown():
-    image = {"type": "image", "source": {"media_type": "image/png", "path": "images/a.png"}}
-    events = read(HEAD, step(1, "user", [{"type": "text", "text": "see"}, image]))
-    assert [part["text"] for part in events[1].content] == ["see", "[image: images/a.png]"]
 
 
 def test_usage_is_that_of_each_step_and_the_model_the_agents_unless_the_step_names_one():

@@ -10,7 +10,7 @@ import pytest
 
 from foldlog._formats.registry import FORMATS
 from foldlog._importing import import_source
-from foldlog.eventstore import Action, Annotation, Message, Observation, Retraction, Store, SystemMessage
+from foldlog.eventstore import Action, Message, Observation, Store, SystemMessage
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.formats import NotAHistory, encode, open_sources
 from foldlog.projections import View
@@ -91,46 +91,6 @@ read = partial(read_export, NAME)
 
 def shown(events):
     return [(message["role"], message["content"]) for message in View.from_events(events).to_messages()]
-
-
-def test_every_kind_of_content_is_read_as_its_model_was_told(tmp_path):
-    events = read(tmp_path, chat(*FLOWN))
-    told = [(each.source, each.content) for each in events if isinstance(each, Message)]
-    assert told == [
-        ("environment", "I sew.\nBe brief."),
-        ("user", "[image sediment://f1]\nhow far?\nreally"),
-        ("environment", "Wind\nu\ncalm"),
-        ("environment", "Sea\nv\nwet"),
-        ("agent", "9 km"),
-        ("agent", '{"content_type":"of a later year","new":1}'),
-    ]
-    calls = [each for each in events if isinstance(each, Action)]
-    assert [(each.tool, each.arguments) for each in calls] == [
-        ("python", {"language": "python", "text": "1 + 1"}),
-        ("browser", {"language": "unknown", "text": 'search("wind")'}),
-        ("python", {"language": "python", "text": "x"}),
-    ]
-    results = [each for each in events if isinstance(each, Observation)]
-    assert [(each.cause, each.content, each.is_error) for each in results] == [
-        (calls[0].id, "2", False),
-        (calls[1].id, "calm", False),
-        (calls[2].id, "no x", True),
-    ]
-    assert sum(isinstance(each, Annotation) for each in events) == len(events) - 12
-    assert events[-1].meta == {"title": "Kites"}
-    assert calls[0].meta == {"model": "gpt-5"}
-    assert [each.timestamp.microsecond for each in calls] == [500_000] * 3
-
-
-def test_the_branch_that_ends_in_the_newest_node_is_shown(tmp_path):
-    asked = [("u", None, "user", "hi"), ("a", None, "assistant", "one"), ("u2", None, "user", "so?")]
-    again = [("b", "u", "assistant", "two"), ("u3", None, "user", "and?")]
-    for newest, last in (("u3", ["hi", "two", "and?"]), ("u2", ["hi", "one", "so?"]), ("b", ["hi", "two"])):
-        events = read(tmp_path, chat(*asked, *again, newest=newest))
-        assert [content for _, content in shown(events)] == last
-        versions = [[said for _, said in shown(events[:version])] for version in range(len(events) + 1)]
-        assert ["hi", "one", "so?"] in versions
-        assert ["hi", "two", "and?"] in versions
 
 
 def part(conversation, last, newest=None):
@@ -237,14 +197,3 @@ def test_what_only_looks_like_it_is_not_read(tmp_path, value):
         (tmp_path / name).write_text(json.dumps(value))
         with pytest.raises(NotAHistory):
             open_sources([tmp_path / name])
-
-
-def test_a_tree_with_circles_and_without_parents_is_read_whole(tmp_path):
-    conversation = chat(("a", None, "user", "hi"), ("b", None, "assistant", "ho"))
-    conversation["mapping"]["a"]["parent"] = "b"
-    conversation["mapping"]["b"]["parent"] = "a"
-    conversation["mapping"]["z"] = node("z", "lost", "user", "he")
-    conversation["mapping"]["y"] = {"id": "other", "message": None, "parent": 1, "children": 2}
-    events = read(tmp_path, conversation)
-    assert {each.content for each in events if isinstance(each, Message)} == {"hi", "ho", "he"}
-    assert any(isinstance(each, Retraction) for each in events)

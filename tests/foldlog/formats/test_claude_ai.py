@@ -9,7 +9,7 @@ import pytest
 
 from foldlog._formats.registry import FORMATS
 from foldlog._importing import import_source
-from foldlog.eventstore import Action, Annotation, Message, Observation, Store
+from foldlog.eventstore import Action, Message, Observation, Store
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.formats import NotAHistory, encode
 from foldlog.projections import View
@@ -40,70 +40,11 @@ def chat(*messages, **about):
     return {"uuid": "c1", "name": "Kites", "summary": "", **times, "chat_messages": list(messages), **about}
 
 
-def use(call_id, **given):
-    return {"type": "tool_use", "id": call_id, "name": "measure", "input": given, "integration_name": None}
-
-
-def result(call_id, content, **more):
-    return {"type": "tool_result", "tool_use_id": call_id, "name": "measure", "content": content, **more}
-
-
-FILES = {
-    "attachments": [
-        {"file_name": "a.txt", "extracted_content": "kite"},
-        {"file_name": "", "extracted_content": "gull"},
-    ],
-    "files": [{"file_name": "b.png", "file_uuid": "f"}],
-}
-KNOWN = [{"type": "knowledge", "title": "Sea", "url": "u", "text": "9 km"}, {"type": "text", "text": "deep"}]
-MEASURED = [
-    said("u1", "human", "how far?", **FILES),
-    said(
-        *("a1", "assistant", {"type": "thinking", "thinking": "hm", "summaries": [{"summary": "s"}], "cut_off": False}),
-        *("I look.", use("t1", what="sea"), result("t1", KNOWN), {"type": "token_budget", "remaining": 1}),
-        *("Again.", use(None, what="sky"), result(None, "no sky", is_error=True), "9 km"),
-    ),
-    said("u2", "human", {"type": "voice_note", "title": "Voice", "text": "and back?"}),
-    said("a2", "assistant", use("t2", what="back"), use("t3", what="up"), result("t2", []), result("t3", "high")),
-    said("a3", "assistant"),
-    {**said("u3", "human"), "content": [], "text": "of 2023"},
-    said("a4", "assistant", {"type": "of a later year"}),
-    said("a5", "assistant", {"type": "flag", "flag": "x"}),
-]
-
-
 read = partial(read_export, NAME)
 
 
 def texts(events):
     return [message["content"] for message in View.from_events(events).to_messages() if message["role"] != "tool"]
-
-
-def test_every_block_is_read(tmp_path):
-    events = read(tmp_path, chat(*MEASURED))
-    assert events[0].content == tuple(
-        {"type": "text", "text": text} for text in ("a.txt\nkite", "gull", "[file b.png]", "how far?")
-    )
-    calls = [each for each in events if isinstance(each, Action)]
-    assert [(each.thought, each.arguments, each.call_id) for each in calls] == [
-        ("I look.", {"what": "sea"}, "t1"),
-        ("Again.", {"what": "sky"}, "a1:6"),
-        ("", {"what": "back"}, "t2"),
-        ("", {"what": "up"}, "t3"),
-    ]
-    assert calls[0].thinking == ({"type": "thinking", "thinking": "hm"},)
-    assert len({each.response_id for each in calls}) == 3
-    results = [each for each in events if isinstance(each, Observation)]
-    assert [(each.cause, each.is_error) for each in results] == [
-        *((calls[0].id, False), (calls[1].id, True), (calls[2].id, False), (calls[3].id, False))
-    ]
-    assert [part["text"] for part in results[0].content] == ["Sea\nu\n9 km", "deep"]
-    assert [each.content for each in events if isinstance(each, Message)][1:] == [
-        *("9 km", "Voice\nand back?", "of 2023", ({"type": "of a later year"},))
-    ]
-    assert events[-1].meta == {"title": "Kites"}
-    assert isinstance(events[-2], Annotation)
-    assert events[0].timestamp.isoformat() == "2026-01-01T00:00:10.500000+00:00"
 
 
 def first(content):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from foldlog._reports.ahead import made_ahead
-from foldlog.eventstore import Action, Annotation, CondensationAction, Observation, Retraction
+from foldlog.eventstore import CondensationAction
 from foldlog.formats import open_sources
 from foldlog.projections import View
 from tests.foldlog.formats.reading import reader_of
@@ -41,32 +41,6 @@ def document(path, messages, **more):
     return path
 
 
-def test_every_record_is_what_the_model_was_shown():
-    events = read(*RECORDS[:7])
-    context, asked = events[1:3]
-    assert (context.source, asked.source) == ("environment", "user")
-    assert [part["type"] for part in asked.content] == ["text", "image_url"]
-    view = list(View.from_events(events))
-    actions = [event for event in view if isinstance(event, Action)]
-    assert (actions[0].thought, actions[0].arguments) == ("I list the harbour.", {"path": "/harbour"})
-    assert actions[0].thinking == ({"type": "thinking", "thinking": "**Looking** I look at the files first"},)
-    assert {action.response_id for action in actions} == {"g2"}
-    results = [event for event in view if isinstance(event, Observation)]
-    assert [(event.content, event.is_error, event.cause) for event in (*results[:3], results[4])] == [
-        ("a.py\nb.py", False, actions[0].id),
-        ("no such file: c.py", True, actions[1].id),
-        ("the user cancelled it", True, actions[2].id),
-        ("only a text", False, actions[4].id),
-    ]
-    assert results[3].content[0]["text"] == '{"output": "Binary content", "size": 4}'
-    assert results[3].content[1]["type"] == "image_url"
-    rest = read(*RECORDS[:14])[len(events) :]
-    assert [type(event) for event in rest[:3]] == [Annotation] * 3
-    assert (rest[3].content, rest[3].shown) == ("/stats", False)
-    assert [type(event) for event in rest[4:7]] == [Action, Observation, Observation]
-    assert [event.shown for event in rest[5:7]] == [True, False]
-
-
 def test_a_message_that_comes_again_takes_the_place_of_the_earlier_one():
     open_call, done = called("g2", call("c1", status="executing")), called("g2", call("c1", "a.py"))
     events = read(HEADER, said("u1", "list"), open_call, said("i1", "x", "info"), open_call, said("u2", "and?"), done)
@@ -84,29 +58,8 @@ def test_a_message_that_comes_again_takes_the_place_of_the_earlier_one():
     assert (undone.counts.tools["ls"].calls, undone.counts.errors) == (2, 1)
 
 
-def test_a_call_that_failed_says_so_by_its_status():
-    events = read(HEADER, said("u1", "list"), called("g1", call("c1", "a.py"), call("c2", "half", "cancelled")))
-    assert [event.is_error for event in events if isinstance(event, Observation)] == [False, True]
-
-
-def test_a_rewind_takes_back_what_is_from_there_on_and_all_if_it_is_unknown():
-    log = [HEADER, said("u1", "one"), said("g1", "two", "gemini"), said("u2", "three")]
-    assert shown(read(*log, {"$rewindTo": "g1"}, said("u3", "four"))) == [[text("one"), text("four")]]
-    assert shown(read(*log, {"$rewindTo": "nobody"}, said("u3", "four"))) == ["four"]
-
-
 def text(said):
     return {"type": "text", "text": said}
-
-
-def test_messages_that_are_set_replace_those_that_differ():
-    log = [HEADER, said("u1", "one"), called("g1", call("c1", "a long result")), said("g2", "two", "gemini")]
-    masked = [log[1], called("g1", call("c1", "[masked]")), log[3]]
-    events = read(*log, {"$set": {"messages": masked}}, said("u3", "three"))
-    assert shown(events) == ["one", "I look", "[masked]", "two", "three"]
-    assert sum(isinstance(event, Retraction) for event in events) == 1
-    assert shown(read(*log, {"$set": {"messages": log[1:]}})) == ["one", "I look", "a long result", "two"]
-    assert shown(read(*log, {"$set": {"messages": [log[1]]}, "id": []})) == ["one"]
 
 
 def test_a_snapshot_of_the_state_is_a_condensation_and_what_is_kept_follows_it():

@@ -8,9 +8,8 @@ import zipfile
 import pytest
 
 from foldlog._reports.usage import calls_of_imported
-from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, SystemMessage
+from foldlog.eventstore import Annotation
 from foldlog.formats import NotAHistory, detect, open_sources
-from foldlog.projections import View
 from tests.foldlog.formats.reading import reader_of
 from tests.foldlog.records import used
 
@@ -23,7 +22,8 @@ SAID = {"id": "c", "role": "assistant", "content": [THOUGHT, {"type": "text", "t
 CALLED = {**SAID, "tool_calls": CALLS, "model": "m"}
 ANSWER = {"id": "d", "role": "tool", "content": "9 km", "tool_call_id": "t1", "function": "measure"}
 FAILED = {**ANSWER, "id": "e", "content": "", "tool_call_id": "t2", "error": {"type": "timeout", "message": "too slow"}}
-SUMMARY = {"id": "f", "role": "user", "content": "It is 9 km.", "metadata": {"summary": True}}
+
+
 USAGE = {"input_tokens": 5, "output_tokens": 2, "input_tokens_cache_read": 3, "total_cost": 0.5}
 END = {"id": 1, "epoch": 2, "target": "9", "scores": {"match": {"value": "C"}}, "model_usage": {"m": USAGE, "n": {}}}
 MESSAGES = [SYSTEM, INPUT, CALLED, ANSWER, FAILED]
@@ -45,27 +45,6 @@ def zipped(path, samples, method=zipfile.ZIP_DEFLATED, header="header.json"):
 
 
 read = reader_of(FORMAT)
-
-
-def test_messages_calls_and_results():
-    events = read(*MESSAGES)
-    assert [type(event) for event in events] == [SystemMessage, Message, Action, Action, Observation, Observation]
-    assert [(event.thought, event.arguments) for event in events[2:4]] == [("look", {"of": "t1"}), ("", {"of": "t2"})]
-    assert events[2].thinking == ({"type": "thinking", "thinking": "hm", "signature": "s"},)
-    assert [(event.content, event.cause, event.is_error) for event in events[4:]] == [
-        ("9 km", 2, False),
-        ("too slow", 3, True),
-    ]
-
-
-def test_a_summary_takes_the_place_of_all_but_the_input():
-    events = read(*MESSAGES, SUMMARY, {**INPUT, "id": "g", "content": "go on", "source": None})
-    assert [event.content for event in View.from_events(events)] == ["You measure.", "how far?", "It is 9 km.", "go on"]
-    again = read(*MESSAGES, SUMMARY, SAID, {**SUMMARY, "content": "And more."})
-    assert [event.content for event in View.from_events(again)] == ["You measure.", "how far?", "And more."]
-    unsaid = read(SYSTEM, {**INPUT, "source": None}, SAID, SUMMARY)
-    assert [event.content for event in View.from_events(unsaid)] == ["You measure.", "how far?", "It is 9 km."]
-    assert sum(isinstance(event, CondensationAction) for event in again) == 2
 
 
 def test_the_end_of_a_sample_tells_the_tokens_of_each_model():
@@ -149,9 +128,3 @@ def test_it_is_recognized_by_its_calls_and_sources():
     openai = {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "tool_calls": [openai]}]
     assert detect(chat) == "openai-chat"
-
-
-PICTURE = (
-    {"type": "text", "text": "how far?"},
-    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AP8="}},
-)

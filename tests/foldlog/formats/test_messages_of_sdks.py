@@ -24,20 +24,6 @@ def of(kind, events):
     return [event for event in events if isinstance(event, kind)]
 
 
-def test_messages_of_langchain():
-    events = list(decode(RECORDS["langchain"], "langchain"))
-    kinds = [SystemMessage, Message, Action, Action, Observation, Observation, Action, Observation]
-    assert [type(event) for event in events] == [*kinds, Message, Message, Message, Annotation]
-    assert [event.cause for event in events][4:8] == [2, 3, None, 6]
-    assert [(event.tool, event.is_error) for event in of(Observation, events)] == [
-        *(("f", False), ("f", True), ("f", False))
-    ]
-    assert {event.response_id for event in events[2:4]} == {"1"}
-    assert (events[2].thinking[0]["thinking"], events[2].thought[0]["text"]) == ("hm", "I look")
-    assert [event.source for event in of(Message, events)] == ["user", "agent", "environment", "agent"]
-    assert [event.shown for event in events] == [True] * 11 + [False]
-
-
 BLOCKS_OF_LANGCHAIN = [
     ({"type": "image", "url": "https://x/a.png", "id": "i"}, "https://x/a.png"),
     ({"type": "image", "base64": "AA==", "mime_type": "image/png"}, "data:image/png;base64,AA=="),
@@ -79,17 +65,6 @@ def test_messages_of_langchain_are_recognized_without_what_most_have():
             detect([other])
 
 
-def test_items_of_openais_responses():
-    events = list(decode(RECORDS["openai-responses"][:10], "openai-responses"))
-    kinds = [Message, Annotation, Action, Observation, Action, Observation, Annotation, Message, SystemMessage]
-    assert [type(event) for event in events] == [*kinds, Annotation]
-    assert [event.cause for event in events] == [None, None, None, 2, None, 4, None, None, None, None]
-    assert [event.tool for event in of(Observation, events)] == ["measure", "apply"]
-    assert [event.stays_with_next for event in events] == [place == 1 for place in range(10)]
-    assert all(event.shown for event in events)
-    assert [event.source for event in of(Message, events)] == ["user", "agent"]
-
-
 PARTS = [Annotation, Message, Action, Action, Observation, Observation, Annotation, Annotation, Message]
 
 
@@ -107,31 +82,6 @@ def test_each_part_is_one_event_of_its_kind(format, first, ids, response):
     assert [event.stays_with_next for event in events] == [place == 2 for place in range(13)]
     image = events[1].content[1 if format == "pydantic-ai" else 0]
     assert image["image_url"]["url"] == "data:image/png;base64,AP8="
-
-
-def test_messages_of_strands():
-    events = list(decode(RECORDS["strands"], "strands"))
-    kinds = [Message, Message, Annotation, Message, Action, Action, Observation, Observation, Message]
-    assert [type(event) for event in events] == [*kinds, Annotation, Annotation]
-    assert [(event.content, event.is_error) for event in of(Observation, events)] == [
-        ('9 km\n{"n": 9}', False),
-        ("no", True),
-    ]
-    assert events[2].stays_with_next
-    assert events[2].meta["usage"] == {"prompt_tokens": 10, "completion_tokens": 2, "cached_tokens": 4}
-    assert events[1].content[0]["image_url"]["url"] == "data:image/png;base64,AP8="
-    assert events[0].timestamp.isoformat() == "2026-11-22T13:00:00+00:00"
-
-
-def test_messages_of_the_agent_framework():
-    events = list(decode(RECORDS["agent-framework"], "agent-framework"))
-    kinds = [SystemMessage, Message, Message, Annotation, Message, Action, Action, Observation, Observation, Message]
-    assert [type(event) for event in events] == [*kinds, Annotation, Annotation]
-    assert all(event.shown for event in events)
-    assert [event.is_error for event in of(Observation, events)] == [False, True]
-    assert {event.response_id for event in of(Action, events)} == {"m2"}
-    assert [event.stays_with_next for event in events].index(True) == 3
-    assert events[2].content[0]["image_url"]["url"] == "data:image/png;base64,AP8="
 
 
 @pytest.mark.parametrize(

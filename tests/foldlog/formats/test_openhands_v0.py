@@ -82,27 +82,6 @@ def test_an_action_keeps_its_thought_apart_from_its_arguments():
     assert (event.tool, event.thought, event.arguments) == ("run", "look around", {"command": "ls", "hidden": False})
 
 
-def test_a_call_and_its_answer_are_paired_by_cause_and_call_id():
-    metadata = {
-        "function_name": "execute_bash",
-        "tool_call_id": "call-1",
-        "model_response": {"id": "response-1", "choices": [{"message": {"content": None}}], "usage": {"cost": 0.5}},
-        "total_calls_in_response": 1,
-    }
-    run = {**action("run", 3, command="ls"), "tool_call_metadata": metadata}
-    ran = {**observation("run", 5, cause=3, content="a b", exit_code=0), "tool_call_metadata": metadata}
-    called, answered = read(run, ran)
-    assert (called.call_id, called.response_id) == ("call-1", "response-1")
-    assert isinstance(answered, Observation)
-    assert (answered.tool, answered.content, answered.call_id, answered.cause) == ("run", "a b", "call-1", 0)
-    assert "model_response" not in str(answered.origin.rest)  # it is stored with the action
-
-
-def test_a_cause_is_the_latest_earlier_event_with_that_id():
-    events = read(action("run", 1), action("run", 1), observation("run", 2, cause=1), observation("run", 3, cause=9))
-    assert [event.cause for event in events] == [None, None, 1, None]
-
-
 def test_a_result_of_texts_and_images_is_written_as_its_texts():
     texts = [{"type": "text", "text": text} for text in ("two", "words")]
     parts = (*texts, {"type": "image_url", "image_url": {"url": "https://x.example/a.png"}})
@@ -134,12 +113,6 @@ def test_a_naive_time_stays_text_and_is_never_called_utc():
 
 
 # -- condensations ----------------------------------------------------------------------------------------------------
-
-
-def test_a_condensation_keeps_the_ids_of_its_source():
-    event = read(action("run", 40), action("condensation", 41, forgotten_event_ids=[40, 99, -1]))[1]
-    assert isinstance(event, CondensationAction)
-    assert (event.forgotten_event_ids, event.origin.format) == ((40, 99, -1), V0)
 
 
 def test_a_range_with_a_summary_is_one_too():
@@ -178,21 +151,6 @@ def test_requests_and_stored_summaries_are_what_they_are():
 # -- from stream to history -------------------------------------------------------------------------------------------
 
 
-def test_of_a_stream_what_the_history_leaves_out_is_kept_and_not_shown():
-    events = read(
-        action("message", 0, source="user", content="hi"),
-        action("change_agent_state", 1, agent_state="running"),
-        observation("agent_state_changed", 2, agent_state="running"),
-        observation("null", 3, cause=1),
-        action("null", 4),
-        action("run", 5, command="ls", hidden=True),
-        observation("run", 6, cause=5, hidden=True),
-        action("run", 7, command="ls"),
-    )
-    assert [event.id for event in events if event.shown] == [0, 7]
-    assert [type(event) for event in events[1:5]] == [Annotation] * 4
-
-
 def test_a_history_shows_everything_but_condensations_and_requests():
     records = [
         observation("agent_state_changed", 2),
@@ -208,57 +166,13 @@ def test_a_history_shows_everything_but_condensations_and_requests():
     assert isinstance(events[1], Observation)
 
 
-def test_what_a_delegate_did_is_not_shown_and_its_condensations_do_nothing():
-    events = read(
-        action("run", 0),
-        action("delegate", 1, agent="a", inputs={}),
-        action("run", 2),
-        action("delegate", 3, agent="b", inputs={}),
-        action("condensation_request", 4),
-        action("condensation", 5, forgotten_event_ids=[0]),
-        observation("delegate", 6, cause=3),
-        action("run", 7),
-        observation("delegate", 8, cause=1),
-        action("run", 9),
-    )
-    assert [event.id for event in events if event.shown] == [0, 1, 8, 9]
-    assert [type(event) for event in events[4:6]] == [Annotation, Annotation]
-
-
-def test_a_delegation_without_an_answer_hides_nothing():
-    events = read(action("delegate", 0), action("run", 1), observation("run", 2), observation("delegate", 3, cause=9))
-    assert [event.shown for event in events] == [True, False, False, True]
-    assert all(event.shown for event in read(action("delegate", 0), action("run", 1)))
-    assert all(event.shown for event in read(observation("delegate", 0), action("run", 1)))
-
-
 # -- old files --------------------------------------------------------------------------------------------------------
-
-
-def test_pairs_of_the_oldest_files_come_back_as_pairs():
-    said = action("message", 0, source="user", content="hi")
-    nothing = {"message": "No observation", "observation": "null", "content": "", "extras": {}}
-    events = read([said, nothing], [action("run", 5, command="ls"), {"observation": "run", "content": "a"}])
-    assert [event.cause for event in events] == [None, 0, None, 2]
-    assert [event.shown for event in events] == [True, False, True, True]
 
 
 def test_a_pair_that_lost_a_half_in_the_store_is_not_exported_as_if_it_were_whole():
     events = read([action("run", 0), observation("run", 1)])
     with pytest.raises(ValueError, match=r"begins a record of 2 events, and 1 of them.*, or name .* with --format"):
         list(encode(events[:1], V0))
-
-
-def test_flat_records_have_their_arguments_beside_the_other_keys():
-    ask = {"content": "fix it", "images_urls": None, "wait_for_response": False, "action": "message"}
-    run = {"command": "ls", "thought": "look", "keep_prompt": True, "action": "run", "action_risk": None}
-    ran = {"content": "a b", "command_id": -1, "command": "ls", "exit_code": 0, "observation": "run"}
-    answer = {"content": "ok?", "wait_for_response": True, "action": "message"}
-    asked, called, answered, waits = read(ask, run, ran, answer)
-    assert (asked.content, asked.source) == ("fix it", "user")
-    assert (called.thought, called.arguments) == ("look", {"command": "ls", "keep_prompt": True, "action_risk": None})
-    assert (answered.cause, answered.content, answered.extras["exit_code"]) == (1, "a b", 0)
-    assert waits.source == "agent"
 
 
 # -- odd records ------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from foldlog._reports.usage import calls_of_imported
-from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction
+from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation
 from foldlog.formats import decode, detect, encode, open_sources
 from foldlog.projections import View
 from tests.foldlog.formats.reading import reader_of
@@ -35,11 +35,6 @@ def call(call_id):
     return {"type": "toolCall", "id": call_id, "name": "measure", "arguments": {"of": call_id}}
 
 
-def result(name, parent, call_id, **fields):
-    told = {"toolCallId": call_id, "toolName": "measure", "content": [{"type": "text", "text": "9 km"}]}
-    return entry("message", name, parent, message={"role": "toolResult", **told, "isError": False, **fields})
-
-
 def compaction(name, parent, first, **fields):
     return entry("compaction", name, parent, summary=f"sum {name}", firstKeptEntryId=first, tokensBefore=7, **fields)
 
@@ -54,54 +49,6 @@ def shown(events):
     return [text.partition("<summary>\n")[2].partition("\n</summary>")[0] or text for text in plain]
 
 
-def test_calls_and_results_of_a_response():
-    thinking = {"type": "thinking", "thinking": "hm", "thinkingSignature": "sig"}
-    said = agent("b", "a", thinking, {"type": "text", "text": "look"}, call("c1"), call("c2"))
-    events = read(HEAD, user("a", None), said, result("c", "b", "c2"), result("d", "c", "c1", isError=True))[1:]
-    assert [type(event) for event in events] == [Message, Action, Action, Observation, Observation]
-    assert [(event.thought, event.response_id) for event in events[1:3]] == [("look", "b"), ("", "b")]
-    assert events[1].thinking == ({"type": "thinking", "thinking": "hm", "signature": "sig"},)
-    assert [(event.cause, event.is_error) for event in events[3:]] == [(3, False), (2, True)]
-
-
-def test_the_signature_of_another_api_is_no_signature_of_anthropics():
-    thinking = {"type": "thinking", "thinking": "hm", "thinkingSignature": '{"type":"reasoning"}'}
-    (_, event) = read(HEAD, agent("a", None, thinking, {"type": "text", "text": "so"}, api="openai-responses"))
-    assert event.thinking == ({"type": "thinking", "thinking": "hm"},)
-
-
-def test_the_view_is_the_branch_of_the_last_entry():
-    trunk = [user("a", None), agent("b", "a"), user("c", "b"), agent("d", "c")]
-    events = read(HEAD, *trunk, user("e", "b"), entry("label", "f", "e", targetId="a", label="x"))
-    assert shown(events) == ["a?", "b.", "e?"]
-    back = read(HEAD, *trunk, user("e", "b"), user("f", "d"))
-    assert shown(back) == ["a?", "b.", "c?", "d.", "f?"]
-    anew = read(HEAD, *trunk, user("e", None))
-    assert shown(anew) == ["e?"]
-    assert [event.version for event in (*events, *back, *anew) if isinstance(event, Retraction)] == [3, 3, 5, 0]
-
-
-def test_an_entry_whose_parent_is_missing_follows_the_entry_before_it():
-    assert shown(read(HEAD, user("a", None), agent("c", "lost"), user("d", "c"))) == ["a?", "c.", "d?"]
-
-
-def test_a_compaction_keeps_what_comes_from_its_first_entry_on():
-    before = [user("a", None), agent("b", "a"), user("c", "b"), agent("d", "c")]
-    events = read(HEAD, *before, compaction("e", "d", "c"), user("f", "e"))
-    assert shown(events) == ["sum e", "c?", "d.", "f?"]
-    assert shown(events[:5]) == ["a?", "b.", "c?", "d."]
-    (condensation,) = (event for event in events if isinstance(event, CondensationAction))
-    assert condensation.metadata == {"tokens_before": 7}
-    again = read(HEAD, *before, compaction("e", "d", "c"), user("f", "e"), compaction("g", "f", "d"), user("h", "g"))
-    assert shown(again) == ["sum g", "d.", "f?", "h?"]
-    assert shown(read(HEAD, *before, compaction("e", "d", "gone"))) == ["sum e"]
-    # What is kept has to be on the branch.
-    aside = read(HEAD, *before, user("x", "b"), compaction("e", "x", "d"))
-    assert shown(aside) == ["sum e"]
-    # A return to the entry before the compaction brings all back.
-    assert shown(read(HEAD, *before, compaction("e", "d", "c"), user("f", "d"))) == ["a?", "b.", "c?", "d.", "f?"]
-
-
 def test_entries_of_version_1_have_no_ids_and_count_lines():
     entries = [user("a", None), agent("b", None), user("c", None), agent("d", None)]
     old = {"type": "compaction", "timestamp": TIME, "summary": "sum e", "firstKeptEntryIndex": 3, "tokensBefore": 7}
@@ -109,25 +56,6 @@ def test_entries_of_version_1_have_no_ids_and_count_lines():
     head = {key: value for key, value in HEAD.items() if key != "version"}
     assert shown(read(head, *plain, old)) == ["sum e", "c?", "d."]
     assert detect([head, *plain]) == "pi"
-
-
-def test_what_pi_does_not_send_is_not_shown():
-    failed = [agent("b", "a", stopReason="error"), agent("c", "b", call("c1"), stopReason="aborted")]
-    ran = {"role": "bashExecution", "output": "x", "exitCode": 2, "cancelled": False, "truncated": False}
-    commands = [
-        entry("message", "d", "c", message={**ran, "command": "ls", "timestamp": 1}),
-        entry("message", "e", "d", message={**ran, "command": "env", "excludeFromContext": True, "timestamp": 1}),
-    ]
-    told = entry("custom_message", "f", "e", customType="x", content="told", display=False)
-    kept = entry("custom", "g", "f", customType="x", data={"n": 1})
-    events = read(HEAD, user("a", None), *failed, *commands, told, kept)
-    assert shown(events) == ["a?", "Ran `ls`\n```\nx\n```\n\nCommand exited with code 2", "told"]
-    assert [event.source for event in View.from_events(events)] == ["user", "environment", "environment"]
-
-
-def test_the_branch_that_was_left_is_summed_up():
-    left = entry("branch_summary", "d", "a", fromId="c", summary="b was tried.")
-    assert shown(read(HEAD, user("a", None), agent("b", "a"), user("c", "b"), left)) == ["a?", "b was tried.</summary>"]
 
 
 def test_usage_is_that_of_each_response_and_summary():

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from foldlog.eventstore import Action, Message, Observation, SystemMessage
+from foldlog.eventstore import Action, Observation
 from foldlog.formats import decode, encode
-from foldlog.projections import View
-from tests.foldlog.formats.reading import reader_of
 
 SWE = "swe-agent"
 
@@ -18,11 +16,6 @@ def told(content, **more):
     return message("user", content, "observation", **more)
 
 
-def said(thought, action, **more):
-    content = f"{thought}\n```\n{action}\n```"
-    return message("assistant", content, "action", thought=f"{thought}\n", action=f"{action}\n", **more)
-
-
 def called(*call_ids, thought="look"):
     calls = [{"id": it, "type": "function", "function": {"name": "ls", "arguments": "{}"}} for it in call_ids]
     return message("assistant", thought, "action", thought=thought, action="ls", tool_calls=calls)
@@ -33,44 +26,6 @@ def answered(*call_ids, content="a.py"):
 
 
 SYSTEM = message("system", "You are", "system_prompt")
-
-read = reader_of(SWE)
-
-
-def test_without_tool_calls_the_environment_answers_as_a_user():
-    events = read(SYSTEM, told("mend it"), said("look", "ls"), told("a.py"), said("done", "submit"))
-    assert [type(event) for event in events] == [SystemMessage, Message, Message, Message, Message]
-    assert [event.source for event in events] == ["agent", "user", "agent", "environment", "agent"]
-    assert events[2].content == "look\n```\nls\n```"
-    roles = [it["role"] for it in View.from_events(events).to_messages()]
-    assert roles == ["system", "user", "assistant", "user", "assistant"]
-
-
-def test_a_demonstration_is_shown_and_what_follows_it_is_the_users():
-    demo = [told("a gull", is_demo=True), said("fly", "fly", is_demo=True), told("it flew", is_demo=True)]
-    demo.append(said("done", "submit", is_demo=True))
-    events = read(SYSTEM, *demo, told("a kite"), said("look", "ls"), told("kite.py"))
-    assert [event.source for event in events[1:]] == [
-        *("environment", "agent", "environment", "agent"),
-        *("user", "agent", "environment"),
-    ]
-    assert len(View.from_events(events)) == len(events)
-
-
-def test_tool_calls_are_actions_and_ids_that_are_used_again_are_paired_in_order():
-    events = read(told("go"), called("c"), answered("c"), called("c"), answered("c"), answered("c"))
-    assert [type(event) for event in events[1:4]] == [Action, Observation, Action]
-    assert (events[1].tool, events[1].thought, events[1].call_id) == ("ls", "look", "c")
-    assert [event.cause for event in events[2::2]] == [1, 3]
-    assert (events[2].tool, events[5].cause) == ("ls", None)
-
-
-def test_a_message_that_answers_several_calls_is_an_observation_for_each():
-    events = read(told("go"), called("c", "d"), answered("c", "d"), told("next"))
-    assert [(type(event), event.cause) for event in events[3:5]] == [(Observation, 1), (Observation, 2)]
-    assert [event.content for event in events[3:5]] == ["a.py", ""]
-    messages = View.from_events(events).to_messages()
-    assert [it["role"] for it in messages] == ["user", "assistant", "tool", "tool", "user"]
 
 
 def test_what_was_added_since_is_written_as_swe_agent_would():

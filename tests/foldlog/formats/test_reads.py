@@ -1,0 +1,46 @@
+"""What is read of records of each format: a row says it in a sentence, and holds the records and what is made of them.
+
+    python -m tests.foldlog.formats.test_reads
+
+reads the records of all rows anew, after a change that is meant to change events; ``git diff`` shows what has changed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foldlog.eventstore import Event, codec
+from foldlog.formats import decode, encode
+from foldlog.projections import View
+
+FILES = sorted((Path(__file__).parents[2] / "golden" / "reads").glob("*.jsonl"))
+ROWS = [json.loads(line) for path in FILES for line in path.read_text("utf-8").splitlines()]
+
+
+def stored(event: Event) -> dict[str, Any]:
+    """Return what a store keeps of an event, without what a library deflates: another one makes other bytes of it."""
+    body = json.loads(codec.encode(event).body)
+    return {**body, "origin": {name: value for name, value in body["origin"].items() if name != "rest"}}
+
+
+def read(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with the events of its records, as they are stored, and the ids of those that a View shows."""
+    events = list(decode(row["records"], row["format"]))
+    assert json.dumps(list(encode(events, row["format"]))) == json.dumps(row["records"])
+    shown = [event.id for event in View.from_events(events)]
+    return {**row, "events": [stored(event) for event in events], "view": shown}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['format']}: {row['name']}")
+def test_records_are_read_as_these_events(row: dict[str, Any]):
+    assert read(row) == row
+
+
+if __name__ == "__main__":
+    for path in FILES:
+        rows = [read(row) for row in ROWS if row["format"] == path.stem]
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
