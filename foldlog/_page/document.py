@@ -7,7 +7,7 @@ with later events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import asdict, replace
@@ -25,8 +25,9 @@ from foldlog._documents import (
 from foldlog._formats.rewritten import is_replacing
 from foldlog._kinds import KINDS, label
 from foldlog._reports.overview import Overview, counted_in, is_about_it
+from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.savings import saving_of
-from foldlog._reports.sizes import CountedTokens
+from foldlog._reports.sizes import CountedTokens, CountsTokens
 from foldlog._reports.spending import total_of
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because
@@ -40,10 +41,13 @@ from foldlog.eventstore import (
     Event,
     Logged,
     Observation,
+    ReadTransaction,
     Retraction,
+    Store,
     summary_id,
 )
 from foldlog.projections import Lifetime, LifetimesFold, Span, summary_event
+from foldlog.projections.retractions import target
 from foldlog.projections.units import WaitingCalls
 
 GIST = 160
@@ -51,35 +55,26 @@ GIST = 160
 
 
 class PageFold:
-    """The columns of a history, made while its events go by. Give it the events in order, in any number of parts.
+    """The columns of a conversation, made while its events go by. Give it the events in order, in any number of parts.
 
-    ``targets``: see ``LifetimesFold``. ``borders`` say where a fork begins: see ``ReadTransaction.lineage``.
-    ``counted`` counts tokens as a model's tokenizer does; without it they are estimated.
+    ``limit`` is drawn as a limit of tokens. Tokens are counted as ``model`` counts them, or estimated without one.
+    ``redactions``, ``borders`` and ``key`` are as they were when it began: it is right while they stay.
     """
 
     def __init__(
-        self,
-        conversation: str,
-        targets: Iterable[int] = (),
-        limit: int | None = None,
-        borders: Sequence[Border] = (),
-        counted: CountedTokens | None = None,
-        *,
-        redactions: int = 0,
-        key: int = 0,
-        in_own_ids: Callable[[Event], Event] = lambda event: event,
+        self, store: Store, conversation: str, limit: int | None = None, model: CountsTokens | None = None
     ) -> None:
+        def known(read: ReadTransaction) -> tuple[list[int], tuple[Border, ...], int, int]:
+            retractions = (event for event in read.structural_events() if isinstance(event, Retraction))
+            return [target(event) for event in retractions], read.lineage, read.redactions, read.key
+
+        targets, self.borders, self.redactions, self.key = store.query(conversation, known)
         self.conversation = conversation
-        self.key = key
-        """The number of the conversation in its store: another one may use its id again."""
-        self.redactions = redactions
-        """The number of redacted events when this fold began: the fold is right while that number stays."""
-        self.borders = tuple(borders)
         self.gists: list[str] = []
-        self._in_own_ids = in_own_ids
+        self._in_own_ids = in_own_ids(store, conversation)
         self._limit = limit
-        self._fold = LifetimesFold(conversation, counted or event_tokens, targets)
-        self._counted = counted
+        self._counted = None if model is None else CountedTokens(model)
+        self._fold = LifetimesFold(conversation, self._counted or event_tokens, targets)
         self._kinds: list[int] = []
         self._times: list[int | None] = []
         self._without_zone = False

@@ -7,7 +7,7 @@ import re
 import tempfile
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from html import escape, unescape
 from pathlib import Path
 from typing import IO, BinaryIO
@@ -19,15 +19,13 @@ from foldlog._page import assets
 from foldlog._page.document import PageFold
 from foldlog._page.texts import text_document
 from foldlog._reports.overview import near_the_ends
-from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.prices import Prices
-from foldlog._reports.sizes import CountedTokens, CountsTokens
+from foldlog._reports.sizes import CountsTokens
 from foldlog._reports.sums import models_of
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
 from foldlog._words.safe_text import json_text, printable
-from foldlog.eventstore import Border, Logged, ReadTransaction, Retraction, Store
-from foldlog.projections.retractions import target
+from foldlog.eventstore import Logged, Store
 
 _CHUNK_CHARACTERS = 256 * 1024
 """The number of characters of texts that are compressed together: a browser decompresses them when one of them is
@@ -62,7 +60,7 @@ def write_report(
     model is missing. Cost: the events, once; memory for their columns.
     """
     row = store.conversation(conversation)
-    fold = new_fold(store, conversation, limit, model)
+    fold = PageFold(store, conversation, limit, model)
     with tempfile.TemporaryFile("w+", encoding="ascii") as texts:
         fold.take(_spooled(store.log(conversation, 0, row.version), texts, progress))
         models = models_of(store, conversation, prices or Prices())
@@ -73,21 +71,6 @@ def write_report(
             _write(file, document, fold.gists, texts)
             file.detach()  # written so far; the file is synced, then closed
     return path.stat().st_size
-
-
-def new_fold(store: Store, conversation: str, limit: int | None = None, model: CountsTokens | None = None) -> PageFold:
-    """Return a fold for a conversation, with the versions that its retractions return to and with the borders of a
-    fork.
-    """
-
-    def known(snapshot: ReadTransaction) -> tuple[list[int], Sequence[Border], int, int]:
-        retractions = (event for event in snapshot.structural_events() if isinstance(event, Retraction))
-        return [target(event) for event in retractions], snapshot.lineage, snapshot.redactions, snapshot.key
-
-    targets, borders, redactions, key = store.query(conversation, known)
-    counted = None if model is None else CountedTokens(model)
-    own = in_own_ids(store, conversation)
-    return PageFold(conversation, targets, limit, borders, counted, redactions=redactions, key=key, in_own_ids=own)
 
 
 def _spooled(logged: Iterable[Logged], texts: IO[str], progress: Progress) -> Iterator[Logged]:

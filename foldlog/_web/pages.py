@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from foldlog._documents import FoundDocument, HistoryDocument, ShownDocument
 from foldlog._page.document import PageFold
-from foldlog._page.report import new_fold
 from foldlog._page.texts import text_document
 from foldlog._reports.overview import near_the_ends
 from foldlog._reports.prices import Prices
@@ -77,7 +76,7 @@ class Pages:
                     return
 
     def _begun_again(self, conversation: str, lock: threading.Lock) -> PageFold:
-        fold = new_fold(self._store, conversation, self._limit, self._model)
+        fold = PageFold(self._store, conversation, self._limit, self._model)
         with self._lock:
             self._folds[conversation] = lock, fold
         return fold
@@ -87,7 +86,7 @@ class Pages:
         with self._lock:
             entry = self._folds.pop(conversation, None)
             if entry is None:
-                entry = threading.Lock(), new_fold(self._store, conversation, self._limit, self._model)
+                entry = threading.Lock(), PageFold(self._store, conversation, self._limit, self._model)
             while len(self._folds) >= _KEPT:
                 del self._folds[next(iter(self._folds))]
             self._folds[conversation] = entry

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog._page.report import new_fold
+from foldlog._page.document import PageFold
 from foldlog._reports.overview import Overview
 from foldlog._words.safe_text import json_text
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Store, open_store
@@ -157,7 +157,7 @@ def histories():
 
 def documents(store: Store) -> list[str]:
     """The page's document of a history at half of its versions, and what came then."""
-    fold, half = new_fold(store, "c"), store.version("c") // 2
+    fold, half = PageFold(store, "c"), store.version("c") // 2
     fold.take(store.log("c", 0, half))
     begun = fold.document(Overview())
     fold.take(store.log("c", half))

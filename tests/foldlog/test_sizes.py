@@ -8,7 +8,6 @@ import pytest
 
 import foldlog as package
 from foldlog._page.document import PageFold
-from foldlog._page.report import new_fold
 from foldlog._reports.overview import Overview
 from foldlog._reports.sizes import CountedTokens, view_tokens
 from foldlog._web.app import application
@@ -142,13 +141,13 @@ def test_an_event_that_cannot_be_counted_is_estimated_and_told(tmp_path):
     events = [Message(source="user", content="plain"), Message(source="user", content="odd " * 10)]
     with open_store("memory:") as store:
         store.ingest("c", iter(events))
-        fold = new_fold(store, "c", model=Stumbles())
+        fold = PageFold(store, "c", model=Stumbles())
         fold.take(store.log("c"))
         document = fold.document(Overview())
         assert (document.tokens_are, document.counted_as) == ("counted", "example")
         assert document.tokens_estimated == (1,)
         assert document.events.tokens == [1, event_tokens(events[1])]
-        plain = PageFold("c")
+        plain = PageFold(store, "c")
         plain.take(store.log("c"))
         assert plain.document(Overview()).tokens_are == "estimated"
         assert [event.id for event in Views(store).current("c")] == [0, 1]

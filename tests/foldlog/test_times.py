@@ -11,7 +11,7 @@ import foldlog
 from foldlog import open as foldlog_open
 from foldlog._formats import registry
 from foldlog._formats.record import read_time, time_text
-from foldlog._page.report import new_fold
+from foldlog._page.document import PageFold
 from foldlog._reports.overview import Overview
 from foldlog._words.times import happened_at
 from foldlog.eventstore import CondensationAction, Message, Origin, open_store
@@ -148,7 +148,7 @@ def test_what_keeps_attributes_is_no_time_of_a_history(foldlog, tmp_path):
         histories["c"].append(Message(source="user", content="the gauge", timestamp=NOON))
         histories["c"].set_attributes(incomplete="1 record")
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        (fold := new_fold(store, "c")).take(store.log("c"))
+        (fold := PageFold(store, "c")).take(store.log("c"))
     assert fold.document(Overview()).events.time == [int(NOON.timestamp() * 1_000), None]
     [row] = foldlog("list", "--long", "--json").document["conversations"]
     stats = foldlog("stats", "c", "--json").document

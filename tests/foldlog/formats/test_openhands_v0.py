@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 import foldlog as library
-from foldlog._page.report import new_fold
+from foldlog._page.document import PageFold
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -231,7 +231,7 @@ def test_a_condensation_is_told_in_ids_of_the_log(foldlog, tmp_path):
     assert re.search(r"forgotten:?\s+1-2\n", foldlog("log", "c", "--full", "--tail", "1").out)
     assert foldlog("show", "c", "5", "--json").document["event"]["forgotten_event_ids"] == [6, 9, 12, 3]
     with library.open("foldlog.db") as histories:
-        fold = new_fold(histories.store, "c")
+        fold = PageFold(histories.store, "c")
         fold.take(histories.store.log("c"))
         assert [gist.split(",")[0] for gist in fold.gists[5:]] == ["events 1-2", "events 1-2"]
     assert foldlog("audit", "--to", "audit.db").status == 0
