@@ -47,6 +47,8 @@ _NOT_KEPT = frozenset(
 """Fields of a sample that repeat its messages, or are no part of the history."""
 _SAMPLE = re.compile(r"samples/.+\.json")
 _LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:')
+_ZIP = re.compile(rb"PK\x03\x04.{26}(_journal/start|header)\.json", re.DOTALL)
+"""The beginning of a packed log: the first file in it."""
 _ZSTD = 93
 _REFERENCES = ("attachment://", "tc://")
 _ROLES = ("system", "user", "assistant", "tool")
@@ -57,12 +59,12 @@ _ROLES = ("system", "user", "assistant", "tool")
 
 class _Logs(FileReader):
     def holds(self, path: Path, begin: bytes) -> bool:
-        if path.suffix == ".eval":
-            return begin.startswith(b"PK\x03\x04")
-        return path.suffix == ".json" and _LOG.match(begin) is not None and b'"eval"' in begin
+        return _ZIP.match(begin) is not None or (_LOG.match(begin) is not None and b'"eval"' in begin)
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        if path.suffix == ".eval":
+        with path.open("rb") as file:
+            is_zip = file.read(2) == b"PK"
+        if is_zip:
             try:
                 yield from _in_zip(path)
             except zipfile.BadZipFile as error:

@@ -108,8 +108,7 @@ class _Exports(FileReader):
         self._kind = kind
 
     def holds(self, path: Path, begin: bytes) -> bool:
-        keys = set(_KEY.findall(begin)) if path.suffix in (".json", ".jsonl") else set()
-        is_begun = any(map(keys.issuperset, self._kind.begins))
+        is_begun = any(map(set(_KEY.findall(begin)).issuperset, self._kind.begins))
         return is_begun and any(self._kind.has(it.value) for it in islice(_conversations(path), LOOK_AT))
 
     def histories(self, path: Path) -> Iterator[Contained]:

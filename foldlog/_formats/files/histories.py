@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice, pairwise
@@ -38,6 +39,8 @@ _MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 _BEGIN = 4096
 _SQLITE, _APPLICATION = b"SQLite format 3\0", slice(68, 72)
 """The beginning of a SQLite database, and the place of the mark of its program."""
+_DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
+"""The beginning of what are not lines with an object each, unless the first line is whole."""
 _LINES_SUFFIXES = frozenset((".jsonl", ".ndjson"))
 _SIDECARS = frozenset(("metadata.json", "base_state.json"))
 _NO_HISTORIES = frozenset(("event_cache", ".git"))
@@ -89,7 +92,7 @@ def _beginning(path: Path) -> bytes:
     if not path.is_file():
         return b""
     with path.open("rb") as file:
-        return file.read(_BEGIN)
+        return file.read(_BEGIN).removeprefix(BOM_UTF8)
 
 
 def _what_database(path: Path) -> str:
@@ -216,9 +219,9 @@ class _File:
         return self._in_lines() if self._is_lines(begin) else self._in_document()
 
     def _is_lines(self, begin: bytes) -> bool:
-        """Return whether the file is JSON Lines: by what it holds; or by its name, unless it begins an array."""
+        """Return whether the file is JSON Lines: by what it holds; by its name, if that may be either."""
         is_named = self._path.suffix in _LINES_SUFFIXES
-        return (is_named and begin.lstrip()[:1] != b"[") or on_lines(self._path, 1 if is_named else 2)
+        return (is_named and _DOCUMENT.match(begin) is None) or on_lines(self._path, 1 if is_named else 2)
 
     def _in_lines(self) -> Iterator[Found | ImportFinding]:
         lines = JsonLines(self._path)

@@ -135,7 +135,7 @@ class SpanFiles(FileReader):
     """Files of a collector."""
 
     def holds(self, path: Path, begin: bytes) -> bool:
-        return path.suffix in (".json", ".jsonl") and begin.lstrip()[:1] == b"{" and b'"resourceSpans"' in begin[:200]
+        return begin.lstrip()[:1] == b"{" and b'"resourceSpans"' in begin[:200]
 
     def histories(self, path: Path) -> Iterator[Contained]:
         """Yield the histories by their names. A problem may hide spans of each. Memory: the spans of models, tools and

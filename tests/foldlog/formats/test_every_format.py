@@ -6,8 +6,12 @@ import itertools
 import json
 import random
 from base64 import urlsafe_b64encode
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from msgspec.structs import replace
@@ -86,18 +90,41 @@ def test_what_was_not_imported_is_written_and_read_back(format):
     assert list(encode(decode(records, format), format)) == records
 
 
+def documents(format):
+    """What its program writes otherwise than as exports do."""
+    records = RECORDS[format]
+    if format == "gemini-cli":
+        session, *others = [each for each in records if "$set" not in each and "$rewindTo" not in each]
+        document = {**session, "messages": others}
+        yield from (json.dumps(document).encode(), BOM_UTF8 + json.dumps(document, indent=2).encode())
+    elif format == "inspect-eval":
+        log = {"version": 2, "status": "success", "eval": {"eval_id": "E"}}
+        (end,) = [each for each in records if "epoch" in each]
+        sample = {**end, "messages": [each for each in records if "role" in each]}
+        yield json.dumps({**log, "samples": [sample]}).encode()
+        packed = BytesIO()
+        with ZipFile(packed, "w") as file:
+            for name, value in ("_journal/start", log), (f"samples/{end['id']}_epoch_1", sample):
+                file.writestr(f"{name}.json", json.dumps(value))
+        yield packed.getvalue()
+    elif format == "openai-chat":
+        yield json.dumps({"messages": records}, indent=2).encode()
+
+
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_export_is_read_by_what_it_holds_whatever_its_name(foldlog, format):
+def test_a_file_is_read_by_what_it_holds_whatever_its_name(foldlog, tmp_path, format):
     assert foldlog("import", str(CORPUS / f"{format}.jsonl"), "--format", format).status == 0
     (name, *_) = [each["conversation"] for each in foldlog("list", "--json").document["conversations"]]
-    read = []
-    for path in ("c.json", "c.jsonl"):
-        assert foldlog("export", name, "-o", path).status == 0
-        (source,) = open_sources([path])
-        name_of_file = source.name.removesuffix(":1")  # an array of messages may stand on each line
-        read.append((name_of_file, source.format, list(source.events()), source.findings))
-    assert read[0] == read[1]
-    assert len(read[0][2]) > 2
+    assert foldlog("export", name, "-o", "exported").status == 0
+    for content in ((tmp_path / "exported").read_bytes(), *documents(format)):
+        read = []
+        for path in map(Path, ("c.json", "c.jsonl", "c.txt", "c.bak", "c", "stdin")):
+            path.write_bytes(content)
+            (source,) = open_sources([path])
+            called = source.name.removesuffix(":1")  # an array of messages may stand on each line
+            read.append((called.replace("stdin", "c"), source.format, list(source.events()), source.findings))
+        assert len(read[0][2]) > 2
+        assert [each for each in read if each != read[0]] == []
 
 
 HALF = "\ud83d"
