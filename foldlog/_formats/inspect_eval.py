@@ -210,6 +210,7 @@ def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
             reasoning_tokens="reasoning_tokens",
             total_tokens="total_tokens",
         )
+        read.meta["reply"] = repr([model, *map(sample.get, ("uuid", "id", "epoch", "completed_at"))])
         read.add(Annotation, name="sample", data={"model": model, "usage": usage})
 
 

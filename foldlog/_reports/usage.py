@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
 from foldlog._formats.record import dict_or_empty, within
+from foldlog._formats.told import id_of_source
 from foldlog._usage import COPIED, OF_NO_MODEL, usage_of
 from foldlog._words.times import time_in
 from foldlog.condensers import model_of, on_a_model, reports_of
@@ -133,12 +134,15 @@ def _told_by(
 
 
 def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts."""
+    """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts.
+    Where none is named, the record is the reply.
+    """
     replies: dict[str | int, Event] = {}
     for event in events:
         told = event.meta
         if told and (_inner(told, "usage") or _cost(told.get("cost")) is not None):
-            replies[str(told["reply"]) if "reply" in told else event.id] = event
+            named = told.get("reply") or id_of_source(event)
+            replies[named if type(named) is str else event.id] = event
     for reply, last in replies.items():
         usage, cost = usage_of(_inner(last.meta, "usage")), _cost(last.meta.get("cost"))
         yield _told_by(last, _name(last.meta), usage, cost)._replace(reply=reply if isinstance(reply, str) else None)
@@ -172,6 +176,12 @@ def _at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
     return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counted}")
 
 
+def _in_record(call: ModelCall, event: Event, use: str) -> ModelCall:
+    """Return a call of which copies of its record tell too."""
+    record = id_of_source(event)
+    return call._replace(reply=f"{record} {use}" if type(record) is str else None)
+
+
 _OF_ATIF = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
@@ -179,10 +189,11 @@ def _of_atif(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read the metrics of steps. If the trajectory tells more together, it lacks calls; if no step tells any, read what
     it tells of all.
     """
-    listed, model, final = list(events), UNNAMED, _inner(None)
+    listed, model, final, session = list(events), UNNAMED, _inner(None), None
     calls, replies = [*_of_replies(listed)], [event for event in listed if begins_call(event, None)]
     told = (event for event in listed if isinstance(event, Annotation) and event.name == "trajectory")
     for event in told:
+        session = session or within(event.data, "trajectory_id") or within(event.data, "session_id")
         if not is_copy(event):  # with copies, the sum has those too
             final, about = _inner(event.data, "final_metrics"), _inner(event.data, "agent")
             model = _name({"model": about.get("model_name")}) if about else model
@@ -192,7 +203,7 @@ def _of_atif(events: Iterable[Event]) -> Iterator[ModelCall]:
     elif not calls and (usage or cost):
         number = len({getattr(event, "response_id", None) or event.id for event in replies})
         calls = [_told_by([*listed, *replies][-1], model, usage, cost, max(1, number))]
-    yield from calls
+    yield from (call._replace(reply=f"{session} {call.event_id}" if session else None) for call in calls)
 
 
 def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -208,8 +219,9 @@ def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
         for model, told in metrics.items():
             usage, calls = _inner(told, "usage"), _inner(told, "requests").get("count")
             counts = {ours: usage.get(f"{theirs}Tokens") for ours, theirs in _OF_COPILOT.items()}
-            yield _told_by(event, model, usage_of(counts), calls=calls if type(calls) is int else 1)
-    yield from (call._replace(reply=None) for call in _of_replies(replies))
+            call = _told_by(event, model, usage_of(counts), calls=calls if type(calls) is int else 1)
+            yield _in_record(call, event, model)
+    yield from _of_replies(replies)
 
 
 _OF_COPILOT = {
@@ -242,7 +254,7 @@ def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
             told = _inner(metrics)
             model, usage = str(told.get("model_name") or UNNAMED), usage_of(told.get("accumulated_token_usage"))
             call = _told_by(event, model, usage, _cost(told.get("accumulated_cost")))
-            yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))
+            yield from counters[use].added(_in_record(call, event, use)._replace(by_condenser=use == OF_CONDENSER))
 
 
 _READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {

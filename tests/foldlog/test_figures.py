@@ -16,10 +16,14 @@ import foldlog as library
 from foldlog import Action, CondensationAction, Message
 from foldlog._formats.registry import FORMATS
 from foldlog._reports.prices import PRICED_FROM, Prices
+from foldlog._reports.stats import collect_stats
 from foldlog._reports.sums import KeptSums
 from foldlog._usage import usage_of, whole
-from tests.foldlog.records import CORPUS
+from foldlog.formats import decode
+from foldlog.projections import Views
+from tests.foldlog.records import CORPUS, records_of, v1
 from tests.foldlog.test_report import Elements, data
+from tests.foldlog.test_stats import CODEX, USUAL, V0, V1
 from tests.how_many import some
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
@@ -335,6 +339,37 @@ def test_replies_of_one_id_are_the_same_only_with_the_same_model_and_tokens(fold
     with library.open("foldlog.db") as histories:
         sums = KeptSums(histories.store)
         assert sum(one.calls for one in sums.calls(sums.blocks())) == 3
+
+
+TELLS_CALLS = {format: records_of(format) for format in FORMATS} | {
+    "codex": [{**USUAL["codex"], **record} for record in CODEX],
+    "openhands-v0": [{**USUAL["openhands-v0"], **record} for record in V0],
+    "openhands-v1": [v1("ConversationStateUpdateEvent", n, **told) for n, told in enumerate(V1)],
+}
+"""Records that tell the usage of calls."""
+TELLS_NO_CALLS = {"openai-responses", "openai-chat", "swe-agent", "agent-framework", "chatgpt", "claude-ai"}
+OF_NO_REPLY = {"aider": 1, "anthropic-messages": 1, "pydantic-ai": 1}
+"""How many replies of these records have no id."""
+
+
+@pytest.mark.parametrize("format", sorted({*FORMATS} - TELLS_NO_CALLS))
+def test_copies_of_a_history_count_each_reply_once(format):
+    records = TELLS_CALLS[format]
+    growing = records[: len(records) * 2 // 3] if format != "copilot-cli" else records  # which ends with a sum
+    with library.open("memory:") as histories:
+        for name, told in (("whole", records), ("copy", records), ("growing", growing)):
+            histories.store.ingest(name, decode(told, format))
+        spent = [
+            {(model.model, model.day): (model.calls, model.prompt_tokens, model.cost) for model in figures.values()}
+            for names in (["whole"], ["whole", "copy"], ["whole", "copy", "growing"])
+            for figures in [collect_stats(histories.store, names, views=Views(histories.store)).models]
+        ]
+    calls = [sum(figures[0] for figures in each.values()) for each in spent]
+    assert calls[0] > 0
+    if format in OF_NO_REPLY:
+        assert calls[1] == calls[0] + OF_NO_REPLY[format]
+    else:
+        assert spent[1:] == [spent[0]] * 2
 
 
 def test_what_a_source_names_and_no_view_had_is_not_forgotten(foldlog, write):

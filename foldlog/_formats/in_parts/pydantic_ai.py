@@ -159,7 +159,7 @@ def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
     cost: Any = dict_or_empty(usage).get("cost")
     with suppress(TypeError, ValueError):
         cost = float(cost)
-    return usage_told(usage, model=record.get("model_name"), cost=cost)
+    return usage_told(usage, model=record.get("model_name"), reply=record.get("provider_response_id"), cost=cost)
 
 
 FORMAT = in_parts(

@@ -82,7 +82,7 @@ class _Decoder(FollowingDecoder):
         for message in told[same:]:
             self._read_message(read, message)
         sent = len(read.events)
-        read.meta = {} if "usage" in below else usage
+        read.meta = {"reply": read.origin.id, **usage} if usage and "usage" not in below else {}
         read.timestamp = time_at(span.ended / 1e9)
         for message in found.get("output", ()):
             self._read_message(read, message)

@@ -305,7 +305,7 @@ def test_spans_of_phoenix_are_read(tmp_path):
     events = read(tmp_path, request({**span("a", 1), "attributes": pairs(attributes)}))
     assert [type(each) for each in events] == [Action, Observation, Message]
     assert (events[1].cause, events[2].content) == (0, "9 km")
-    assert events[2].meta == {"model": "m-2", "usage": {"prompt_tokens": 7}}
+    assert events[2].meta == {"model": "m-2", "reply": "a", "usage": {"prompt_tokens": 7}}
 
 
 def test_spans_of_one_trace_are_of_the_conversations_that_they_or_those_above_them_name(tmp_path):
