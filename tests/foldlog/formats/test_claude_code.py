@@ -40,10 +40,6 @@ def text(said):
     return {"type": "text", "text": said}
 
 
-def thinking(thought="hm"):
-    return {"type": "thinking", "thinking": thought, "signature": "c2ln"}
-
-
 def use(call_id, tool="Bash", **asked_for):
     return {"type": "tool_use", "id": call_id, "name": tool, "input": asked_for}
 
@@ -52,11 +48,6 @@ def result(name, parent, call_id, content="a b", structured=None, **more):
     block = {"type": "tool_result", "tool_use_id": call_id, "content": content, **more}
     structured = {} if structured is None else {"toolUseResult": structured}
     return asked(name, parent, [block], **structured)
-
-
-def boundary(name, logical_parent, parent=None, **metadata):
-    compacted = {"subtype": "compact_boundary", "logicalParentUuid": logical_parent, "compactMetadata": metadata}
-    return line(name, parent, "system", content="Conversation compacted", **compacted)
 
 
 def summary(name, parent, said="So far.", **more):

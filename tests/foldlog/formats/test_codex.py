@@ -31,10 +31,6 @@ def item(type, **fields):
     return record("response_item", {"type": type, **fields})
 
 
-def told(type, **fields):
-    return record("event_msg", {"type": type, **fields})
-
-
 def text(text, role="user"):
     kind = "output_text" if role == "assistant" else "input_text"
     return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
