@@ -7,42 +7,22 @@ after a crash.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from eventsourcing.persistence import InfrastructureFactory, Tracking, TrackingRecorder
 from eventsourcing.projection import BaseProjectionRunner, Projection
 from eventsourcing.utils import Environment
 
 from foldlog._observed import measure, tell
-from foldlog.eventstore import CorruptEvent, EventStoreError, Recorded, Store
+from foldlog._reports.unreadable import FollowsStore
+from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.integrations.eventsourcing import ConversationBatches, Conversations, Factory, RecordedBatch
 
 _FAR_S = 60.0
 """A follower that is further behind is told of, at most this often."""
-
-
-class FollowsStore(Protocol):
-    """What follows a store outside of its file: the search index, an audit database."""
-
-    @property
-    def position(self) -> int:
-        """The position in the store up to which it is complete."""
-
-    def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None:
-        """Apply what the store has between two positions. Return the number of added events; None where it is not
-        complete up to ``after``, because another process has changed it, or it was emptied: then ``catch_up``.
-        """
-
-    def catch_up(self) -> int:
-        """Apply what is new in the store. Return the number of added events."""
-
-    def refresh(self) -> object:
-        """Do what is needed only from time to time."""
-
-    def close(self) -> None: ...
 
 
 D = TypeVar("D", bound=FollowsStore)

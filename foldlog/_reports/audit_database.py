@@ -22,7 +22,7 @@ from foldlog._kinds import label
 from foldlog._reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
 from foldlog._reports.overview import copies_before
 from foldlog._reports.own_ids import in_own_ids
-from foldlog._reports.unreadable import followed, logged
+from foldlog._reports.unreadable import caught_up, logged
 from foldlog._words.texts import storable, text_of
 from foldlog.condensers.prompts.rendering import as_json
 from foldlog.eventstore import (
@@ -121,15 +121,7 @@ class AuditTables:
 
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
         """Apply what is new in the store. Return the number of added events."""
-        before = self.events
-        while True:
-            after = self.position
-            batch = list(islice(followed(self._store, after), _CHUNK))
-            last = batch[-1].position if batch else None
-            if last is None:
-                return self.events - before
-            self.apply(batch, last, after=after)
-            on_events(len(batch))
+        return caught_up(self, self._store, _CHUNK, on_events)
 
     def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None:
         """Apply what the store has between two positions, in one transaction. Return the number of added events; None

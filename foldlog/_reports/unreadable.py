@@ -1,10 +1,44 @@
-"""Read around damage, with the problem in the place of an event that cannot be read."""
+"""Read and follow a store around damage, with the problem in the place of an event that cannot be read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Protocol
 
 from foldlog.eventstore import CorruptEvent, Logged, Recorded, Store
+
+
+class FollowsStore(Protocol):
+    """What follows a store outside of its file: the search index, an audit database."""
+
+    @property
+    def position(self) -> int:
+        """The position in the store up to which it is complete."""
+
+    def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None:
+        """Apply what the store has between two positions. Return the number of added events; None where it is not
+        complete up to ``after``, because another process has changed it, or it was emptied: then ``catch_up``.
+        """
+
+    def catch_up(self) -> int:
+        """Apply what is new in the store. Return the number of added events."""
+
+    def refresh(self) -> object:
+        """Do what is needed only from time to time."""
+
+    def close(self) -> None: ...
+
+
+def caught_up(derived: FollowsStore, store: Store, most: int, on_events: Callable[[int], object]) -> int:
+    """Apply what is new in the store, ``most`` events at a time. Return the number of added events."""
+    added = 0
+    while batch := list(islice(followed(store, after := derived.position), most)):
+        new = derived.apply(batch, batch[-1].position or after, after=after)
+        if new is not None:
+            added += new
+            on_events(len(batch))
+    return added
 
 
 def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:

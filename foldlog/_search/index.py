@@ -6,11 +6,10 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from foldlog._kinds import kind_words, label, narrowed
-from foldlog._reports.unreadable import followed
+from foldlog._reports.unreadable import caught_up
 from foldlog._search.hits import Hit, IndexDamaged, IndexedText, Removal, SearchRefused, SearchTables, Wanted, terms_of
 from foldlog._words.texts import storable, text_of
 from foldlog._words.times import in_utc, told_at
@@ -136,19 +135,14 @@ class SearchIndex:
 
         Several processes may do this at the same time: each event is added exactly once.
         """
-        added = 0
-        with self.tables.lock:
-            while True:
-                after = self.tables.position()
-                batch = list(islice(_followed(self._store, after), _BATCH))
-                last = batch[-1].position if batch else None
-                if last is None:
-                    self.tables.purge()
-                    return added
-                new = self.apply(batch, last, after=after)
-                if new is not None:
-                    added += new
-                    on_events(len(batch))
+        try:
+            with self.tables.lock:
+                added = caught_up(self, self._store, _BATCH, on_events)
+                self.tables.purge()
+                return added
+        except KeyUnavailable as error:
+            remove_index(self._store)
+            raise SearchRefused(_ENCRYPTED) from error
 
     def apply(self, batch: Iterable[Recorded | CorruptEvent], position: int, *, after: int) -> int | None:
         """Apply what the store has between two positions. Return the number of added events; None where the index is
@@ -287,12 +281,3 @@ def _on_server(store: Store) -> PostgresTables | None:
 def _encrypts(store: Store) -> bool:
     """Return whether the store was opened with keys, so that what it appends is encrypted."""
     return store.database.settings.keys is not None
-
-
-def _followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events after a position; in place of an event that cannot be read, the error."""
-    try:
-        yield from followed(store, position)
-    except KeyUnavailable as error:
-        remove_index(store)
-        raise SearchRefused(_ENCRYPTED) from error
