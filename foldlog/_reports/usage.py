@@ -203,7 +203,8 @@ def _of_atif(events: Iterable[Event]) -> Iterator[ModelCall]:
     elif not calls and (usage or cost):
         number = len({getattr(event, "response_id", None) or event.id for event in replies})
         calls = [_told_by([*listed, *replies][-1], model, usage, cost, max(1, number))]
-    yield from (call._replace(reply=f"{session} {call.event_id}" if session else None) for call in calls)
+    steps = {event.id: id_of_source(event) for event in listed}
+    yield from (call._replace(reply=f"{session} {steps[call.event_id]}" if session else None) for call in calls)
 
 
 def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
