@@ -266,7 +266,7 @@ class Source:
         """Return a value that cannot be a record of the format as one that cannot be read."""
         if located.problem is not None or self.rules.accepts(located.value):
             return located
-        return located._replace(problem=str(refused(f"a record of {self.format}", located.value)))
+        return located._replace(value=None, problem=str(refused(f"a record of {self.format}", located.value)))
 
     def go_on(self, stored: Sequence[StoredRecord]) -> None:
         """Let stored records of this history follow its own: it is an older one, which lacks them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import shutil
 import sqlite3
 from contextlib import closing
 
@@ -17,6 +18,7 @@ from foldlog.eventstore import (
     CondensationAction,
     Message,
     Observation,
+    Retraction,
     open_store,
 )
 from foldlog.formats import NotAHistory, encode, open_sources
@@ -308,6 +310,39 @@ def test_damaged_rows_of_a_database_are_findings_and_the_rest_is_read(tmp_path):
     (source,) = open_sources([path])
     assert [len(record.get("parts", ())) for record in source.records()] == [11, 7, 0]
     assert [finding.place for finding in source.findings] == [f"{path}, message msg_1", f"{path}, part prt_2_02"]
+
+
+def cut_in_storage(path):
+    (path / "part" / "msg_2" / "prt_2_02.json").write_text('{"id": "prt')
+
+
+def cut_in_database(path):
+    with closing(sqlite3.connect(path)) as opened:
+        opened.execute("UPDATE part SET data = substr(data, 1, 9) WHERE id = 'prt_2_02'")
+        opened.commit()
+
+
+@pytest.mark.parametrize("make, cut", [(stored, cut_in_storage), (database, cut_in_database)])
+def test_a_damaged_part_leaves_its_stored_message_in_its_place(make, cut, tmp_path, foldlog):
+    *messages, last, about = copy.deepcopy(IN_ORDER)
+    for name, records, is_cut, events in [
+        ("whole", [*messages, about], False, None),
+        ("damaged", [*messages, about], True, [*messages, about]),
+        ("damaged, and grown", [*messages, last, about], True, IN_ORDER),
+        ("whole again", IN_ORDER, False, IN_ORDER),
+    ]:
+        path = tmp_path / "opencode.db" if make is database else tmp_path / "storage"
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        make(path, copy.deepcopy(records))
+        if is_cut:
+            cut(path)
+        done = foldlog("import", path)
+        assert (done.status, "prt_2_02" in done.err) == (0, is_cut), name
+        with open_store("foldlog.db") as store:
+            assert list(encode(store.events("ses_1"), "opencode")) == (events or records), name
+            taken = [event for event in store.events("ses_1") if isinstance(event, Retraction)]
+        assert len(taken) == (name in ("damaged, and grown", "whole again")), name  # the session is at the end
+        assert "incomplete" not in foldlog("attributes", "ses_1").out
 
 
 def test_a_database_that_cannot_be_read_is_named_and_the_files_beside_it_are_imported(tmp_path, foldlog):

@@ -52,7 +52,9 @@ def written_again(at, records, corpus):
 
 
 def source(name, records, damaged_at=None, path=Path("a.jsonl")):
-    rows = [("a.jsonl", each, "damaged" if place == damaged_at else None) for place, each in enumerate(records)]
+    rows = [("a.jsonl", each, None) for each in records]
+    if damaged_at is not None:
+        rows[damaged_at] = ("a.jsonl", None, "damaged")
     return Source(Found(Name("c"), FORMATS[name], path, Placed(0, lambda: rows)))
 
 
