@@ -37,6 +37,7 @@ from foldlog.condensers.rolling import models_are_spared
 from foldlog.condensers.selection import held
 from foldlog.eventstore import (
     ANY_VERSION,
+    NOT_RECORDED,
     CondensationAction,
     Event,
     Generation,
@@ -44,7 +45,6 @@ from foldlog.eventstore import (
     Retraction,
     Store,
     VersionConflict,
-    is_structural,
 )
 from foldlog.projections import View, Views
 
@@ -66,7 +66,7 @@ class CondenseHandler:
         self._store, self._views, self._agent_llm = store, views, counting(agent_llm)
         self._given, self._condenser = condenser, condenser.for_agent(agent_llm)
         # The key tells conversations apart that have the same id, one after the other.
-        self._remembered = lru_cache(_CONVERSATIONS_REMEMBERED)(lambda id, key: Remembered(store, views, id))
+        self._remembered = lru_cache(_CONVERSATIONS_REMEMBERED)(lambda id, key: Remembered(id))
 
     def with_agent(self, agent_llm: AgentModel) -> CondenseHandler:
         """Return a handler for another model of the agent. Both remember the same of each conversation."""
@@ -117,7 +117,9 @@ class CondenseHandler:
             finally:
                 models_are_spared.reset(spared)
             if isinstance(result, View):
-                return self._reported(conversation, append, result, reports, remembered)
+                if (shown := self._reported(conversation, append, result, reports, remembered)) is not None:
+                    return shown
+                continue
             try:
                 action = self._append(conversation, append, view, result.action)
             except NoCondensationAvailable as error:
@@ -228,27 +230,23 @@ class CondenseHandler:
 
     def _reported(
         self, conversation: str, append: Append, view: View, reports: tuple[Report, ...], remembered: Remembered
-    ) -> View:
-        """Append the reports of a step and return ``view`` with them and with the events of other writers."""
-        if not all(map(is_standing, reports)):
+    ) -> View | None:
+        """Append a step's reports; return ``view`` with them. None if others appended first: take the step again."""
+        rules, others = list(filter(is_standing, reports)), [each for each in reports if not is_standing(each)]
+        if others:
             remembered.failed(view.version)
-            tell_of_failures(conversation, self._condenser.type, reports)
-        rules = [*map(_rule, filter(is_standing, reports))]
-        news: Sequence[Report] = [report for report in reports if not is_standing(report)]
-        ended = remembered.has_rules and not reports
-        remembered.has_rules = bool(rules) or (remembered.has_rules and not ended)
-        if rules and self._are_new(conversation, rules, view.version):
-            news = reports
-        elif not news and not ended:
+            tell_of_failures(conversation, self._condenser.type, others)
+        news: list[Sequence[Report]] = [others] if others else []
+        if not rules and remembered.has_rules(self._store, view):
+            news.insert(0, ())  # without a report: the former rules are over
+        elif rules and self._are_new(conversation, [*map(_rule, rules)], view.version):
+            news = [reports]
+        if not news:
             return view
-        for report in news:
-            if report.get("outcome") == "above size":
-                reason = report["problem"]
-                self._tell("foldlog.condensation.declined", conversation, events_before=len(view), reason=reason)
-        append(annotation(news), expected_version=ANY_VERSION)  # without a report: the former rules are over
-        since = tuple(self._store.events(conversation, start=view.version))
-        # A mask does not know of a condensation that came since: the next step handles that one.
-        return view if any(map(is_structural, since)) else view.then(since)
+        for of in [report for report in news[-1] if report.get("outcome") == "above size"]:
+            self._tell("foldlog.condensation.declined", conversation, events_before=len(view), reason=of["problem"])
+        made = append([*map(annotation, news)], expected_version=ANY_VERSION)
+        return view.then([each.event for each in made]) if made[0].event.id == view.version else None
 
     def _are_new(self, conversation: str, rules: Sequence[str], version: int) -> bool:
         """Return whether the newest rules of the log are others than these, or were recorded long ago."""
@@ -291,14 +289,26 @@ def planned_before(action: CondensationAction, view: View, meanwhile: Sequence[E
 class Remembered:
     """The memory of a handler for one conversation, so that it does not report or try the same at every step.
 
-    ``has_rules`` says whether the log has rules that may have to be ended. A model that failed while condensing could
-    wait is asked again at the version ``ask_again_at``: some events later, twice as many after each further failure.
+    A model that failed while condensing could wait is asked again at the version ``ask_again_at``: some events later,
+    twice as many after each further failure.
     Several threads may use one object: at worst a model is asked once too often.
     """
 
-    def __init__(self, store: Store, views: Views, conversation: str) -> None:
-        self.has_rules = bool(newest_rules(store, conversation, views.current(conversation).version)[1])
+    def __init__(self, conversation: str) -> None:
+        self._conversation, self._rules = conversation, (0, 0)
         self._wait, self.ask_again_at = _WAIT, 0
+
+    def has_rules(self, store: Store, view: View) -> bool:
+        """Return whether the log has rules at this version that may have to be ended, whichever handler recorded them.
+        Cost: the events since the last call, and nothing where the View shows them all.
+        """
+        since, until = self._rules if self._rules[0] <= view.version else (0, 0)
+        new = range(since, view.version)
+        if len(new) > RULES_COUNT_FOR or [event.id for event in view.tail(len(new))] != [*new]:
+            at, rules = newest_rules(store, self._conversation, view.version, since)
+            until = until if at == NOT_RECORDED else at + RULES_COUNT_FOR if rules else 0
+        self._rules = view.version, until
+        return view.version <= until
 
     def failed(self, version: int) -> None:
         """Note that a condensation that could wait was tried at this version and failed: the model is asked later."""

@@ -35,12 +35,13 @@ def is_standing(report: Report) -> bool:
     return "rule" in report
 
 
-def newest_rules(store: Store, conversation: str, version: int) -> tuple[int, list[Report]]:
+def newest_rules(store: Store, conversation: str, version: int, since: int = 0) -> tuple[int, list[Report]]:
     """Return the standing reports of the newest step before ``version``, and the id of the annotation that holds them.
 
-    ``NOT_RECORDED`` and no reports where the last ``RULES_COUNT_FOR`` events record none. Cost: these events at most.
+    ``NOT_RECORDED`` and no reports where the last ``RULES_COUNT_FOR`` events, or those since a version, record none.
+    Cost: these events at most.
     """
-    for event in store.events(conversation, max(0, version - RULES_COUNT_FOR), version, reverse=True):
+    for event in store.events(conversation, max(since, version - RULES_COUNT_FOR), version, reverse=True):
         if isinstance(event, Annotation) and event.name == CONDENSER_METADATA_KEY:
             reports = reports_of(event)
             standing = [report for report in reports if isinstance(report, Mapping) and is_standing(report)]

@@ -6,10 +6,11 @@ import threading
 
 import pytest
 
-from foldlog.condensers.base import Condensation, Condenser, Step
+from foldlog.condensers.base import Condensation, Condenser
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.reports import reports_of
+from foldlog.condensers.sent import sent
 from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
@@ -230,27 +231,40 @@ def test_rules_are_recorded_when_they_change_and_where_the_last_ones_are_far_bac
     assert [len(reports_of(note)) for note in stored(store, Annotation)] == [1, 2, 2, 0], "the rules are over"
 
 
-def test_rules_are_over_when_no_step_after_a_failure_has_them(store, views):
+def test_rules_are_over_though_the_step_that_ends_them_fails(store, views):
     begin(store, pair(1), pair(2), messages(10), message(source="agent"))
     CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
-    handler = CondenseHandler(store, views, llm(failed(), max_size=10))
-    for _ in range(2):
-        handler.handle("c1")
-    _, failure, over = stored(store, Annotation)
-    assert ("failure" in reports_of(failure)[0], reports_of(over)) == (True, [])
+    view = CondenseHandler(store, views, llm(failed(), max_size=10)).handle("c1")
+    _, over, failure = stored(store, Annotation)
+    assert (reports_of(over), "failure" in reports_of(failure)[0]) == ([], True)
+    assert sent(store, "c1", view).sent == view
 
 
-def test_a_view_with_something_hidden_is_not_mixed_with_a_condensation_that_came_since(store, views):
+def test_two_handlers_notice_the_rules_of_each_other(store, views):
+    begin(store, pair(1), pair(2))
+    masking = CondenseHandler(store, views, ObservationMaskingCondenser(1))
+    whole = CondenseHandler(store, views, NoOpCondenser())
+    for n, handler in enumerate([whole, masking, whole, whole, masking, masking, whole]):
+        view = handler.handle("c1")
+        assert sent(store, "c1", views.at("c1", view.version)).sent == view
+        if n % 3:
+            store.append("c1", messages(n % 3), expected_version=ANY_VERSION)
+    assert len(stored(store, Annotation)) == 4
+
+
+@pytest.mark.parametrize("late", [message(), condensed(0, summary="S", offset=0)])
+def test_a_step_is_taken_again_when_events_come_before_its_rules(store, views, late):
     begin(store, messages(11))
+    came = []
 
-    class Hiding(Condenser):
+    class Hiding(RecentEventsCondenser):
         def step(self, view, agent_llm=None):
-            store.append("c1", condensed(0, summary="S", offset=0), expected_version=ANY_VERSION)
-            return Step(view.with_events(view[5:]), ({"told": "something"},))
+            came.extend([] if came else store.append("c1", late, expected_version=ANY_VERSION))
+            return super().step(view, agent_llm)
 
-    view = CondenseHandler(store, views, Hiding()).handle("c1")
-    assert ids(view) == [5, 6, 7, 8, 9, 10]
-    assert view.version == 11
+    view = CondenseHandler(store, views, Hiding(max_events=4, keep_first=0)).handle("c1")
+    assert view.version == store.version("c1")
+    assert sent(store, "c1", views.current("c1")).sent == view
 
 
 # --- condensers that do what they should not ---
