@@ -828,7 +828,9 @@ class Steps:
             else partial(process.store.ingest, name, [built(each) for each in given])
         )
         _, error = self.through(process, call, settle)
-        if error in ("AnotherHistory", "ReadOtherwise") or (error == "VersionConflict" and self.met):
+        if error == "AnotherHistory" and any(event["redacted"] for event in stored):
+            refusals.add(error)  # the files that were imported first tell more than what is left of redacted events
+        elif error in ("AnotherHistory", "ReadOtherwise") or (error == "VersionConflict" and self.met):
             error = "HistoryDiverged"
         if self.met:
             refusals.add("HistoryDiverged")
