@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from hashlib import blake2b
 from itertools import chain, islice
 from operator import attrgetter
@@ -112,17 +113,35 @@ class SeenFiles:
         self._of_open: dict[str, tuple[bool, str, Imported, Sequence[Path]]] = {}
         self._taken: dict[str, Path] = {}
         self._redacted: dict[tuple[object, ...], list[str]] | None = None
-        for kept, one in () if read_all else self._read():
-            self._seen.setdefault(kept.path, []).append((kept, one))
+        for path, there in () if read_all else self._kept_of.items():
+            same = [each for each in there if each[0].path == path and each[0].number]
+            self._seen[path] = [(kept, one) for kept, one in same if kept.options == self._options]
 
-    def _read(self) -> Iterator[tuple[_Kept, Imported]]:
+    @cached_property
+    def _kept_of(self) -> dict[str, list[tuple[_Kept, Imported]]]:
+        """What is kept of the conversations that were read from each path."""
+        found: dict[str, list[tuple[_Kept, Imported]]] = {}
         rows = (row for row in self._store.iter_conversations() if row.erased_at is None)
         while page := list(islice(rows, _PAGE)):
             there = self._kept.load(page, of_any_version=True)
             for row in page:
                 kept = _Kept(*there.get(row.id, ()))
-                if kept.number and kept.options == self._options:
-                    yield kept, Imported(row.id, 0, row.version, format=kept.format, path=Path(kept.path))
+                as_ = Imported(row.id, 0, row.version, format=kept.format, path=Path(kept.path))
+                for path in {kept.path, *kept.others}:
+                    found.setdefault(path, []).append((kept, as_))
+        return found
+
+    def named_otherwise(self, source: Source) -> Iterator[str]:
+        """Yield the conversations that were imported from the place of a source that does not tell its name now, with
+        the name that they told, or the other way round; none where its name is one, or something was redacted. Cost:
+        once the conversations of the store.
+        """
+        known = () if self._store.version(source.name) else self._kept_of.get(os.path.abspath(source.path), ())
+        there = (one.conversation for kept, one in known if kept.options[1:] == self._options[1:])
+        others = (each for each in there if (each in source.former_names) == source.is_named)
+        for each in others:
+            if each not in self._of_open and not self._store.conversation(each).redactions:
+                yield each
 
     def look(self, path: Path) -> Found | Unchanged | None:
         """Return a file that is as it was when all that it holds was imported, or a log with the events that were added
@@ -220,11 +239,12 @@ class SeenFiles:
             is_log = is_whole and number == 1 and alone and format_named(format).live
             digest = _digest(Path(name), state[1]) if is_log else ""
             digest = digest if state_of(name) == state else ""  # it was written while it was read
-            value = _Kept(name, self._options, state, number, format, alone, digest) if is_whole else _Kept(name)
+            whole = (state, number, format, alone, digest) if is_whole else ()
+            value = _Kept(name, self._options, *whole)
             self._keep(each, value, map(os.path.abspath, others), as_)
         # Those that it continues in a fork of:
         for each in {one.conversation for _, one in self._seen.get(name, ())} - conversations.keys():
-            self._keep(each, _Kept(name))
+            self._keep(each, _Kept(name, self._options))
 
     def _keep(self, conversation: str, value: _Kept, others: Iterable[str] = (), as_: Imported | None = None) -> None:
         """Keep a value with the paths ``others``, and with those from which the conversation was read before. What has

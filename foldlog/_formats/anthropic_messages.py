@@ -50,6 +50,8 @@ _ALWAYS_SENT = 2
 """The number of the first messages that Cline never deletes."""
 _ADDED = "<environment_details>"
 """The beginning of what Cline and Roo Code add to what the user says."""
+_TORN = -1
+"""The place of marks that cannot be read: no message is known to come before them."""
 _MESSAGES = ("api_conversation_history.json", "claude_messages.json")
 _MARK = ("ts", "conversationHistoryIndex", _DELETED)
 _BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
@@ -87,12 +89,18 @@ class _Task(Array):
         for number, located in enumerate(super().__iter__()):
             yield located
             yield from (Located(located.line, 0, mark) for mark in marks.get(number, ()))
+        yield from marks.get(_TORN, ())
+
+    def place(self, located: Located) -> str:
+        return super().place(located) if located.offset != _TORN else f"{self.marked}:{located.line}"
 
     def _marks(self) -> dict[int, list[Any]]:
         """Return the marks by the number of the message after which they come."""
         marks: dict[int, list[Any]] = {}
         before: Any = None
         for located in Array(self.marked) if self.marked.is_file() else ():
+            if located.problem is not None:
+                marks.setdefault(_TORN, []).append(located._replace(offset=_TORN))
             match located.value:
                 case {"conversationHistoryDeletedRange": [int(), int(last)] as deleted, **told} if deleted != before:
                     index, before = told.get("conversationHistoryIndex"), deleted

@@ -165,7 +165,8 @@ class Source:
     """One history, as it stands in a file or a folder.
 
     ``name``      the source's own name of the conversation, else the file's: see ``files/naming.py``
-    ``former_names``  its names below other folders, under which it may have been imported before
+    ``former_names``  its names below other folders, under which it may have been imported before, also when it did not
+                  tell its own; ``is_named`` says whether it does
     ``format``    one of ``FORMATS``, and ``rules`` what it is
     ``path``      the file or folder
     ``others``    files that are read beside it
@@ -176,7 +177,7 @@ class Source:
     """
 
     def __init__(self, history: Found, prefix: str = "") -> None:
-        self.name, self.former_names = history.name
+        self.name, self.former_names, self.is_named = history.name
         self.format, self.path, self.note = history.format.name, history.path, history.format.note
         self.usage, self.others = history.usage, history.others
         self.findings: list[ImportFinding] = []
@@ -284,6 +285,8 @@ class Source:
     def _decoded(self, options: Options, growth: Growth | None = None) -> Iterator[tuple[Any, list[Event]]]:
         self.findings.clear()
         self.findings_count, self.is_whole = 0, True
+        for place, problem, _ in self._history.findings:
+            self._find(place, problem)
         try:
             yield from self._read(options, growth)
         except OSError as error:

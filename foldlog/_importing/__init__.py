@@ -111,6 +111,9 @@ def import_source(
     except VersionConflict:  # another import of this history was first: what it added is compared now
         imported = compared_and_added()
     imported = _with_documents(store, source, without_repeating(store, source, imported), marks=marks)
+    if conversation is None and not source.is_named and imported.conversation in how.seen.named_otherwise(source):
+        where = " or ".join(map(str, source.others)) or "it"
+        source.tell(f"its name is no longer in {where}; it goes on as conversation {imported.conversation!r}")
     return imported._replace(put_back=(), format=source.format, path=source.path)
 
 

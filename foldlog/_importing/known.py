@@ -201,7 +201,8 @@ def conversation_of(store: Store, source: Source, seen: SeenFiles, name: str, *,
     begins_unread = bool(alike and source.findings)
     redacted = (each for each in alike if _holds(store, each, source, name, by_redacted=True))
     former = (each for each in _former_names(store, source) if _holds(store, each, source, name))
-    found = next(redacted if is_given else chain(former, redacted), None)
+    here = (each for each in seen.named_otherwise(source) if _is_of(store, each, source))
+    found = next(redacted if is_given else chain(former, here, redacted), None)
     if found is None and begins_unread:
         given = [event for event in source.events() if event.timestamp is not None]
         gone = (each for each in alike if any(is_among(given, one) for one in store.events(each) if one.redacted))
@@ -215,6 +216,15 @@ def _former_names(store: Store, source: Source) -> Iterator[str]:
     """Yield the conversations that may be this history under a former name. A number was added to a name in use."""
     for name in source.former_names:
         yield from takewhile(store.version, chain((name,), (f"{name}#{number}" for number in numbers(2))))
+
+
+def _is_of(store: Store, conversation: str, source: Source) -> bool:
+    """Return whether a conversation has three records of a source, wherever some could not be read, or all that it has
+    are of it.
+    """
+    whole, _ = made_whole(store, conversation, source.events(), source.format)
+    stored = {repr(each.record) for each in standing_records(whole, source.format, shown=True)}
+    return 0 < min(SHARED_MIN, len(stored)) <= len(stored.intersection(map(repr, source.records())))
 
 
 def _holds(store: Store, conversation: str, source: Source, name: str, *, by_redacted: bool = False) -> bool:

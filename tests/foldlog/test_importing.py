@@ -312,6 +312,60 @@ def test_a_number_that_is_missing_among_the_files_of_events_is_a_record_that_can
     assert imported()[2] == (False, False)
 
 
+def goes_on_as_one(foldlog, write, states, *options):
+    """Import a path in one state after the other, and return what was told each time: there is one conversation."""
+    told = []
+    for state in states:
+        ran = foldlog("import", write(state), "--json", *options)
+        told += [finding for one in ran.document["imported"] for finding in one["findings"]]
+        assert (len(ids(foldlog)), ran.status) == (1, 0), (state, ran.document)
+    return told
+
+
+@pytest.mark.parametrize("format, beside", [("openhands-v0", "metadata.json"), ("openhands-v1", "base_state.json")])
+@pytest.mark.parametrize("first, called", [("whole", "own"), ("torn", "kite"), ("gone", "kite")])
+@pytest.mark.parametrize("prefix", ["", "again/"])
+def test_a_history_whose_name_stands_beside_it_goes_on_while_that_is_torn_or_gone(
+    foldlog, tmp_path, format, beside, first, called, prefix
+):
+    records, events = records_of(format), tmp_path / "kite" / "events"
+    events.mkdir(parents=True)
+    name, file = json.dumps({"conversation_id": "own"}), tmp_path / "kite" / beside
+
+    def write(state):
+        text, count = state
+        for number, record in enumerate(records[:count]):
+            (events / f"event-{number:05}-a.json").write_text(json.dumps(record))
+        file.unlink(missing_ok=True)
+        if text is not None:
+            file.write_text(text)
+        return "kite"
+
+    texts = {"whole": name, "torn": name[:9], "empty": "", "gone": None, "a list": "[]"}
+    states = [(texts[state], number) for number, state in enumerate((first, *texts, "whole"), 1)]
+    told = goes_on_as_one(foldlog, write, states, "--prefix", prefix)
+    assert ids(foldlog) == [f"{prefix}{called}"]
+    lost = [each for each in told if beside in each and f"it goes on as conversation '{prefix}own'" in each]
+    assert len(lost) == (4 if called == "own" else 0)
+    torn = [each.removeprefix(f"{file}: ") for each in told if each.startswith(f"{file}: ")]
+    problems = ["not JSON at character 1: Unterminated string", "empty", "expected an object, found an array"]
+    assert torn == problems[:1] * (first == "torn") + problems
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("torn", [(1, 2), (0,), (0, 2)])
+def test_a_log_whose_first_line_is_torn_or_mended_is_one_conversation(foldlog, tmp_path, format, torn):
+    whole = (CORPUS / f"{format}.jsonl").read_text().splitlines()
+
+    def write(state):
+        first = whole[0][:9] if state in torn else whole[0]
+        (tmp_path / "kite.jsonl").write_text("\n".join([first, *whole[1 : len(whole) - 2 + state]]) + "\n")
+        return "kite.jsonl"
+
+    told = goes_on_as_one(foldlog, write, range(4), "--format", format)
+    assert any("kite.jsonl:1" in each for each in told)
+
+
 def test_a_mended_log_of_which_events_were_redacted_is_refused_with_what_to_do(foldlog, tmp_path):
     lines(tmp_path / "x.jsonl", chat("one", "two", "three", "marigold", "five"))
     whole = (tmp_path / "x.jsonl").read_text()

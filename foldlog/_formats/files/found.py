@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from foldlog._formats.files.naming import Name
 from foldlog._formats.format import Format
 from foldlog._formats.lookalikes import Lookalike
-from foldlog._formats.record import Located, RecordReader
+from foldlog._formats.record import ImportFinding, Located, RecordReader
 from foldlog.eventstore import Event, EventStoreError
 
 HELD_BYTES_MAX = 4 * 2**20
@@ -25,7 +25,7 @@ class Found(NamedTuple):
     ``held`` are the records, if they were read already. ``leaf`` is the id of the record in which the active branch
     ends, if the container names it. ``usage`` is what it tells of calls of models: see ``Format.beside``. ``grown``: a
     store has the conversation ``name`` at this version, and these are the events that the file has beyond. ``others``
-    are files that were read beside those at ``path``.
+    are files that were read beside those at ``path``, with ``findings``.
     """
 
     name: Name
@@ -37,6 +37,7 @@ class Found(NamedTuple):
     usage: Sequence[dict[str, Any]] = ()
     grown: tuple[int, list[Event]] | None = None
     others: Sequence[Path] = ()
+    findings: Sequence[ImportFinding] = ()
 
 
 class LeftOut(NamedTuple):

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
 
 from foldlog._formats.files import found
 from foldlog._formats.files.containers import container_at, history_in, history_of
@@ -30,7 +29,7 @@ from foldlog._formats.files.scanner import Broken, Scanner
 from foldlog._formats.format import LOOK_AT, Format, Recognize
 from foldlog._formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
 from foldlog._formats.lookalikes import Lookalike, lookalike_of_document, lookalike_of_tables, lookalike_of_text
-from foldlog._formats.record import ImportFinding, Located, RecordReader
+from foldlog._formats.record import ImportFinding, Located, RecordReader, refused
 
 _NOTHING = "holds no event of a format that is known here"
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
@@ -173,25 +172,18 @@ def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
 def _of_event_files(root: Path, folder: Path, steps: list[tuple[int, str]], format: Format) -> Found:
     home = folder.absolute().parent if folder.name in ("events", "messages") else folder.absolute()
     beside = [home / "metadata.json", home / "base_state.json"]
-    state = {**_sidecar(beside[0]), **_sidecar(beside[1])}
+    told = [record_in(path) for path in beside if path.exists()]
+    state = {key: each[key] for _, each, _ in told if type(each) is dict for key in each}
+    torn = [
+        ImportFinding(at, why or str(refused("an object", each))) for at, each, why in told if type(each) is not dict
+    ]
     leaf = state.get("leaf_event_id")
     files = [folder / each for each in _with_missing(steps)]
     reader = Placed(sum(file.stat().st_size for file in files if file.is_file()), partial(map, record_in, files))
     name = Names(root, home, folder=True).of(state, conversation=format.conversation(each.value for each in reader))
     _, usage = format.beside(state, ())
     leaf = leaf if type(leaf) is str else None
-    return Found(name, format, folder, reader, leaf=leaf, usage=usage, others=beside)
-
-
-def _sidecar(path: Path) -> dict[str, Any]:
-    """Return the object in the file beside the events. The file may be missing or damaged, because it is not the
-    history itself.
-    """
-    try:
-        value = parse(path.read_bytes())
-    except (OSError, UnreadableJson):
-        return {}
-    return value if type(value) is dict else {}
+    return Found(name, format, folder, reader, leaf=leaf, usage=usage, others=beside, findings=torn)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

@@ -29,14 +29,18 @@ _SAYS_NOTHING = re.compile(
 
 
 class Name(NamedTuple):
-    """The name of a history, and the names under which an earlier import may have stored it: with another folder."""
+    """The name of a history, and the names under which an earlier import may have stored it: with another folder, or
+    when the source did not tell its own. ``is_own``: it does.
+    """
 
     name: str
     former: tuple[str, ...] = ()
+    is_own: bool = True
 
     def prefixed(self, prefix: str) -> Name:
-        """Return the name after ``prefix``."""
-        return Name(_clean(prefix + self.name)) if prefix else self
+        """Return the names after ``prefix``."""
+        name, *former = (_clean(prefix + each) for each in (self.name, *self.former))
+        return Name(name, tuple(former), self.is_own)
 
 
 class Names:
@@ -49,7 +53,7 @@ class Names:
         absolute = Path(os.path.abspath(place))
         self._root = Path(os.path.abspath(root))
         self._whole = absolute if folder else absolute.with_name(absolute.stem)
-        self._stem, self._is_folder = self._whole.name, folder
+        self._stem = self._whole.name
         self._place = self._path_from_root() if self._root in absolute.parents else self._alone(folder=folder)
         self._seen: dict[str, int] = {}
 
@@ -72,8 +76,7 @@ class Names:
         numbered = f":{number}" if number else ""
         own = _conversation_in(container) or conversation
         if own is not None:
-            places = tuple(self._tails()) if self._is_folder else (self._place,) * (own == self._stem)
-            return self._name(own, places)  # its name may have been missing
+            return self._name(own, tuple(self._tails()), is_own=True)  # its name may have been missing
         task = _task_in(container)
         if task is None:
             name = f"{self._place}{numbered}"
@@ -81,13 +84,13 @@ class Names:
             name = self._place if task == self._stem and not number else f"{self._place}:{task}"
         return self._name(name, tuple(f"{tail}{name.removeprefix(self._place)}" for tail in self._tails()))
 
-    def _name(self, name: str, former: tuple[str, ...]) -> Name:
+    def _name(self, name: str, former: tuple[str, ...], *, is_own: bool = False) -> Name:
         """Return ``name``, with a number if this file holds several histories of that name."""
         count = self._seen[name] = self._seen.get(name, 0) + 1
         again = f"#{count}" if count > 1 else ""
         called = _clean(f"{name}{again}")
         before = dict.fromkeys(_clean(f"{one}{again}") for one in former)
-        return Name(called, tuple(one for one in before if one != called))
+        return Name(called, tuple(one for one in before if one != called), is_own)
 
     def _tails(self) -> Iterator[str]:
         """Yield the ends of the path, the shortest first: the names of the file below other folders."""

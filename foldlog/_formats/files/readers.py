@@ -57,9 +57,11 @@ class JsonLines:
 
 
 def on_lines(path: Path, least: int = 2) -> bool:
-    """Return whether a file is JSON Lines: the first of ``least`` lines or more is a whole object or array."""
-    lines = [*islice(JsonLines(path), least)]
-    return len(lines) == least and type(lines[0].value) in (dict, list)
+    """Return whether a file is JSON Lines: the first of ``least`` lines or more is a whole object or array, or torn
+    before two whole objects.
+    """
+    first, *others = [type(each.value) for each in islice(JsonLines(path), 3)] or [object]
+    return len(others) + 1 >= least and (first in (dict, list) or others == [dict, dict])
 
 
 class Array:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from foldlog import open as open_histories
 from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.formats import NotAHistory, decode, detect, encode, open_sources
@@ -82,6 +83,18 @@ def test_the_folder_of_a_task_is_one_history_with_what_cline_deleted(task, tmp_p
         assert texts(events[:7]) == ["0", "1", "4", "5"]
         assert texts(events) == ["0", "1", "8", "9"]
         assert list(encode(events, FORMAT)) == records
+
+
+@pytest.mark.parametrize("size", [0, 20, -20])
+def test_marks_of_cline_that_cannot_be_read_are_named_and_stay_as_they_were_imported(foldlog, task, size):
+    shown = task[0] / "ui_messages.json"
+    whole = shown.read_text()
+    for text, end in ((whole, ""), (whole[:size], "1 note, named above."), (whole, "")):
+        shown.write_text(text)
+        ran = foldlog("import", task[0])
+        assert (ran.status, end in ran.out, f"{shown}:1: not JSON" in ran.err) == (0, True, bool(end))
+        with open_histories("foldlog.db") as histories:
+            assert texts(histories["1772359200000"].events()) == ["0", "1", "8", "9"]
 
 
 def test_what_the_user_sees_is_no_second_history_and_is_refused_alone(task):
