@@ -144,7 +144,7 @@ def _records(
         if event.origin is not None:
             check_origin(event, format.name)
         if kept is not None and not contains(kept, event.id):
-            yield from encoder.part()
+            yield from encoder.part(event)
             retracted += not isinstance(event, Retraction) and not (format.rewritten and is_of(event, format.name))
             continue
         yield from encoder.records(event)

@@ -84,8 +84,8 @@ class RecordEncoder(ABC):
         return ()
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        """Remember of a record what later records need, such as its id. ``events`` were made of it. None stands for a
-        step to another branch, which has no record.
+        """Remember of a record what later records need, such as its id. ``events`` were made of it. None stands for no
+        record: of a step to another branch, and of an event that was taken back.
         """
         return
 

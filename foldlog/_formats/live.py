@@ -114,9 +114,11 @@ class Encoder:
     def _ended(self) -> list[Any]:
         return self._made(self._writer.end())
 
-    def part(self) -> list[Any]:
-        """Return records for the events of a record of which a later event is redacted or retracted."""
+    def part(self, without: Event | None = None) -> list[Any]:
+        """Return records for the events of a record of which a later event is redacted or retracted: ``without``."""
         group, self._group, self._missing = self._group, [], 0
+        if without is not None:
+            self._writer.follow([without], None)
         return [*(record for event in group for record in self._written(event)), *(self._ended() if group else ())]
 
     def shown(self, events: Sequence[Event], stored: Sequence[Event]) -> list[Any]:

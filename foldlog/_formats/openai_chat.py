@@ -153,7 +153,7 @@ class OpenAIChatEncoder(RepliesEncoder):
         return self.say(event, ends_reply=True) if is_reasoning else super().records(event)
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        self._dialect.remember(record)
+        self._dialect.remember(record or {})
 
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
         message = message_of(events if self._dialect.has_all_fields else [replace(event, meta={}) for event in events])

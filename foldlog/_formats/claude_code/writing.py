@@ -38,8 +38,9 @@ class ClaudeCodeEncoder(RecordEncoder):
         self._shown = Members[str | None]()
 
     def records(self, event: Event) -> list[Any] | None:
-        lines = None if isinstance(event, OF_THE_STORE) else self._lines(event)
-        self._shown.follow(event, lines[-1]["uuid"] if lines else None)
+        uuid = id_of_source(event) or _line_id(event.id)
+        self._shown.follow(event, uuid)
+        lines = None if isinstance(event, OF_THE_STORE) else self._lines(event, uuid)
         if lines is None:
             return None
         for line in lines:
@@ -58,9 +59,8 @@ class ClaudeCodeEncoder(RecordEncoder):
             self._last_line = line["uuid"]
             self._envelope = {key: line[key] for key in ENVELOPE if key in line}
 
-    def _lines(self, event: Event) -> list[Any] | None:
-        named = {"parentUuid": self._last_line, "uuid": id_of_source(event) or _line_id(event.id)}
-        line = {**self._envelope, **named, **stamp_of(event)}
+    def _lines(self, event: Event, uuid: str) -> list[Any] | None:
+        line = {**self._envelope, "parentUuid": self._last_line, "uuid": uuid, **stamp_of(event)}
         if isinstance(event, CondensationAction):
             return self._compaction(event, line)
         return [line | _content(event)]
@@ -72,10 +72,7 @@ class ClaudeCodeEncoder(RecordEncoder):
         if event.summary is None:
             return None
         boundary, summary = _line_id(event.id, 1), line["uuid"]
-        intervals, _ = event.forgotten
-        gone = frozenset(i for first, last in intervals for i in range(first, last + 1))
-        lines = (uuid for event_id, uuid in self._shown.all() if event_id not in gone)
-        kept = list(dict.fromkeys(uuid for uuid in lines if uuid is not None))
+        kept = list(dict.fromkeys(uuid for _, uuid in self._shown.all() if uuid not in (None, summary)))
         metadata: dict[str, Any] = {"trigger": "manual" if event.metadata.get("reason") == "request" else "auto"}
         if kept:
             anchor = boundary if event.summary_offset else summary

@@ -52,7 +52,7 @@ class CodexEncoder(RecordEncoder):
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         self._begin(events[0])
-        line = line_of(record)
+        line = None if record is None else line_of(record)
         payload = None if line is None else line.payload
         *earlier, last = events
         fields = payload if type(payload) is dict else {}

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.format import RecordEncoder
+from foldlog._formats.packing import json_of
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import joined_text
-from foldlog._formats.told import OF_THE_STORE, id_of_source, parts_in, stamp_of, url_in
+from foldlog._formats.told import OF_THE_STORE, call_id_of, id_of_source, parts_in, stamp_of, url_in
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -66,7 +67,7 @@ class OpenHandsV0Encoder(RecordEncoder):
             case Action():
                 return _write_action(event, record)
             case Observation():
-                record["observation"] = "error" if event.is_error else event.tool
+                record["observation"] = "error" if event.is_error else "mcp"
                 record["content"] = joined_text(event.content)
                 if event.call_id is not None:
                     record["tool_call_metadata"] = {"tool_call_id": event.call_id}
@@ -74,6 +75,9 @@ class OpenHandsV0Encoder(RecordEncoder):
             case Message() | SystemMessage():
                 record["action"], args, record["message"] = _said(event)
                 return args
+            case Annotation(origin=None):
+                record["observation"], record["content"] = "null", ""
+                return {"name": event.name, "data": event.data}
             case Annotation():
                 record["observation" if event.name in OBSERVED_BOOKKEEPING else "action"] = event.name
                 record.update(event.data if isinstance(event.data, dict) else {"content": event.data})
@@ -93,21 +97,25 @@ class OpenHandsV0Encoder(RecordEncoder):
     def _forgetting(self, event: CondensationAction) -> dict[str, Any]:
         """Return the arguments of a condensation. Older summaries have no id in V0, which shows only the newest."""
         ids = [self._source_ids.get(i) for first, last in event.forgotten.intervals for i in range(first, last + 1)]
-        args: dict[str, Any] = {"forgotten_event_ids": ids}
+        args: dict[str, Any] = {"forgotten_event_ids": [each for each in ids if each is not None]}
         if event.summary is not None:
             args["summary"], args["summary_offset"] = event.summary, event.summary_offset
         return args
 
 
-def _write_action(event: Action, record: dict[str, Any]) -> dict[str, Any] | None:
-    record["action"] = event.tool
-    if event.call_id is not None:
-        metadata: dict[str, Any] = {"tool_call_id": event.call_id}
-        if event.response_id is not None:
-            metadata["model_response"] = {"id": event.response_id}
-        record["tool_call_metadata"] = metadata
-    known = None if event.arguments is None else {**arguments_of(event)}
-    return {**(known or {}), "thought": event.thought} if event.thought else known
+def _write_action(event: Action, record: dict[str, Any]) -> dict[str, Any]:
+    """Write a call as that of a tool which V0 does not have, with the model's words: no name or argument is V0's."""
+    known = {**arguments_of(event)}
+    if event.source != "agent" and event.call_id is None:
+        record["action"] = event.tool
+        return {**known, "thought": event.thought} if event.thought else known
+    given = event.arguments if isinstance(event.arguments, str) else json_of(known).decode()
+    call = {"id": call_id_of(event), "type": "function", "function": {"name": event.tool, "arguments": given}}
+    said = {"role": "assistant", "content": event.thought, "tool_calls": [call]}
+    response = {"id": event.response_id, "choices": [{"message": said}]}
+    named = {"function_name": event.tool, "tool_call_id": call["id"]}
+    record["action"], record["tool_call_metadata"] = "call_tool_mcp", {**named, "model_response": response}
+    return {"name": event.tool, "arguments": known, "thought": joined_text(event.thought)}
 
 
 def _said(event: Message | SystemMessage) -> tuple[str, dict[str, Any], str]:

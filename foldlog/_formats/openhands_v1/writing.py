@@ -107,7 +107,7 @@ class OpenHandsV1Encoder(RecordEncoder):
     def _forgotten(self, event: CondensationAction) -> list[Any]:
         intervals, summaries = event.forgotten
         ids = [self._source_ids.get(i) for first, last in intervals for i in range(first, last + 1)]
-        return [*ids, *(f"{self._source_ids.get(summary_of(i))}{SUMMARY}" for i in summaries)]
+        return [*filter(None, ids), *(f"{self._source_ids.get(summary_of(i))}{SUMMARY}" for i in summaries)]
 
 
 def _write_action(event: Action, record: dict[str, Any]) -> None:

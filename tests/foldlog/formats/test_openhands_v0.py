@@ -201,7 +201,7 @@ def test_events_that_were_added_since_are_exported_with_the_next_ids():
         CondensationAction(id=4, forgotten_event_ids=(2, -5)),
     ]
     ran, condensed, again = list(encode([*imported, *added], V0))[2:]
-    assert (ran["id"], ran["cause"], ran["observation"]) == (9, 8, "run")
+    assert (ran["id"], ran["cause"], ran["observation"]) == (9, 8, "mcp")
     assert condensed["args"] == {"forgotten_event_ids": [3, 8], "summary": "S", "summary_offset": 0}
     assert again["args"] == {"forgotten_event_ids": [9]}
 
