@@ -243,7 +243,7 @@ def test_why_takes_an_id_or_words_and_a_version(foldlog, work):
         (["done."], 0, "forgotten at version 6", ""),
         (["DIFF\n--git a/x.py"], 0, "shown at version 6", ""),
         (["DIFF --git", "--at", 3], 0, "shown at version 3", ""),
-        (["e"], 0, " at version 6", "5 events have these words; this is the first of them, others are 1, 2, 3, 4"),
+        (["e"], 0, " at version 6", "5 events have these words; this is one of them, others are 1, 2, 3, 4"),
         (["nothing such"], 2, "", "no event of 'alpha-1' has the words 'nothing such'"),
         (["3", "--at", 3], 2, "", "has no event 3"),
         (["3", "--at", 99], 2, "", "99"),
@@ -251,6 +251,17 @@ def test_why_takes_an_id_or_words_and_a_version(foldlog, work):
     ):
         ran = foldlog("why", "alpha-1", *arguments)
         assert (ran.status, out in ran.out.split("\n")[0], err in ran.err) == (status, True, True), ran
+
+
+def test_words_are_those_of_a_retracted_event_only_if_no_other_has_them(foldlog):
+    said = Message(source="user", content="same words")
+    with foldlog_open("foldlog.db") as histories:
+        histories["c"].append([said, Message(source="user", content="taken back")])
+        histories["c"].retract(0)
+        histories["c"].append(said)
+    ran = foldlog("why", "c", "same words")
+    assert (ran.out.split()[0], "others are 0" in ran.err) == ("shown", True)
+    assert foldlog("why", "c", "taken back").status == 0
 
 
 def test_commands_that_only_read_take_the_beginning_of_an_id(foldlog, work):

@@ -23,7 +23,7 @@ from foldlog._words.reasons import because, requests_before
 from foldlog._words.texts import text_of
 from foldlog.condensers.sent import why_sent
 from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, Store, is_structural
-from foldlog.projections import Views, Why
+from foldlog.projections import Views, Why, contains, intervals_kept
 
 _SUMMARY_LINES = 12
 _EVENT_LENGTH = 200
@@ -51,7 +51,7 @@ def run(
 ) -> None:
     """Explain why an event is shown to the model or not: what forgot it, when, and which summary replaces it.
 
-    Words stand for the first event that has them in this order. The id of a summary is minus (2 + the id of its
+    Words mean the first event with them, retracted ones last. The id of a summary is minus (2 + the id of its
     condensation): -262 is the summary of condensation 260.
 
     Example: foldlog why tidewatch 17
@@ -68,17 +68,19 @@ def run(
 
 
 def _with_words(store: Store, conversation: str, words: str) -> int:
-    """Return the id of the first event that has these words in this order; note the ids of others."""
+    """Return the id of the first event that has these words in this order, retracted ones last; note the others."""
     wanted = " ".join(words.casefold().split())
     if not wanted or words.startswith("-"):
         raise Refused(f"{words!r} is neither an option nor an event; give the id of an event, or words of it")
     texts = ((each, text_of(each)) for each in store.events(conversation) if not is_structural(each))
     found = [each.id for each, text in texts if wanted in " ".join(text.casefold().split())]
+    kept = store.query(conversation, lambda read: intervals_kept(read.structural_events(), read.version))
+    found.sort(key=lambda each: not contains(kept, each))
     if not found:
         raise Refused(f"no event of {conversation!r} has the words {words!r}; 'foldlog log ID' shows all events")
     if len(found) > 1:
         others = f"{', '.join(map(str, found[1:_NAMED]))}{', …' if len(found) > _NAMED else ''}"
-        terminal.note(f"{count(len(found), 'event')} have these words; this is the first of them, others are {others}")
+        terminal.note(f"{count(len(found), 'event')} have these words; this is one of them, others are {others}")
     return found[0]
 
 
