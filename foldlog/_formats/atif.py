@@ -103,6 +103,7 @@ class _Decoder(FollowingDecoder):
         names = {name: name for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
         if not read.is_copy:
             read.tell(model, within(counts, "cost_usd"), counts, **names)
+            read.meta |= {"calls": calls} if type(calls := record.get("llm_call_count")) is int and calls > 1 else {}
         if source == "system" and not self._begun:
             tools = self._agent.get("tool_definitions")
             content = "\n".join(texts_of(tuple(said_in(record.get("message")))))

@@ -196,7 +196,7 @@ def _read_block(read: RecordEvents, block: Any) -> None:
 
 
 def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
-    """Add an annotation for each model that the sample used, with its tokens."""
+    """Add an annotation for each model that the sample used, with its tokens: those of all its calls."""
     for model, usage in dict_or_empty(sample.get("model_usage")).items():
         counts = dict_or_empty(usage)
         read.tell(
@@ -210,7 +210,8 @@ def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
             reasoning_tokens="reasoning_tokens",
             total_tokens="total_tokens",
         )
-        read.meta["reply"] = repr([model, *map(sample.get, ("uuid", "id", "epoch", "completed_at"))])
+        named = [model, *map(sample.get, ("uuid", "id", "epoch", "completed_at"))]
+        read.meta |= {"reply": repr(named), "calls": 0}
         read.add(Annotation, name="sample", data={"model": model, "usage": usage})
 
 

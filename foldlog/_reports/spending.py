@@ -90,7 +90,7 @@ class Spending(Struct):
         usage = whole(call.usage)
         above = max(size for size in PRICED_FROM if size < max(1, usage.get("prompt_tokens", 0)))
         above = above if call.calls == 1 and others is not self.runs else -1
-        told = Calls(day, call.model, usage, call.cost, call.calls, above, call.by_condenser)
+        told = Calls(day, call.model, usage, call.cost, max(1, call.calls), above, call.by_condenser)
         if call.reply is None:
             others.append(told)
         else:

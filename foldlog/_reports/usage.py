@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
 
-from foldlog._formats.record import dict_or_empty, within
+from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none, within
 from foldlog._formats.told import id_of_source
 from foldlog._usage import COPIED, OF_NO_MODEL, usage_of
 from foldlog._words.times import time_in
@@ -28,10 +28,11 @@ OF_CONDENSER = "condenser"
 
 
 class ModelCall(NamedTuple):
-    """One or more calls of a model. ``at`` is None where no time is known; a time without a zone counts as UTC.
-    ``usage`` has the tokens that are told, see ``usage_of``; ``cost`` is None where none is told. ``reply`` is the id
-    of the reply, where other histories may repeat it. ``by_condenser``: they are not the agent's. ``event_id`` is that
-    of the event that tells them, -1 of what the source tells beside its records.
+    """One or more calls of a model; ``calls`` is 0 where a source does not tell how many it adds up. ``at`` is None
+    where no time is known; a time without a zone counts as UTC. ``usage`` has the tokens that are told, see
+    ``usage_of``; ``cost`` is None where none is told. ``reply`` is the id of the reply, where other histories may
+    repeat it. ``by_condenser``: they are not the agent's. ``event_id`` is that of the event that tells them, -1 of what
+    the source tells beside its records.
     """
 
     at: datetime | None
@@ -88,7 +89,9 @@ def calls_beside(told: Iterable[Any], before: Iterable[Any] = ()) -> Iterator[Mo
     """Yield the calls that a source tells of beside its records: with a ``reply`` one call, else all of the run. Of the
     run it yields what is above what was told ``before`` of the same use of a model.
     """
-    runs = {repr(each.get("use")): each for each in before if isinstance(each, dict) and not _reply(each)}
+    runs = {
+        repr(each.get("use")): each for each in before if isinstance(each, dict) and not text_or_none(each.get("reply"))
+    }
     for each in told:
         if isinstance(each, dict):
             call = _of_source(each)
@@ -104,12 +107,7 @@ def calls_beside(told: Iterable[Any], before: Iterable[Any] = ()) -> Iterator[Mo
 def _of_source(told: Mapping[str, Any]) -> ModelCall:
     calls = told.get("calls")
     call = _call(time_in(told.get("at")), told.get("model"), told, calls if type(calls) is int and calls > 0 else 1)
-    return call._replace(reply=_reply(told), by_condenser=told.get("use") == OF_CONDENSER)
-
-
-def _reply(told: Mapping[str, Any]) -> str | None:
-    reply = told.get("reply")
-    return reply if type(reply) is str else None
+    return call._replace(reply=text_or_none(told.get("reply")), by_condenser=told.get("use") == OF_CONDENSER)
 
 
 def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:
@@ -126,26 +124,28 @@ def counts_on(format: str) -> bool:
 
 
 def _told_by(
-    event: Event, model: str, usage: Mapping[str, int], cost: float | None = None, calls: int = 1
+    event: Event, model: str, usage: Mapping[str, int], cost: float | None = None, calls: int = 1, use: object = ""
 ) -> ModelCall:
+    """Return the call that an event tells. Where it names no reply its record is one; ``use`` tells it from others."""
     at = event.timestamp or time_in(None if event.origin is None else event.origin.time)
-    by_condenser = isinstance(event, CondensationAction)
-    return ModelCall(at, model, usage, cost, calls, by_condenser=by_condenser, event_id=event.id)
+    named = event.meta.get("reply") or id_of_source(event)
+    reply = f"{named} {use}".strip() if type(named) is str else None
+    return ModelCall(at, model, usage, cost, calls, reply, isinstance(event, CondensationAction), event.id)
 
 
 def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts.
-    Where none is named, the record is the reply.
-    """
+    """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts."""
     replies: dict[str | int, Event] = {}
     for event in events:
         told = event.meta
         if told and (_inner(told, "usage") or _cost(told.get("cost")) is not None):
-            named = told.get("reply") or id_of_source(event)
-            replies[named if type(named) is str else event.id] = event
-    for reply, last in replies.items():
-        usage, cost = usage_of(_inner(last.meta, "usage")), _cost(last.meta.get("cost"))
-        yield _told_by(last, _name(last.meta), usage, cost)._replace(reply=reply if isinstance(reply, str) else None)
+            replies[str(told["reply"]) if "reply" in told else event.id] = event
+    for last in replies.values():
+        told, steps, cost = last.meta, dicts_in(last.meta.get("steps")), _cost(last.meta.get("cost"))
+        calls = told["calls"] if type(told.get("calls")) is int else len(steps) or 1
+        each, calls = (steps, 1) if steps and cost is None else ([_inner(told, "usage")], calls)
+        for number, usage in enumerate(each):
+            yield _told_by(last, _name(told), usage_of(usage), cost, calls, number or "")
 
 
 def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:
@@ -174,12 +174,6 @@ def _at_total(call: ModelCall, total: Mapping[str, Any]) -> ModelCall:
     """Return a call of which copies of its log have the same total at the same time."""
     counted = f"{_tokens(total)} {total.get('cost', '')}".strip()
     return call._replace(reply=None if call.at is None else f"{call.at.isoformat()} {counted}")
-
-
-def _in_record(call: ModelCall, event: Event, use: str) -> ModelCall:
-    """Return a call of which copies of its record tell too."""
-    record = id_of_source(event)
-    return call._replace(reply=f"{record} {use}" if type(record) is str else None)
 
 
 _OF_ATIF = ("prompt_tokens", "cached_tokens", "completion_tokens")
@@ -220,8 +214,7 @@ def _of_copilot(events: Iterable[Event]) -> Iterator[ModelCall]:
         for model, told in metrics.items():
             usage, calls = _inner(told, "usage"), _inner(told, "requests").get("count")
             counts = {ours: usage.get(f"{theirs}Tokens") for ours, theirs in _OF_COPILOT.items()}
-            call = _told_by(event, model, usage_of(counts), calls=calls if type(calls) is int else 1)
-            yield _in_record(call, event, model)
+            yield _told_by(event, model, usage_of(counts), None, calls if type(calls) is int else 0, model)
     yield from _of_replies(replies)
 
 
@@ -254,8 +247,8 @@ def _of_openhands_v1(events: Iterable[Event]) -> Iterator[ModelCall]:
         for use, metrics in _inner(stats, "usage_to_metrics").items():
             told = _inner(metrics)
             model, usage = str(told.get("model_name") or UNNAMED), usage_of(told.get("accumulated_token_usage"))
-            call = _told_by(event, model, usage, _cost(told.get("accumulated_cost")))
-            yield from counters[use].added(_in_record(call, event, use)._replace(by_condenser=use == OF_CONDENSER))
+            call = _told_by(event, model, usage, _cost(told.get("accumulated_cost")), use=use)
+            yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))
 
 
 _READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {

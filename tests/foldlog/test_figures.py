@@ -151,7 +151,8 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     may_fail = not stats["events"].keys().isdisjoint(("observation", "environment"))
     is_unknown = may_fail and FORMATS[format].marks_errors is False
     assert stats["errors"] == stats["events"].get("error", None if is_unknown else 0)
-    assert stats["spent"]["calls"] - stats["spent"]["condenser_calls"] <= run["replies"] or not run["replies"]
+    replies = run["replies"] + (name == "opencode")  # of which an answer failed
+    assert stats["spent"]["calls"] - stats["spent"]["condenser_calls"] <= replies or not run["replies"]
     made = sum(one["made"] for one in stats["condensations"].values())
     assert made == listed["condensations"] == page.condensations
     counted = [(one["events_forgotten"], one["summaries_forgotten"]) for one in stats["condensations"].values()]
@@ -370,6 +371,72 @@ def test_copies_of_a_history_count_each_reply_once(format):
         assert calls[1] == calls[0] + OF_NO_REPLY[format]
     else:
         assert spent[1:] == [spent[0]] * 2
+
+
+def opencode_steps(**message):
+    """A message of OpenCode that is five calls, and the session."""
+    used = {"input": 50_000, "output": 100, "cache": {"read": 10_000}}
+    told = {"tool": "ls", "type": "tool", "state": {"status": "completed", "output": "a.py"}}
+    parts = [{"type": "step-start"}, told, {"type": "step-finish", "tokens": used}]
+    info = {"id": "msg_1", "sessionID": "c", "role": "assistant", "modelID": "m", "tokens": used, **message}
+    return [{"info": info, "parts": parts * 5}, {"info": {"id": "c", "projectID": "p"}}]
+
+
+def atif_steps(**step):
+    """A trajectory with a step of five calls."""
+    used = {"prompt_tokens": 300_000, "completion_tokens": 500, **step}
+    about = {"schema_version": "ATIF-v1.7", "session_id": "c", "agent": {"name": "a", "version": "1"}}
+    told = {"step_id": 1, "source": "agent", "model_name": "m", "message": "yes", "metrics": used}
+    return [about, {**told, "llm_call_count": 5}]
+
+
+def inspect_sample(**used):
+    """A sample of Inspect of several calls."""
+    usage = {"m": {"input_tokens": 300_000, "output_tokens": 500, **used}}
+    said = [{"role": "assistant", "content": "yes", "source": "generate"}] * 5
+    return [*said, {"id": 1, "epoch": 1, "target": "", "model_usage": usage}]
+
+
+def agent_span():
+    """The span of an agent, which called its model several times."""
+    attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.request.model": "m",
+        "gen_ai.usage.input_tokens": 300_000,
+        "gen_ai.usage.output_tokens": 500,
+    }
+    pairs = [
+        {"key": key, "value": {"stringValue" if type(value) is str else "intValue": value}}
+        for key, value in attributes.items()
+    ]
+    span = {"traceId": "t", "spanId": "s", "name": "a", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}
+    return [{"resourceSpans": [{"scopeSpans": [{"spans": [{**span, "attributes": pairs}]}]}]}]
+
+
+@pytest.mark.parametrize(
+    "format, records, calls, cost, recorded",
+    [
+        ("opencode", opencode_steps(cost=0), 5, 0.9075, 5),
+        ("opencode", opencode_steps(cost=0, error={"name": "APIError"}), 5, 0.9075, 5),
+        ("opencode", opencode_steps(cost=0.5), 5, 0.5, 5),
+        ("atif", atif_steps(), 5, 0.9075, 0),
+        ("atif", atif_steps(cost_usd=0.5), 5, 0.5, 5),
+        ("inspect-eval", inspect_sample(), 1, 0.9075, 0),
+        ("inspect-eval", inspect_sample(total_cost=0.5), 1, 0.5, 1),
+        ("otlp-genai", agent_span(), 1, 0.9075, 0),
+    ],
+)
+def test_several_calls_of_one_record_are_not_one_long_prompt(foldlog, format, records, calls, cost, recorded):
+    prices = {"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05}
+    long = {f"{name}_above_200k_tokens": price * 2 for name, price in prices.items()}
+    Path("prices.json").write_text(json.dumps({"m": prices | long}))
+    with library.open("foldlog.db") as histories:
+        for name in "cd":
+            histories.store.ingest(name, decode(records, format))
+    for options in ((), ("c",)):
+        spent = foldlog("stats", *options, "--prices", "prices.json", "--json").document["spent"]
+        assert (spent["calls"], spent["prompt_tokens"], spent["completion_tokens"]) == (calls, 300_000, 500)
+        assert (spent["cost"], spent["costs_recorded"]) == (pytest.approx(cost), recorded)
 
 
 def test_what_a_source_names_and_no_view_had_is_not_forgotten(foldlog, write):

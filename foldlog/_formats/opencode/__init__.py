@@ -206,14 +206,13 @@ def _thinking(part: _Part) -> _Part:
 
 
 def _usage(info: _Part, parts: list[_Part]) -> _Part:
-    """Return the usage of a response: that of its steps, or if none tells it that of the message."""
+    """Return the usage of a response: that of its steps, also by itself, or if none tells it that of the message."""
     steps = [part["tokens"] for part in parts if part.get("type") == "step-finish" and type(part.get("tokens")) is dict]
     flat = [{**each, **dict_or_empty(each.get("cache"))} for each in steps or dicts_in([info.get("tokens")])]
-    counts = {
-        ours: sum(each[name] for each in flat for name in theirs if type(each.get(name)) is int)
-        for ours, theirs in _USAGE.items()
-    }
-    return usage_told(counts, model=info.get("modelID"), reply=info.get("id"), cost=info.get("cost"))
+    told = [used["usage"] for each in flat if (used := usage_told(each, _USAGE))]
+    counts = {name: sum(each.get(name, 0) for each in told) for name in _USAGE}
+    usage = usage_told(counts, model=info.get("modelID"), reply=info.get("id"), cost=info.get("cost"))
+    return {**usage, "steps": told} if usage and len(told) > 1 else usage
 
 
 # -- events to records ------------------------------------------------------------------------------------------------

@@ -82,7 +82,8 @@ class _Decoder(FollowingDecoder):
         for message in told[same:]:
             self._read_message(read, message)
         sent = len(read.events)
-        read.meta = {"reply": read.origin.id, **usage} if usage and "usage" not in below else {}
+        several = {"calls": 0} if span.is_agent else {}
+        read.meta = {"reply": read.origin.id, **usage, **several} if usage and "usage" not in below else {}
         read.timestamp = time_at(span.ended / 1e9)
         for message in found.get("output", ()):
             self._read_message(read, message)

@@ -160,7 +160,7 @@ def test_usage_and_cost_of_a_response_are_counted_once(foldlog, tmp_path):
     exported(tmp_path / "a.json", RECORDS)
     assert foldlog("import", "a.json").status == 0
     (model,) = foldlog("stats", "ses_1", "--json").document["models"]
-    assert (model["model"], model["calls"], model["prompt_tokens"], model["cost"]) == ("m-1", 7, 936, 0.07)
+    assert (model["model"], model["calls"], model["prompt_tokens"], model["cost"]) == ("m-1", 8, 936, 0.07)
 
 
 @pytest.mark.parametrize("make", [exported, stored, database])
