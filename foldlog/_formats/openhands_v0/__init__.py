@@ -33,7 +33,7 @@ from foldlog._formats.format import Beside, Format, Options
 from foldlog._formats.openhands_v0.delegates import outside_history
 from foldlog._formats.openhands_v0.reading import OpenHandsV0Decoder
 from foldlog._formats.openhands_v0.writing import NAME, OpenHandsV0Encoder
-from foldlog._formats.record import dict_or_empty, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, usage_told
 
 __all__ = ["FORMAT"]
 
@@ -80,8 +80,8 @@ def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
     """Return what the metrics of a run tell of its calls, or ``metadata.json`` of those so far."""
     metrics = dict_or_empty(fields.get("metrics", fields))
     tokens, cost = metrics.get("accumulated_token_usage", metrics), metrics.get("accumulated_cost")
-    told = usage_told(tokens, cost=cost)  # events name models otherwise
-    return (), [told] if told else []
+    told, calls = usage_told(tokens, cost=cost), len(dicts_in(metrics.get("token_usages")))  # events name the model
+    return (), [told | ({"calls": calls} if calls else {})] if told else []
 
 
 FORMAT = Format(
