@@ -192,7 +192,7 @@ class Source:
         """The version of its conversation, and the events beyond, if no more of it was read."""
         self.ahead: Any = None
         """What another process made of the events that it has read."""
-        self._ahead: list[Event] | None = None
+        self._ahead: tuple[list[Event], list[ImportFinding], int] | None = None
         self._unmended: list[Located] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -201,7 +201,8 @@ class Source:
 
     def take(self, events: list[Event], findings: Sequence[ImportFinding], findings_count: int, ahead: Any) -> None:
         """Take what another process has read: the next iteration of ``events`` yields it, once."""
-        self._ahead, self.findings[:], self.findings_count, self.ahead = events, findings, findings_count, ahead
+        self.findings[:], self.findings_count, self.ahead = findings, findings_count, ahead
+        self._ahead = events, [*findings], findings_count
 
     @property
     def size_bytes(self) -> int:
@@ -213,9 +214,10 @@ class Source:
 
         Memory: one record at a time, and the state of the format.
         """
-        ahead, self._ahead = self._ahead if self.grown is None else self.grown[1], None
+        ahead, self._ahead = self._ahead if self.grown is None else (self.grown[1], [], 0), None
         if ahead is not None and not as_history:
-            yield from ahead
+            events, self.findings[:], self.findings_count = ahead
+            yield from events
             return
         for _, events in self._decoded(Options(as_history=as_history, leaf=self._leaf, prefix=self._prefix)):
             yield from events

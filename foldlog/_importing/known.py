@@ -224,7 +224,7 @@ def _is_of(store: Store, conversation: str, source: Source) -> bool:
     """
     whole, _ = made_whole(store, conversation, source.events(), source.format)
     stored = {repr(each.record) for each in standing_records(whole, source.format, shown=True)}
-    return 0 < min(SHARED_MIN, len(stored)) <= len(stored.intersection(map(repr, source.records())))
+    return 0 < min(SHARED_MIN, len(stored)) <= len(stored & {*map(repr, source.records())})
 
 
 def _holds(store: Store, conversation: str, source: Source, name: str, *, by_redacted: bool = False) -> bool:

@@ -140,6 +140,16 @@ def by_other_names(store, *named):
         store.ingest(name, decode(records, "openai-chat"))
 
 
+def test_what_cannot_be_read_of_a_history_under_its_former_name_is_told(foldlog, tmp_path):
+    path = tmp_path / "runs" / "1" / "kite.jsonl"
+    lines(path, chat("a", "b", "c"))
+    assert foldlog("import", "runs").status == 0
+    lines(path, chat("a", "b", "c", "d", "e"))
+    path.write_text(f"{path.read_text()}{{torn")
+    ran = foldlog("import", "runs/1")
+    assert (ids(foldlog), "kite.jsonl:6: not JSON" in ran.err) == (["runs/1/kite"], True)
+
+
 def test_a_history_under_its_name_below_another_folder_is_continued(tmp_path, store):
     by_other_names(store, ("x", chat("a", "b", "c")), ("x#2", chat("d", "e", "f")), ("x#3", chat("g", "h", "i")))
     for folder, texts in (("1", "abc"), ("2", "def"), ("3", "ghij")):
@@ -350,6 +360,20 @@ def test_a_history_whose_name_stands_beside_it_goes_on_while_that_is_torn_or_gon
     torn = [each.removeprefix(f"{file}: ") for each in told if each.startswith(f"{file}: ")]
     problems = ["not JSON at character 1: Unterminated string", "empty", "expected an object, found an array"]
     assert torn == problems[:1] * (first == "torn") + problems
+
+
+def test_a_document_that_ends_before_its_name_goes_on_and_says_both(foldlog, tmp_path):
+    whole = json.dumps({"messages": chat("a", "b", "c"), "conversation_id": "own"})
+
+    def write(size):
+        (tmp_path / "kite.json").write_text(whole[:size])
+        return "kite.json"
+
+    told = goes_on_as_one(foldlog, write, (None, -9, None))
+    assert told == [
+        "kite.json:1: not JSON: the file ends in the middle of a value",
+        "kite.json: its name is no longer in it; it goes on as conversation 'own'",
+    ]
 
 
 @pytest.mark.parametrize("format", FORMATS)
