@@ -10,9 +10,14 @@ import foldlog
 from foldlog.eventstore import CondensationAction, InvalidEvent, Message
 from foldlog.formats import Encoder, decode, encode
 from foldlog.projections import View
-from tests.foldlog.formats.test_codex import BASE, CODEX, call, compacted, output, record, said, text, told
+from tests.foldlog.formats.test_codex import BASE, CODEX, call, compacted, output, record, said, text
 from tests.foldlog.formats.test_live import forget_decoders
 from tests.how_many import examples
+
+
+def told(type, **fields):
+    return record("event_msg", {"type": type, **fields})
+
 
 ABORTED = told("turn_aborted", reason="interrupted")
 
