@@ -88,10 +88,9 @@ def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[tuple[
 def _records(rows: _Rows, session: str) -> Iterator[PlacedRecord]:
     """Yield the messages of a session with their parts, and the session."""
     for name, (place, info, problem) in rows("message", session):
-        parts = [part for _, part in rows("part", name)]
-        message = {"info": info, "parts": [part for _, part, why in parts if why is None]} if problem is None else None
-        yield from ((at, message, why) for at, _, why in parts if why is not None)
-        yield place, message, problem
+        parts = list(rows("part", name))
+        yield from ((at, {"id": part}, why) for part, (at, _, why) in parts if why is not None)
+        yield place, {"info": info, "parts": [part for _, (_, part, why) in parts if why is None]}, problem
     yield from ((place, {"info": info}, problem) for _, (place, info, problem) in rows("session", session))
 
 

@@ -325,6 +325,15 @@ def cut_in_database(path):
 @pytest.mark.parametrize("make, cut", [(stored, cut_in_storage), (database, cut_in_database)])
 def test_a_damaged_part_leaves_its_stored_message_in_its_place(make, cut, tmp_path, foldlog):
     *messages, last, about = copy.deepcopy(IN_ORDER)
+    less = copy.deepcopy(IN_ORDER)
+    less[1]["parts"] = [part for part in less[1]["parts"] if part["id"] != "prt_2_02"]
+    for _ in range(2):  # it stays marked
+        cut(make(tmp_path / "first", copy.deepcopy(IN_ORDER)))
+        foldlog("import", tmp_path / "first", "--db", "other.db")
+        assert "incomplete" in foldlog("attributes", "ses_1", "--db", "other.db").out
+        with open_store("other.db") as store:
+            assert list(encode(store.events("ses_1"), "opencode")) == less
+        shutil.rmtree(tmp_path / "first") if make is stored else (tmp_path / "first").unlink()
     for name, records, is_cut, events in [
         ("whole", [*messages, about], False, None),
         ("damaged", [*messages, about], True, [*messages, about]),
