@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,6 @@ IN_WORDS = ("aider", "chatgpt", "claude-ai")
 """Formats that tell of calls in their own words."""
 OTHER_ORDER = ("claude-code", "openhands-v0", "codex", "openai-responses")
 """A summary is elsewhere among what is kept, or calls and results are, whose reply no item tells."""
-IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 THINKING = ({"type": "thinking", "thinking": "hm", "signature": "s"},)
 TOOLS = ("run", "finish", "think", "message", "condensation", "delegate", "null", "recall", "system")
 WORD = re.compile(r"word\d{4}x\w*")
@@ -38,7 +38,9 @@ def _text(n: int) -> str:
 def _say(source: Any, image: bool) -> Step:
     def say(history: foldlog.History, n: int) -> None:
         text = _text(n)
-        history.append(Message(source=source, content=({"type": "text", "text": text}, IMAGE) if image else text))
+        url = f"data:image/png;base64,{b64encode(text.encode()).decode()}"
+        parts = ({"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": url}})
+        history.append(Message(source=source, content=parts if image else text))
 
     return say
 
@@ -70,6 +72,14 @@ def _call(tools: list[str], thought: bool, failed: bool, ids: bool) -> Step:
             )
 
     return call
+
+
+def _reply(history: foldlog.History, n: int) -> None:
+    """A reply as a client has it, and its result."""
+    function = {"name": "finish", "arguments": json.dumps({"message": f"{_text(n)}m"})}
+    call = {"id": f"call {n}", "type": "function", "function": function}
+    history.append_reply({"role": "assistant", "content": f"{_text(n)}s", "tool_calls": [call]})
+    history.append_tool_result(f"call {n}", f"{_text(n)}r")
 
 
 def _note(name: str) -> Step:
@@ -121,7 +131,7 @@ CONDENSED_TWICE = [HELLO, HELLO, HELLO, _condense(1, 1, True, False), HELLO, _co
 FINISHED = [HELLO, _note("state"), _call(["finish"], thought=False, failed=False, ids=True)]
 BEGUN_AGAIN = [HELLO, _retract(1), HELLO, HELLO, _condense(0, 1, True, False), _condense(1, 1, True, True)]
 AROUND_ATTRIBUTES = [HELLO, lambda history, n: history.set_attributes(a=1), HELLO, HELLO, _condense(0, 2, True, True)]
-STEPS = st.lists(st.one_of(SAY, CALL, CONDENSE, SAY, CONDENSE, OTHER), min_size=1, max_size=14)
+STEPS = st.lists(st.one_of(SAY, CALL, CONDENSE, SAY, CONDENSE, OTHER, st.just(_reply)), min_size=1, max_size=14)
 
 
 def told(view: View, format: str) -> list[tuple[str, ...]]:
