@@ -72,12 +72,13 @@ class SessionFiles(FileReader):
 
 
 def _in_storage(storage: Path, moved: set[str | None]) -> Iterator[Contained]:
-    for session in sorted((storage / "session").glob("*/*.json")):
-        folder = storage / "message" / session.stem
-        if folder.is_dir() and session.stem not in moved:
+    sessions = {path.stem: path for path in (storage / "session").glob("*/*.json")}
+    for folder in sorted((storage / "message").iterdir()):
+        session = sessions.get(name := folder.name, storage / "session" / f"{name}.json")
+        if folder.is_dir() and name not in moved and (name in sessions or any(folder.iterdir())):
             size = sum(each.stat().st_size for each in folder.iterdir())
-            read = partial(_records, partial(_files, storage, session), session.stem)
-            yield Contained(session.stem, Placed(size, read))
+            read = partial(_records, partial(_files, storage, session), name)
+            yield Contained(name, Placed(size, read))
 
 
 def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:

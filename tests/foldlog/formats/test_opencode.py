@@ -354,6 +354,19 @@ def test_a_damaged_part_leaves_its_stored_message_in_its_place(make, cut, tmp_pa
         assert "incomplete" not in foldlog("attributes", "ses_1").out
 
 
+def test_a_session_of_a_storage_that_is_gone_is_named_and_its_messages_stay(tmp_path, foldlog):
+    path = stored(tmp_path / "storage", IN_ORDER)
+    (path / "message" / "ses_removed").mkdir()  # OpenCode leaves the folder
+    (session,) = (path / "session").glob("*/*.json")
+    for text in (session.read_bytes(), None, session.read_bytes()):
+        session.write_bytes(text) if text else session.unlink()
+        done = foldlog("import", path)
+        assert (done.status, "ses_1.json: cannot be read: No such file" in done.err) == (0, text is None)
+        with open_store("foldlog.db") as store:
+            assert list(encode(store.events("ses_1"), "opencode")) == IN_ORDER
+            assert [row.id for row in store.conversations()] == ["ses_1"]
+
+
 def test_a_database_that_cannot_be_read_is_named_and_the_files_beside_it_are_imported(tmp_path, foldlog):
     path = database(tmp_path / "opencode.db", IN_ORDER)
     path.write_bytes(path.read_bytes()[:4096])
