@@ -40,6 +40,7 @@ _BATCH = 4_000
 """Events in one transaction: with 1,000 the first search takes a third longer, because FTS5 merges more often."""
 _CODE = "7"
 """The version of an index's content. An index of another version is rebuilt."""
+_REBUILD = "search --rebuild"
 _ENCRYPTED = (
     "this store is encrypted, so an index of its texts is made in memory only, with its keys; open it with them, "
     "for the command in FOLDLOG_KEY_FILE"
@@ -59,12 +60,13 @@ class SearchIndex:
     deleted at any time. With ``rebuild`` it begins empty, and a damaged file is replaced.
 
     Raises ``IndexDamaged`` where the file is damaged, and ``SearchRefused`` where one that is kept cannot be written,
-    if it ``must_keep`` it or ``rebuild`` it. For a store with keys, an index that was made before is removed.
+    to ``rebuild`` it or for the command ``kept_for``: the error names the command for its owner. For a store with keys,
+    an index that was made before is removed.
     """
 
-    def __init__(self, store: Store, *, rebuild: bool = False, must_keep: bool = False) -> None:
+    def __init__(self, store: Store, *, rebuild: bool = False, kept_for: str = "") -> None:
         self._store = store
-        self._must_keep = must_keep or rebuild
+        self._kept_for = _REBUILD if rebuild else kept_for
         try:
             self._open(rebuild=rebuild)
         except IndexDamaged:
@@ -74,12 +76,12 @@ class SearchIndex:
             self._open(rebuild=False)
 
     def _open(self, *, rebuild: bool) -> None:
-        self.tables = tables = _opened(self._store, must_keep=self._must_keep)
+        self.tables = tables = _opened(self._store, self._kept_for)
         try:
             if tables.value("code") not in (_CODE, ""):  # empty for a new index; another one has other tables
                 tables.close()
                 remove_index(self._store)
-                self.tables = tables = _opened(self._store, must_keep=self._must_keep)
+                self.tables = tables = _opened(self._store, self._kept_for)
             is_ours = (tables.value("store"), tables.value("code")) == (self._store.database.uuid, _CODE)
             if rebuild or not is_ours or tables.position() > self._store.database.last_position:
                 self.rebuild()
@@ -212,7 +214,7 @@ def erase_from_index(store: Store) -> None:
     if _encrypts(store) or not exists:
         remove_index(store)
         return
-    with SearchIndex(store, must_keep=True) as index:
+    with SearchIndex(store, kept_for="vacuum") as index:
         if index.tables.position():
             index.catch_up()
 
@@ -247,21 +249,21 @@ def indexed(recorded: Recorded) -> IndexedText:
     )
 
 
-def _opened(store: Store, *, must_keep: bool) -> SearchTables:
+def _opened(store: Store, kept_for: str) -> SearchTables:
     path = index_path(store)
     if _encrypts(store):
         remove_index(store)
         path = None
-    elif (tables := _on_server(store)) is not None:
+    elif (tables := _on_server(store, kept_for or _REBUILD)) is not None:
         try:
             tables.prepare()
         except SearchRefused:
-            if must_keep:
+            if kept_for:
                 raise
         else:
             return tables
     elif path is not None and not os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK):
-        if must_keep:
+        if kept_for:
             raise SearchRefused(f"{path} may not be changed by this user; delete it, or let its owner do this")
         path = None
     from foldlog._search.sqlite_tables import SQLiteTables
@@ -269,13 +271,13 @@ def _opened(store: Store, *, must_keep: bool) -> SearchTables:
     return SQLiteTables(path)
 
 
-def _on_server(store: Store) -> PostgresTables | None:
-    """Return the tables of an index on a server, made or not; None where the store is on none."""
+def _on_server(store: Store, command: str = _REBUILD) -> PostgresTables | None:
+    """Return the tables of an index on a server, made or not; None without one. Their owner can run ``command``."""
     if not store.database.recorder.on_server:
         return None
     from foldlog._search.postgres_tables import PostgresTables
 
-    return PostgresTables(cast("PostgresRecorder", store.database.recorder))
+    return PostgresTables(cast("PostgresRecorder", store.database.recorder), command)
 
 
 def _encrypts(store: Store) -> bool:

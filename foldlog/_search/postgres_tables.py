@@ -81,11 +81,11 @@ _SET = """
 
 
 class PostgresTables(SearchTables):
-    """See ``SearchTables``. ``recorder`` is that of the store."""
+    """See ``SearchTables``. ``command`` is what the owner of the tables runs where this role may not change them."""
 
-    def __init__(self, recorder: PostgresRecorder) -> None:
+    def __init__(self, recorder: PostgresRecorder, command: str) -> None:
         super().__init__()
-        self._recorder = recorder
+        self._recorder, self._command = recorder, command
         self._name = recorder.schema
 
     def prepare(self) -> None:
@@ -214,7 +214,7 @@ class PostgresTables(SearchTables):
         return self._recorder.beside(asked)
 
     def _refused(self, connection: Connection) -> SearchRefused:
-        role, of_owner = connection.info.user, command_of_owner(connection, self._name, "search --rebuild")
+        role, of_owner = connection.info.user, command_of_owner(connection, self._name, self._command)
         return SearchRefused(f"the role {role!r} may not change the tables of the search index; {of_owner}")
 
 

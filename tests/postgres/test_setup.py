@@ -331,17 +331,17 @@ def test_a_conversation_that_begins_encrypted_leaves_no_bytes(url: str):
 
 def test_a_role_without_rights_to_the_search_index_searches_in_memory(url: str, role: str, postgres_server: Server):
     ours = url.replace("postgres@", f"{role}@")
-    refused = "role 'worker' may not change the tables of the search index; as 'postgres', .*foldlog search --rebuild"
+    refused = "role 'worker' may not change the tables of the search index; as 'postgres', .*foldlog "
     with open_store(ours) as store, SearchIndex(store) as index:
         store.append("c1", [said("a flaky test"), said("b flaky")], expected_version=0)
         assert {hit.id for hit in index.search("flaky")} == {0, 1}
-        with pytest.raises(SearchRefused, match=refused):
+        with pytest.raises(SearchRefused, match=f"{refused}search --rebuild"):
             SearchIndex(store, rebuild=True)
     with open_store(url) as store, SearchIndex(store) as index:
         index.catch_up()
     with open_store(ours) as store, SearchIndex(store) as index:
         assert {hit.id for hit in index.search("flaky")} == {0, 1}
-        with pytest.raises(SearchRefused, match=refused):
+        with pytest.raises(SearchRefused, match=f"{refused}search --rebuild"):
             index.rebuild()  # the grants of the page hold for these tables, and TRUNCATE is not of them
     postgres_server.sql(f"REVOKE ALL ON {schema_of(url)}.search_facts, {schema_of(url)}.search_texts FROM {role}")
     for where in (ours, f"{ours}&mode=ro", f"{url}&mode=ro"):
@@ -349,7 +349,13 @@ def test_a_role_without_rights_to_the_search_index_searches_in_memory(url: str, 
             assert {hit.id for hit in index.search("flaky")} == {0, 1}
     with foldlog.open(ours) as histories:
         receipt = histories["c1"].redact(0, reason="asked to")
-        assert re.search(refused, str(receipt.unconfirmed))
+        assert re.search(f"{refused}vacuum", str(receipt.unconfirmed))
+        with pytest.raises(SearchRefused, match=f"{refused}vacuum"):
+            histories.maintenance.vacuum()
+    with foldlog.open(url) as histories:
+        assert postgres_server.sql(f"SELECT count(*) FROM {schema_of(url)}.search_texts WHERE id = 0") == "1"
+        histories.maintenance.vacuum()
+        assert postgres_server.sql(f"SELECT count(*) FROM {schema_of(url)}.search_texts WHERE id = 0") == "0"
 
 
 @pytest.fixture
