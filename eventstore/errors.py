@@ -94,12 +94,13 @@ class ConversationErased(EventStoreError):
     begins a new conversation with its id. ``problem`` is the message without that remedy.
     """
 
-    def __init__(self, conversation: str, erased_at: str, reason: str) -> None:
-        self.problem = (
-            f"conversation {conversation!r} was erased at {erased_at} ({reason or 'no reason given'}); "
-            f"its events are gone"
-        )
-        super().__init__(f"{self.problem}; use another id, or begin it again with replace_erased=True")
+    def __init__(self, conversation: str, erased_at: str, reason: str, *, is_replaced: bool = False) -> None:
+        when = f"{erased_at} ({reason or 'no reason given'})"
+        self.problem = f"conversation {conversation!r} was erased at {when}; its events are gone"
+        remedy = "use another id, or begin it again with replace_erased=True"
+        if is_replaced:
+            remedy = f"another conversation has its id now: take histories[{conversation!r}] again to go on with that"
+        super().__init__(f"{self.problem}; {remedy}")
         self.conversation, self.erased_at, self.reason = conversation, erased_at, reason
 
 

@@ -27,7 +27,7 @@ class Meant(Database):
         if conversation != self.id or found is None or found.key == key:
             return found
         if key is not None:  # another conversation has the id
-            not_erased(reader.conversation(key))
+            not_erased(reader.conversation(key), found)
             raise ConversationNotFound(conversation)
         if found.erasure is None and not isinstance(reader, Transaction):  # a transaction may be rolled back
             self.generation.key = found.key

@@ -37,7 +37,7 @@ def find_again(database: Database, reader: Reader, found: Conversation) -> ReadT
     """
     now = find_existing(database, reader, found.id)
     if now.key != found.key:
-        not_erased(database.find_key(reader, found.key))
+        not_erased(database.find_key(reader, found.key), now)
         raise ConversationNotFound(found.id)
     return ReadTransaction(reader, now, database)
 
@@ -84,7 +84,7 @@ def find_meant(
     if generation is not None and generation.fence is not None:
         generation.fence(reader)
     if generation is not None and generation.key is not None and (found is None or found.key != generation.key):
-        not_erased(reader.conversation(generation.key))
+        not_erased(reader.conversation(generation.key), found)
         raise ConversationNotFound(conversation)
     if generation is not None and generation.replaces_erased and found is not None and found.erasure is not None:
         return None, found.key

@@ -286,11 +286,11 @@ def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) ->
         raise CorruptEvent(conversation, start, "it is missing")
 
 
-def not_erased(conversation: Conversation | None) -> Conversation | None:
-    """Return the conversation if it was found. Raises ``ConversationErased`` if only a tombstone is left."""
-    if conversation is not None and conversation.erasure is not None:
-        erasure = conversation.erasure
-        raise ConversationErased(conversation.id, from_microseconds(erasure.erased_at).isoformat(), erasure.reason)
+def not_erased(conversation: Conversation | None, now: Conversation | None = None) -> Conversation | None:
+    """Return the conversation if it was found. Raises ``ConversationErased`` if it is erased. ``now`` has its id."""
+    if conversation is not None and (erasure := conversation.erasure) is not None:
+        when, is_replaced = from_microseconds(erasure.erased_at), now is not None and now.erasure is None
+        raise ConversationErased(conversation.id, when.isoformat(), erasure.reason, is_replaced=is_replaced)
     return conversation
 
 

@@ -100,11 +100,15 @@ def test_a_writer_that_opened_the_erased_one_writes_nothing_into_the_other(histo
             lambda history: history.interrupt(),
             lambda history: history.append_tool_result("a", "late"),
             lambda history: history.request_condensation(),
+            lambda history: history.view(),
         ):
-            with pytest.raises(ConversationErased):
+            with pytest.raises(ConversationErased, match=r"take histories\['c1'\] again"):
                 write(history)
     assert new.version() == 3
     assert histories["c1"].append(said("third"))[0].id == 3
+    erase(histories.store, "c1", reason="asked for")
+    with pytest.raises(ConversationErased, match="replace_erased=True"):
+        old.append(said("late"))
 
 
 def test_a_document_that_stays_the_same_is_refused_too_where_another_conversation_is_meant(histories: Histories):
