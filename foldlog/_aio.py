@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import cached_property, partial, update_wrapper
 from inspect import signature
@@ -86,10 +86,10 @@ def _method(
 
 def _pages(
     method: Callable[Concatenate[_S, _P], Iterator[_T]],
-) -> Callable[Concatenate[Any, _P], AsyncIterator[_T]]:
+) -> Callable[Concatenate[Any, _P], _Pages[_T]]:
     """Return the async form of a method that yields, with the same arguments and docstring."""
 
-    def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> AsyncIterator[_T]:
+    def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _Pages[_T]:
         return _Pages(self._histories.pool, partial(method, self.sync, *args, **kwargs))
 
     return _described(call, method)
@@ -190,6 +190,7 @@ class _Pages(Generic[_T]):
         self._page: Iterator[_T] = iter(())
         self._read_ahead: Outcome[list[_T]] | None = None
         self._reading = Lock()
+        self._is_closed = False
 
     def __aiter__(self) -> Self:
         return self
@@ -197,12 +198,18 @@ class _Pages(Generic[_T]):
     async def __anext__(self) -> _T:
         for item in self._page:
             return item
+        if self._is_closed:
+            raise StopAsyncIteration
         outcome = await self._pool.run(self._read, finish=False)
         self._read_ahead = None
         self._page = iter(outcome.unwrap())
         for item in self._page:
             return item
         raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End the iteration, and keep no page. A page is read in a transaction of its own: nothing else is held."""
+        self._is_closed, self._page, self._iterator, self._read_ahead = True, iter(()), None, None
 
     def _read(self) -> Outcome[list[_T]]:
         with self._reading:  # a step that was cancelled may read still
@@ -225,11 +232,12 @@ class _Following(_Pages[Recorded]):
 
     async def __anext__(self) -> Recorded:
         wait_s = _POLL_S
-        while True:
+        while not self._is_closed:
             with suppress(StopAsyncIteration):
                 return await super().__anext__()
             await pause(wait_s)
             wait_s = min(2 * wait_s, _POLL_MAX_S)
+        raise StopAsyncIteration
 
     def _next_page(self) -> list[Recorded]:
         version = self._data_version()
@@ -292,8 +300,8 @@ _forked = _method(SyncHistory.fork, writes=True)
 class AsyncHistories:
     """The histories of a store, by id. ``sync`` is the ``Histories`` of the sync face.
 
-    Any number of tasks, in any number of loops, may use it. ``await histories.pool.run(work, finish=True)`` runs a
-    function that uses ``sync`` in a thread of this face; see ``ThreadPool.run``.
+    Any number of tasks, in any number of loops, may use it. ``await histories.pool.run(work)`` runs a function that
+    uses ``sync`` in a thread of this face; see ``ThreadPool.run``.
     """
 
     def __init__(self, histories: sync.Histories, pool: ThreadPool) -> None:
@@ -327,11 +335,11 @@ class AsyncHistories:
     def __bool__(self) -> bool:
         return True
 
-    def __aiter__(self) -> AsyncIterator[str]:
+    def __aiter__(self) -> _Pages[str]:
         """Yield the ids of all histories that have events, in the order of their UTF-8 bytes."""
         return _Pages(self.pool, lambda: iter(self.sync))
 
-    def follow(self, after_position: int = 0, *, forever: bool = True) -> AsyncIterator[Recorded]:
+    def follow(self, after_position: int = 0, *, forever: bool = True) -> _Pages[Recorded]:
         """Yield everything recorded after a position, over all histories, in the order of positions.
 
         ``forever`` waits for more, else it ends where ``Store.follow`` does. Keep the last position and resume after

@@ -84,12 +84,12 @@ class ThreadPool:
         self._threads: list[threading.Thread] = []
         self._idle = 0
 
-    async def run(self, work: Callable[[], T], *, finish: bool, may_withdraw: bool = True) -> T:
+    async def run(self, work: Callable[[], T], *, finish: bool = True, may_withdraw: bool = True) -> T:
         """Return what ``work`` returns in a thread, or raise what it raises.
 
         A call that is cancelled before it begins is withdrawn, if it ``may_withdraw``. Afterwards a call that must
-        ``finish`` is waited for and the cancellation is raised with its ``outcome``; another call is left to its
-        thread.
+        ``finish`` is waited for and the cancellation is raised with its ``outcome``; another call, such as one that
+        only reads, is left to its thread.
         """
         call = _Call(work, may_withdraw=may_withdraw)
         run = _run_in_trio if _in_trio() else _run_in_asyncio

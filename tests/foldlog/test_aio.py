@@ -7,6 +7,7 @@ import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 import anyio
@@ -108,6 +109,14 @@ async def test_following_waits_for_what_comes(histories):
         await until(lambda: heard == ["b"])
         await history.append([said("c"), said("d")])
     assert heard == ["b", "c", "d"]
+
+
+async def test_a_reader_that_stops_early_closes_what_it_reads(histories):
+    await histories["c1"].append([said(f"{number}") for number in range(3)])
+    for events in (histories["c1"].events(), histories.follow(), histories):
+        async with aclosing(aiter(events)) as reading:
+            assert await anext(reading)
+        assert [each async for each in reading] == []
 
 
 class Slow(Condenser):
@@ -468,7 +477,7 @@ def test_a_cancelled_task_of_asyncio_passes_no_shield(tmp_path):
     async def main() -> None:
         async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db") as histories:
             gate = Gate()
-            task = asyncio.create_task(histories.pool.run(lambda: gate.pass_through() or 7, finish=True))
+            task = asyncio.create_task(histories.pool.run(lambda: gate.pass_through() or 7))
             await until(gate.reached.is_set)
             for _ in range(3):
                 task.cancel()
@@ -480,7 +489,7 @@ def test_a_cancelled_task_of_asyncio_passes_no_shield(tmp_path):
             assert raised.value.outcome == Outcome(7)  # type: ignore[attr-defined]
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
-                    await histories.pool.run(lambda: threading.Event().wait(0.1), finish=True)
+                    await histories.pool.run(lambda: threading.Event().wait(0.1))
 
     asyncio.run(main())
 

@@ -1,6 +1,7 @@
 """The public names, used as a stranger would. It is never run: ``mypy --strict`` reads it."""
 
 from collections.abc import Iterator
+from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
 from typing import Any, assert_type
@@ -151,8 +152,8 @@ async def the_async_face_has_the_types_of_the_sync_one() -> None:
         assert_type(await history.append_tool_result("k1", "done"), Recorded)
         async for event in history.events(0, 2):
             assert_type(event, Event)
-        async for recorded in histories.follow(after_position=3):
-            assert_type(recorded, Recorded)
+        async with aclosing(histories.follow(after_position=3)) as following:
+            assert_type(await anext(following), Recorded)
 
 
 def a_mistyped_name_fails() -> None:
