@@ -90,6 +90,7 @@ class Store:
         dedupe: Literal["origin"] | None = None,
         guard: Callable[[ReadTransaction], object] | None = None,
         generation: Generation | None = None,
+        together: Sequence[Appending] = (),
     ) -> tuple[Recorded, ...]:
         """Append one event or several, all or none; they get the next ids. Return them as recorded, in order.
 
@@ -100,7 +101,7 @@ class Store:
         there may be none. ``guard`` is called in the transaction if the conversation exists: if it raises, its
         exception is raised and nothing is appended. Other writers wait for it. ``generation`` names one conversation of
         this id: once that one is erased, the append raises ``ConversationErased``, even if another conversation has the
-        id now.
+        id now. ``together``: appends to others, from ``Documents.prepare``, that are made with it, all or none.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken; its message says
         which), ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
@@ -108,20 +109,24 @@ class Store:
         appended; the length of the conversation does not matter.
         """
         work = prepare_append(self, conversation, events, expected_version, idempotency_key, dedupe, guard, generation)
+        works, any_thread = [*together, work], all(each.any_thread for each in (work, *together))
         try:
             while True:
                 try:
-                    committed = self._recorder.transact(work, any_thread=work.any_thread)
+                    committed = self._recorder.transact(
+                        lambda transaction: [each(transaction) for each in works], any_thread=any_thread
+                    )
                 except origins.NotIndexed:
                     origins.index(self.database, conversation)
                     continue
                 try:
-                    return work.recorded(committed)
+                    return [each.recorded(done) for each, done in zip(works, committed, strict=True)][-1]
                 except BaseException as error:
                     note_committed(error)
                     raise
         except RecorderError:
-            self.database.known.forget(conversation)
+            for each in works:
+                self.database.known.forget(each.conversation)
             raise
 
     def ingest(self, conversation: str, events: Iterable[Event]) -> Ingested:

@@ -9,7 +9,7 @@ that version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from msgspec.structs import replace
@@ -29,14 +29,14 @@ from foldlog.eventstore.documents.values import (
 )
 from foldlog.eventstore.errors import DocumentsChanged, IdempotencyConflict, InvalidEvent
 from foldlog.eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
-from foldlog.eventstore.log.appending import DocumentsUnchanged
+from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged
 from foldlog.eventstore.log.finding import Generation, find_meant
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey
-from foldlog.eventstore.store import Store
+from foldlog.eventstore.store import Store, prepare_append
 
 
 class Deleted:
@@ -80,6 +80,7 @@ class Documents:
         idempotency_key: str | None = None,
         generation: Generation | None = None,
         dedupe: Literal["origin"] | None = None,
+        together: Sequence[Appending] = (),
     ) -> tuple[Recorded, ...]:
         """Append events and new values of documents, all or nothing. Return the events as recorded.
 
@@ -90,10 +91,7 @@ class Documents:
         """
         generation = generation or Generation()
         given = [events] if isinstance(events, Event) else list(events)
-        values = {
-            (joined := _checked_name(name)): value if value is DELETED else _own(joined, value)
-            for name, value in check_map("documents", changed).items()
-        }
+        values = _checked(changed)
         while True:
             change, guard, found = self._change(conversation, values, generation, idempotency_key)
             batch = given if change is None else [*given, change]
@@ -110,9 +108,21 @@ class Documents:
                     generation=generation,
                     dedupe=dedupe,
                     guard=guard,
+                    together=together,
                 )
-            except DocumentsChanged:
-                continue  # another writer changed or redacted a document: take the differences from its value
+            except DocumentsChanged:  # another writer changed or redacted a document
+                if together:
+                    raise
+
+    def prepare(
+        self, conversation: str, changed: Mapping[str, Any], expected_version: int, generation: Generation
+    ) -> Appending | None:
+        """Return the append of new values, to be made ``together`` with another one, None if nothing changes. Where it
+        raises ``VersionConflict``, prepare both again.
+        """
+        change, guard, _ = self._change(conversation, _checked(changed), generation, None)
+        given = (conversation, change or (), expected_version, None, None, guard, generation)
+        return prepare_append(self._store, *given) if change is not None else None
 
     def _change(
         self, conversation: str, values: Mapping[str, Any], generation: Generation, key: str | None
@@ -138,6 +148,14 @@ class Documents:
 
 
 # --- writing ---
+
+
+def _checked(changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return new values by name, the values as copies of our own."""
+    return {
+        (joined := _checked_name(name)): value if value is DELETED else _own(joined, value)
+        for name, value in check_map("documents", changed).items()
+    }
 
 
 def _repeated(

@@ -57,12 +57,7 @@ class RecentConversations(NamedTuple):
 
 
 def recent_conversations(
-    database: Database,
-    attributes: Mapping[str, Any],
-    *,
-    limit: int,
-    after: tuple[int, int] | None,
-    age_max_s: float,
+    database: Database, attributes: Mapping[str, Any], *, limit: int, after: tuple[int, int] | None, age_max_s: float
 ) -> RecentConversations:
     """Return the conversations that have all of these attributes, the last active first; see ``Histories.recent``."""
     check_whole("limit", limit, 0)

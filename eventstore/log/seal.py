@@ -121,10 +121,7 @@ DAMAGED: Final = -1
 
 _NOT_ENCRYPTED = "the event is plain text and its conversation is encrypted, so it was written without the key"
 
-_PLACES: Final = {
-    HEAD_BYTES + SALT_BYTES: b"salted event",
-    HEAD_BYTES + COMMITMENT_BYTES: b"redacted event",
-}
+_PLACES: Final = {HEAD_BYTES + SALT_BYTES: b"salted event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
 """The beginning of the associated data of an encrypted row, by the length of its proof."""
 
 _record_columns = struct.Struct(">5q").pack

@@ -31,12 +31,7 @@ from foldlog.eventstore.log.finding import find_again, find_existing, forks_that
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import can_be_redacted, has_content, untraced, without_content
-from foldlog.eventstore.log.row import (
-    PLAIN,
-    commitment_of,
-    from_microseconds,
-    stored_event_of,
-)
+from foldlog.eventstore.log.row import PLAIN, commitment_of, from_microseconds, stored_event_of
 from foldlog.eventstore.log.writing import WriteTransaction, list_again
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
 from foldlog.eventstore.recorders.base import Transaction

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
 from functools import partial
 from itertools import islice
-from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 from google.adk.errors._stale_session_error import StaleSessionError
@@ -52,6 +50,7 @@ from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.reports import annotation, cost_something, reports_of
 from foldlog.eventstore import (
     NOT_RECORDED,
+    Appending,
     CondensationAction,
     ConversationErased,
     ConversationNotFound,
@@ -59,7 +58,6 @@ from foldlog.eventstore import (
     Documents,
     Event,
     VersionConflict,
-    prepare_append,
     summary_id,
 )
 from foldlog.formats import Decoder
@@ -353,25 +351,21 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Append records to a session at a version, with its documents and the changes of the states that it shares,
         by their conversations: all or none, in one transaction. Raises ``VersionConflict`` and ``ConversationErased``.
         """
-        events, transact = _events(history, version, records), history._store._recorder.transact
-        if not shared:
-            history.append(events, expected_version=version, documents=documents or None)
-            return
-
-        def with_changes(work: Callable[[Any], Any], *, any_thread: bool) -> Any:
-            works: list[Any] = [*self._changes(shared), work]
-            return transact(lambda transaction: [each(transaction) for each in works][-1])
-
-        recorder = SimpleNamespace(transact=with_changes)
-        history._checked(_appended(history, version, events, documents, _recorder=recorder))
-
-    def _changes(self, shared: Mapping[str, _Values]) -> Iterator[Any]:
-        """Yield the work of the appends that change shared states."""
+        store, together = history._store, list[Appending]()
         for conversation, change in shared.items():
-            history, version, state = self._shared(conversation)
-            changed = {"state": {**state, **change}}
-            if work := _appended(history, version, (), changed, append=partial(prepare_append, history._store)):
-                yield work
+            of, at, state = self._shared(conversation)
+            values = {"state": {**state, **change}}
+            work = Documents(store).prepare(of.id, values, at, of._generation)
+            together += [] if work is None else [work]
+        recorded = Documents(store).append(
+            history.id,
+            _events(history, version, records),
+            documents,
+            expected_version=version,
+            generation=history._generation,
+            together=together,
+        )
+        history._checked(recorded)
 
     def _by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
         """Return the session's own part of a state, and the changes of shared states by their conversations, as JSON,
@@ -389,13 +383,6 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         conversation = self.conversation(*self._named(app_name, user_id, session_id))
         with suppress(ConversationNotFound, ConversationErased):
             self.histories.sync.erase(conversation, reason="the session was deleted", detach_forks=True)
-
-
-def _appended(history: History, version: int, events: Any, documents: _Values, **instead: Any) -> Any:
-    """Append at a version, by a store that has another recorder, or only prepares what it is to append."""
-    vars(store := copy(history._store)).update(instead)
-    given: Any = {"expected_version": version, "generation": history._generation}
-    return Documents(store).append(history.id, events, documents, **given)
 
 
 def _compacted(history: History, view: View, action: CondensationAction) -> EventCompaction:

@@ -106,7 +106,7 @@ PROTECTIONS = {
     "adk-together": Protection(
         "Google ADK: an event and its changes of shared states are stored together or not at all",
         "foldlog:FoldlogSessionService._write",
-        Always("shared"),
+        Argument("together"),
         f"{_ADK_TEST} -k or_not_at_all",
     ),
     "adk-unordered": Protection(

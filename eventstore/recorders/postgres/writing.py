@@ -32,15 +32,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     fails, ``assumes`` still holds, and all its results are invalid.
     """
 
-    def __init__(
-        self,
-        wire: Wire,
-        schema: str,
-        *,
-        durable: bool,
-        reserve: Callable[[], int],
-        may_assume: bool,
-    ) -> None:
+    def __init__(self, wire: Wire, schema: str, *, durable: bool, reserve: Callable[[], int], may_assume: bool) -> None:
         OpenTransaction.__init__(self, wire, schema, durable=durable)
         PostgresReader.__init__(self, self.ask)
         self._reserve = reserve
