@@ -292,8 +292,7 @@ def _inner(value: Any, *names: str) -> Mapping[str, Any]:
 
 
 def _tokens(told: Any) -> int:
-    usage = usage_of(told)
-    return usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
+    return sum(usage_of(told).get(name, 0) for name in ("prompt_tokens", "completion_tokens"))
 
 
 def _cost(value: Any) -> float | None:
@@ -301,5 +300,4 @@ def _cost(value: Any) -> float | None:
 
 
 def _name(told: Mapping[str, Any]) -> str:
-    model = told.get("model")
-    return model if isinstance(model, str) and model else UNNAMED
+    return text_or_none(told.get("model")) or UNNAMED
