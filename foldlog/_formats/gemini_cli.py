@@ -303,7 +303,7 @@ def _call(call: Action, result: Observation | None) -> _Part:
     return {**told, "status": "cancelled" if result is None else "error" if result.is_error else "success"}
 
 
-def _image(url: str) -> _Part:
+def _image(url: str, _name: str) -> _Part:
     kind, data = data_in(url)
     held = {"inlineData": {"mimeType": kind, "data": data}}
     return held if kind else {"fileData": {"mimeType": "image/png", "fileUri": url}}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 from uuid import NAMESPACE_OID, uuid5
 
-from foldlog._formats.record import time_text
+from foldlog._formats.record import text_or_empty, time_text, within
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -84,11 +84,16 @@ def parts_in(content: Content) -> Iterable[dict[str, Any]]:
     return content
 
 
-def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str], T]) -> list[T]:
-    """Return the parts of a content, each made by ``text`` of a text or by ``file`` of the URL of a file."""
+def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str, str], T]) -> list[T]:
+    """Return the parts of a content, each made by ``text`` of a text or by ``file`` of a file's URL and name."""
     if isinstance(content, str):
         return [text(content)]
-    return [file(url) if (url := file_in(part)) else text(part.get("text", "")) for part in content]
+    return [
+        file(url, text_or_empty(within(part, "file", "filename")))
+        if (url := file_in(part))
+        else text(part.get("text", ""))
+        for part in content
+    ]
 
 
 def image_at(url: str) -> dict[str, Any]:
@@ -96,10 +101,10 @@ def image_at(url: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def input_at(url: str) -> dict[str, Any]:
+def input_at(url: str, name: str) -> dict[str, Any]:
     """Return an image, or another file, as an item of OpenAI's Responses has it."""
     if data_in(url)[1] and not url.startswith("data:image/"):
-        return {"type": "input_file", "filename": "file", "file_data": url}
+        return {"type": "input_file", "filename": name or "file", "file_data": url}
     return {"type": "input_image", "image_url": url}
 
 
@@ -130,6 +135,5 @@ def url_in(part: dict[str, Any]) -> str:
 
 def file_in(part: dict[str, Any]) -> str:
     """Return the URL of an image, or the one that holds another file; an empty text for another part."""
-    file = part.get("file") if part.get("type") == "file" else None
-    held = file.get("file_data") if isinstance(file, dict) else None
+    held = within(part, "file", "file_data") if part.get("type") == "file" else None
     return held if isinstance(held, str) and data_in(held)[1] else url_in(part)

@@ -81,7 +81,7 @@ def _contents(event: Any) -> list[dict[str, Any]]:
     return [{"type": "function_result", **result}]
 
 
-def _written_file(url: str) -> dict[str, Any]:
+def _written_file(url: str, _name: str) -> dict[str, Any]:
     media_type = data_in(url)[0]
     return {"type": "data" if media_type else "uri", "uri": url, "media_type": media_type or "image/*"}
 

@@ -231,7 +231,7 @@ def _parts(event: Any) -> list[dict[str, Any]]:
     return parts_as(event.content, lambda text: {"text": text}, _written_file)
 
 
-def _written_file(url: str) -> dict[str, Any]:
+def _written_file(url: str, _name: str = "") -> dict[str, Any]:
     media_type, data = data_in(url)
     if media_type:
         return {"inline_data": {"data": data, "mime_type": media_type}}

@@ -146,7 +146,7 @@ def _again(event: Annotation) -> list[Any]:
     return [{"content": REDACTED, "part_kind": said}]
 
 
-def _item(url: str) -> Any:
+def _item(url: str, _name: str = "") -> Any:
     media_type, data = data_in(url)
     if media_type:
         return {"data": data, "media_type": media_type, "vendor_metadata": None, "kind": "binary"}

@@ -89,7 +89,7 @@ def _contents(event: Any) -> list[dict[str, Any]]:
     return [{"toolResult": {"toolUseId": call_id_of(event), "status": status, "content": told}}]
 
 
-def _written_file(url: str) -> dict[str, Any]:
+def _written_file(url: str, _name: str) -> dict[str, Any]:
     media_type, data = data_in(url)
     if not data:  # Strands has only files whose bytes are in the message
         return {"text": f"[image {url}]"}

@@ -264,11 +264,12 @@ def _tool(call: Action, result: Observation | None) -> _Part:
 
 
 def _texts(content: Content) -> list[_Part]:
-    return parts_as(content, lambda text: {"type": "text", "text": text}, _image)
+    return parts_as(content, lambda text: {"type": "text", "text": text}, _file)
 
 
-def _image(url: str) -> _Part:
-    return {"type": "file", "mime": data_in(url)[0] or "image/png", "url": url}
+def _file(url: str, name: str) -> _Part:
+    named = {"filename": name} if name else {}
+    return {"type": "file", "mime": data_in(url)[0] or "image/png", "url": url, **named}
 
 
 def _document(records: Iterable[Any]) -> _Part:

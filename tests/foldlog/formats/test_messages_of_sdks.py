@@ -144,6 +144,14 @@ def test_files_of_a_result_are_written_as_files_of_the_format_and_read_as_files(
     assert images[0] in result.content
 
 
+@pytest.mark.parametrize("format", ["openai-responses", "codex", "opencode"])
+def test_a_file_keeps_its_name(format):
+    held = "data:application/pdf;base64,JQ=="
+    for file, named in (({"filename": "report.pdf", "file_data": held}, True), ({"file_data": held}, False)):
+        said = Message(id=0, source="user", content=({"type": "file", "file": file},))
+        assert ('"filename": "report.pdf"' in json.dumps([*encode([said], format)])) is named
+
+
 def test_events_of_the_adk_have_their_times_and_errors():
     events = list(decode(RECORDS["google-adk"][:6], "google-adk"))
     assert [event.is_error for event in of(Observation, events)] == [False, True]
