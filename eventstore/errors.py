@@ -97,9 +97,8 @@ class ConversationErased(EventStoreError):
     def __init__(self, conversation: str, erased_at: str, reason: str, *, is_replaced: bool = False) -> None:
         when = f"{erased_at} ({reason or 'no reason given'})"
         self.problem = f"conversation {conversation!r} was erased at {when}; its events are gone"
-        remedy = "use another id, or begin it again with replace_erased=True"
-        if is_replaced:
-            remedy = f"another conversation has its id now: take histories[{conversation!r}] again to go on with that"
+        other = f"another conversation has its id now: take histories[{conversation!r}] again to go on with that"
+        remedy = other if is_replaced else "use another id, or begin it again with replace_erased=True"
         super().__init__(f"{self.problem}; {remedy}")
         self.conversation, self.erased_at, self.reason = conversation, erased_at, reason
 
