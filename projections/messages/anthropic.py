@@ -131,7 +131,8 @@ def _tool_result(call: PairedCall, moved: list[Part]) -> Part:
     """Return the result of a call. The result of a failed call may hold only texts: its images and files are moved."""
     failed = call.observation.is_error
     held = without_pictures(call.result, moved, "the failed call") if failed else call.result
-    said = [_block(part) for part in held]
+    # A result may not put a file into a container: it names the file.
+    said = [named(part) if (block := _block(part))["type"] == "container_upload" else block for part in held]
     content = said[0]["text"] if len(said) == 1 and said[0].keys() == {"type", "text"} else said
     result = {"type": "tool_result", "tool_use_id": matching(call.id, _NAME_MAX)}
     return {**result, "content": content or unsaid(call.observation), **({"is_error": True} if failed else {})}

@@ -324,12 +324,14 @@ def test_what_a_server_cannot_take_is_named_and_an_image_without_an_address_is_s
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_blocks_of_anthropics_server_go_back_to_it_and_their_texts_to_another(dialect):
     own = FOUND, UPLOADED
-    made = *(call(), result((FOUND,))), *(call("b"), result((FOUND,), "b", is_error=True))
+    made = *(call(), result((FOUND, UPLOADED))), *(call("b"), result((FOUND,), "b", is_error=True))
     messages = sent(dialect, Message(source="user", content=own), Message(source="agent", content=(MCP,)), *made)
     if dialect.startswith("anthropic"):
         first, said, result_of_a, *_ = (message["content"] for message in messages)
         assert [block["type"] for block in said] == ["mcp_tool_use", "mcp_tool_result", "tool_use"]
-        assert (first[1:], result_of_a[0]["content"]) == ([FOUND, UPLOADED["block"]], [FOUND])
+        assert first[1:] == [FOUND, UPLOADED["block"]]
+        found, uploaded = result_of_a[0]["content"]
+        assert (found, uploaded["type"]) == (FOUND, "text"), "a result may not put a file into a container"
     told = json.dumps(messages)
     assert [told.count(each) for each in ("Tides", "4 m", "2 m", "ebb")] == [3, 3, 3, 1]
 
