@@ -1,9 +1,9 @@
 """Take a condenser's step so that nothing is forgotten before a model was shown it.
 
-The events that came since the agent's last turn began are *unseen*: no model was called since. Before its first turn
-all events are. No condenser forgets, hides or masks them. Where a prompt is over a limit of tokens and nothing else can
-be forgotten, the texts of results and messages among them, and in the tool loop that they go on, are shortened on the
-way out: the log has them whole, and a report in the log says which ones were shortened.
+The events that came since the agent's last turn began, or while a model answered it, are *unseen*, and before its first
+turn all events. No condenser forgets, hides or masks them. Where a prompt is over a limit of tokens and nothing else
+can be forgotten, the texts of results and messages among them, and in the tool loop that they go on, are shortened on
+the way out: the log has them whole, and a report in the log says which ones were shortened.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
 
+from foldlog._observed import ANSWERS
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Overrun, Reason, Step, reported, stepped
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.prompts.rendering import truncated
@@ -71,15 +72,18 @@ def _requested(
 
 
 def _first_unseen(view: View) -> int:
-    """Return the id of the first event of the agent's last turn, from which on no model was shown the events. Where the
-    View has no turn of the agent it is 0: no model was shown any event. Cost: the events since.
+    """Return the id of the first event that no model was shown: of the agent's last turn, or earlier if that answers an
+    earlier View. Where the View has no turn of the agent it is 0: no model was shown any event. Cost: the events since.
     """
     first: Event | None = None
     for event in filter(begins_reply, reversed(view.events)):
         if first is not None and begins_reply(first, event):
             break
         first = event
-    return 0 if first is None else first.id
+    if first is None:
+        return 0
+    answers = first.meta.get(ANSWERS)
+    return min(first.id, answers) if isinstance(answers, int) else first.id
 
 
 def _shortened(condenser: Condenser, view: View, over: Overrun, error: NoCondensationAvailable) -> Step:

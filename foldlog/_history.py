@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 from msgspec import structs
 
 from foldlog._meant import meant, views_of
-from foldlog._observed import span, tell
+from foldlog._observed import ANSWERS, span, tell
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -73,7 +73,8 @@ class _How(TypedDict):
 
 
 class History:
-    """One conversation: append to it, and read what the model is shown. It holds no state of its own.
+    """One conversation: append to it, and read what the model is shown. Of its own it holds only the version that
+    ``step`` returned last, for ``append_reply``.
 
     A history that has no events yet is empty, in every method: its View, its events and its tail are empty, and its
     version is 0. Its first append makes the conversation. Every method raises ``ConversationErased`` where the
@@ -83,6 +84,7 @@ class History:
     def __init__(self, histories: Histories, conversation: str) -> None:
         self._histories, self.id = histories, conversation
         self._meant, self._store = meant(histories.store, conversation)
+        self._asked_at: int | None = None
 
     @cached_property
     def _views(self) -> Views:
@@ -443,7 +445,9 @@ class History:
         messages. Return the events as recorded: the ``Action`` of each tool call, or the agent's ``Message``.
 
         ``cost`` is what the call cost in US dollars; a reply of litellm tells it itself. ``meta`` is kept with the
-        first of the events beside model, usage and cost, and prevails; ``timestamp`` is when they happened.
+        first of the events beside model, usage and cost, and prevails; ``timestamp`` is when they happened. If others
+        appended since the last ``prepare`` or ``step`` of this object, ``meta`` notes which View the reply answers, so
+        that no condenser forgets what came while the model answered.
 
         See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with neither a text nor a
         call, and for a message of the user or the system, ``InvalidArgument`` for another object, and what ``append``
@@ -454,6 +458,12 @@ class History:
         events = self._apart(
             events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp), (), idempotency_key
         )
+        asked_at, self._asked_at = self._asked_at, None
+        if asked_at is not None and expected_version is ANY_VERSION:
+            try:
+                return self.append(events, expected_version=asked_at, idempotency_key=idempotency_key)
+            except VersionConflict:  # the model was not shown what others appended since
+                events = (structs.replace(events[0], meta={**events[0].meta, ANSWERS: asked_at}), *events[1:])
         return self.append(events, expected_version=expected_version, idempotency_key=idempotency_key)
 
     def append_tool_result(
@@ -540,6 +550,7 @@ class History:
             made = (handler if llm is None else handler.with_agent(llm)).handle(self.id, self._generation)
         except ConversationNotFound:
             made = View.from_events(())
+        self._asked_at = made.version if isinstance(made, View) else None
         if llm is None or not isinstance(made, View):
             return made
         return View(made.state, made.condensations, getattr(llm, "dialect", "litellm"), made.kept_from)

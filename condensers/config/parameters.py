@@ -89,10 +89,7 @@ def _register(condenser_type: type[Condenser], *aliases: str, base: type[Condens
     fields: Any = {"type": (Literal[of.type], of.type)}
     fields |= {each.name: (hints[each.name], _field(each.default, **each.metadata)) for each in settings}
     config_type = create_model(
-        f"{of.__name__}Config",
-        __base__=base,
-        __doc__=(inspect.getdoc(of) or "").partition("\n\n")[0],
-        **fields,
+        f"{of.__name__}Config", __base__=base, __doc__=(inspect.getdoc(of) or "").partition("\n\n")[0], **fields
     )
     config_type.aliases = aliases
     register_config(config_type, condenser_type)

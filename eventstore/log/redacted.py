@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from foldlog._observed import TRACEPARENT
+from foldlog._observed import OF_APPENDS
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     Action,
@@ -46,10 +46,10 @@ _PAID: Final = ("usage", "accumulated", "metrics", "response", "condenser_meta")
 
 
 def untraced(event: Event) -> Event:
-    """Return the event without the trace context of its append, which is not what was appended."""
-    if TRACEPARENT not in event.meta:
+    """Return the event without what its append added, which is not what was appended."""
+    if OF_APPENDS.isdisjoint(event.meta):
         return event
-    return replace(event, meta={name: value for name, value in event.meta.items() if name != TRACEPARENT})
+    return replace(event, meta={name: value for name, value in event.meta.items() if name not in OF_APPENDS})
 
 
 def can_be_redacted(event: Event) -> bool:

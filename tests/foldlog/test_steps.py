@@ -163,3 +163,39 @@ with foldlog.open("memory:") as histories:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "condenser",
+    [
+        {"type": "amortized", "max_size": 20},
+        {"type": "recent", "max_events": 10},
+        {"type": "observation_masking", "attention_window": 1},
+        {"type": "pipeline", "condensers": [{"type": "recent", "max_events": 10}, DIGEST]},
+    ],
+    ids=lambda config: config["type"],
+)
+def test_what_came_while_the_model_answered_is_shown_to_it_next(opened, condenser):
+    histories, others = opened(condenser=condenser), opened()
+    history, seen = histories["c1"], []
+    history.append(Message(source="user", content="go"))
+    calls = [{"type": "function", "function": {"name": "run", "arguments": "{}"}} for _ in range(8)]
+    for turn in range(4):
+        seen.append("stop" in str(history.prepare().to_messages()))
+        if turn == 1:
+            late = others["c1"].append(Message(source="user", content="stop"))
+            others["c1"].append(Observation(tool="t", call_id="x", content="late"))
+        reply = {"role": "assistant", "tool_calls": [each | {"id": f"{turn}-{n}"} for n, each in enumerate(calls)]}
+        first, *_ = history.append_reply(reply, idempotency_key=f"turn {turn}")
+        assert others["c1"].append_reply(reply, idempotency_key=f"turn {turn}")[0] == first, "a repeated append"
+        for call in history.open_calls():
+            history.append_tool_result(call, "done")
+    assert seen[:3] == [False, False, True]
+    assert [event.id for event in history.events() if "answers_version" in event.meta] == [late[0].id + 2]
+
+
+def test_a_note_of_the_view_that_a_reply_answers_is_a_number_or_nothing(opened):
+    history = opened(condenser={"type": "amortized", "max_size": 4, "keep_first": 0})["c1"]
+    history.append([Message(source="user", content="go"), *(Message(source="agent", content="on") for _ in range(9))])
+    history.append(Message(source="agent", content="on", meta={"answers_version": "none"}))
+    assert len(history.prepare()) <= 4
