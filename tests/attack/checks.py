@@ -107,7 +107,14 @@ def first(choices: Sequence[set[int]]) -> set[int]:
 
 def agrees(view: Shown, gone: set[int], by_law: set[int]) -> bool:
     """Whether what is forgotten is what the law says; less of it where all of it would lose something else."""
-    return gone <= by_law if is_lossy(view, by_law) else gone == by_law
+    return gone <= by_law if is_lossy(view, by_law) else gone in (by_law, by_law - parted(view, by_law))
+
+
+def parted(view: Shown, gone: set[int]) -> set[int]:
+    """What of a reply would go while one of its calls stays, though none of them is sent: it may stay too."""
+    reply = {item.id: item.response_id for item in view.items}
+    stay = {reply[item.id] for item in view.items if item.id not in gone and item.response_id}
+    return {item.id for item in view.items if item.id in gone and (reply.get(item.cause) or item.response_id) in stay}
 
 
 def _piece_problems(
