@@ -17,8 +17,10 @@ from typing import NamedTuple
 
 from foldlog.eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP, IMPORT, REKEY
 from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.eventstore.maintenance.unfinished import finish
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder
@@ -35,10 +37,9 @@ from foldlog.eventstore.recorders.sqlite.replacing import (
     replace,
     sync,
 )
-from foldlog.eventstore.recorders.types import PlacedRow
+from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
-_PAGE = 1_000
 _STALE_US = 3_600 * 1_000_000
 """An import that has written nothing for this long counts as killed. If its process still runs, it gets an error and
 has to be run again.
@@ -57,8 +58,8 @@ class BackedUp(NamedTuple):
 
 class Restored(NamedTuple):
     """A store that was restored from a backup. ``kept`` is the new path of the former file, or of its log where only
-    that was there. ``erased_since`` are the conversations that were erased in the former file after the backup and
-    exist again.
+    that was there. ``erased_since`` are the conversations that the former file has erased, or a copy of theirs, and
+    that exist again.
     """
 
     path: str
@@ -153,9 +154,9 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
         os.close(opened)
         try:
             with held(Path(part)):
-                done, names, last = _copied(backup, part, settings)
+                done, living = _copied(backup, part, settings)
                 check_replaceable(path)
-                erased_since = sorted({each.conversation for each in _erased_since(path, last)} & names)
+                erased_since = sorted({each.id for each in _tombstones(path) if (each.id, each.created_at) in living})
                 sync(part)
                 former = replace(path, part, kept)
         finally:
@@ -166,16 +167,17 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
     return Restored(path, former, *done, tuple(erased_since))
 
 
-def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int, int], set[str], int]:
-    """Copy a backup, and verify the copy. Return what it holds, the ids of conversations that are not erased, and the
-    last position. Raises ``KeyUnavailable``, ``StoreUnusable`` where it is not sound.
+def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int, int], set[tuple[str, int]]]:
+    """Copy a backup, and verify the copy. Return what it holds, and the ids of conversations that are not erased, each
+    with the moment it began, which copies share. Raises ``KeyUnavailable``, ``StoreUnusable`` where it is not sound.
     """
     with (
         contextlib.closing(SQLiteRecorder(backup, writable=False)) as source,
         contextlib.closing(source.copy_to(part, lambda done, of: None)) as copy,
     ):
-        made = list(verify(Store(copy, settings)))
-        last = int(copy.value("last_position"))
+        store = Store(copy, settings)
+        made = list(verify(store))
+        living = {(each.id, each.created_at) for each in named_or_all(store.database, ()) if each.erasure is None}
     findings = [
         (verdict.conversation, finding) for verdict in made for finding in verdict.findings if not finding.unfinished
     ]
@@ -191,8 +193,7 @@ def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int,
             f"{backup} is not sound (findings: {len(damage):,}; the first: {where}{finding}), and nothing was "
             f"replaced; restore another backup, or copy what is sound with 'foldlog salvage'"
         )
-    names = {each.conversation for each in made if each.conversation is not None and each.erasure is None}
-    return _counted(made), names, last
+    return _counted(made), living
 
 
 def _counted(made: Sequence[Verdict]) -> tuple[int, int]:
@@ -207,14 +208,13 @@ def _remove(part: str) -> None:
             os.unlink(f"{part}{suffix}")
 
 
-def _erased_since(path: str, position: int) -> Iterator[PlacedRow]:
-    """Yield the erasures after a position of a store, as far as it can be read."""
-    if not os.path.exists(path):
-        return
-    with contextlib.suppress(EventStoreError), contextlib.closing(SQLiteRecorder(path, writable=False)) as old:
-        while page := old.query(lambda reader: reader.placed_rows(position, _PAGE)):  # noqa: B023
-            yield from (each for each in page if each.row.kind == "erased")
-            position = page[-1].position
+def _tombstones(path: str) -> Iterator[Conversation]:
+    """Yield the tombstones of a store, those of an id that is used again too, as far as it can be read."""
+    if os.path.exists(path):
+        with contextlib.suppress(EventStoreError), contextlib.closing(SQLiteRecorder(path, writable=False)) as old:
+            for found in named_or_all(Store(old).database, ()):
+                earlier = old.query(lambda reader: tombstones_before(reader, found))  # noqa: B023
+                yield from (each for each in (*earlier, found) if each.erasure is not None)
 
 
 def _name_for_the_old(path: str) -> str:

@@ -277,7 +277,7 @@ def restore(place: Place) -> None:
     place.close()
     for name in ("target.db", "target.db-wal", "target.db-shm"):
         (place.folder / name).unlink(missing_ok=True)  # a copy that has more than its source is another history
-    restore_store(place.url, backup, keys=place.keys)
+    assert restore_store(place.url, backup, keys=place.keys).erased_since == ("b",)
     place.open_again(place.keys)
     place.histories["a"].append(said("that comes after"))
 
@@ -294,3 +294,28 @@ def test_what_has_applied_an_entry_equals_what_is_made_anew(place: Place, change
     change(place)
     followed = place.follow()
     assert followed == place.anew()
+
+
+@pytest.mark.parametrize("by_copy", [True, False])
+@pytest.mark.parametrize("change", [erase, use_the_id_again, use_the_id_for_a_fork], ids=lambda change: change.__name__)
+def test_a_backup_names_what_is_erased_in_a_copy_that_it_replaces(place: Place, change: Change, by_copy: bool):
+    """Positions of a copy, here of a part, begin at 1. A conversation that is the second one of its id in the backup is
+    not named.
+    """
+    for again in (False, True):
+        place.histories.create("c", {}, replace_erased=again).append(said("in c"))
+        if not again:
+            place.histories.erase("c", reason="asked for")
+    place.histories["fork"].append([said(f"{number}") for number in range(20)])
+    place.copy()
+    backup = f"{place.folder}/backup"
+    back_up(place.target, backup)
+    (folder := place.folder / "second").mkdir()
+    if by_copy:
+        change(place)
+    second = Place(f"sqlite:///{folder}/history.db", place.keys, folder)
+    assert [moved.problem for moved in copy_store(place.store, second.store, *"abc") if moved.problem] == []
+    if not by_copy:
+        change(second)
+    second.close()
+    assert restore_store(second.url, backup, keys=place.keys).erased_since == ("b",)

@@ -49,7 +49,6 @@ class Conversation:
     tag: int = field(default_factory=lambda: next(_tags))
     keys: dict[str, tuple[Any, int, int]] = field(default_factory=dict)
     erased: str | None = None
-    ended: int = 0
     detached: bool = False
     states: list[Shown] = field(default_factory=lambda: [Shown()])
 
@@ -292,8 +291,6 @@ def without_content(event: Event) -> Event:
 class Store:
     living: dict[str, Conversation] = field(default_factory=dict)
     tombs: dict[str, list[Conversation]] = field(default_factory=dict)
-    taken: int = 0
-    """What was erased later has a higher number, also where the histories are others since a restore."""
 
     def get(self, name: str) -> Conversation:
         if name in self.living:
@@ -472,7 +469,7 @@ class Store:
 
     def erase(self, found: Conversation, reason: str) -> None:
         assert not self.forks(found)
-        found.erased, found.ended = reason, new_tag()
+        found.erased = reason
         self.tombs.setdefault(found.name, []).append(self.living.pop(found.name))
 
     def detach(self, fork: Conversation) -> None:
@@ -493,7 +490,7 @@ class Store:
             new.events, new.keys, new.states = [events[id(e)] for e in each.events], dict(each.keys), [*each.states]
         for each in living.values():
             each.parent = living[each.parent.name] if each.parent else None
-        return Store(living, {name: [*tombs] for name, tombs in self.tombs.items()}, new_tag())
+        return Store(living, {name: [*tombs] for name, tombs in self.tombs.items()})
 
     def copy_from(self, source: "Store") -> set[str]:
         """Copy every conversation of another store into this one; return the names of those that cannot be copied."""

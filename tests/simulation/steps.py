@@ -922,7 +922,7 @@ class Steps:
         keys = process.store.database.settings.keys
         restored = restore_store(site.url, str(path), keys=keys)
         tombs = site.model.tombs
-        erased = {name for name in then.living if any(each.ended > then.taken for each in tombs.get(name, ()))}
+        erased = {name for name, each in then.living.items() if each.tag in {tomb.tag for tomb in tombs.get(name, ())}}
         same("erased since", list(restored.erased_since), sorted(erased))
         for kept in site.path.parent.glob(f"{site.path.name}.replaced-*"):
             kept.unlink()

@@ -32,8 +32,8 @@ def run(
     If there is a store, the command asks first, in a terminal. The former file is kept beside it, under a name that is
     printed. Programs that have the store open write nothing more to it: their next append fails and says that the file
     was replaced, and they open the store again.
-    Conversations that were erased and events that were redacted after the backup exist again: each conversation is
-    named, and the exit status is 1. A backup that is damaged is refused, and nothing is replaced.
+    What the former file shows erased or redacted, and the backup holds, exists again: each conversation is named, and
+    the exit status is 1. A backup that is damaged is refused, and nothing is replaced.
 
     Example: foldlog restore monday.db --yes
     """
@@ -66,14 +66,13 @@ def run(
     for name, ids in sorted(shown_again.items()):  # first: once a conversation is erased, its forks have copies
         again = command("redact", name, *sorted(ids, reverse=True), "--reason", "TEXT")
         terminal.warn(
-            f"events of conversation {name!r} were redacted after this backup was made, and their content exists "
-            f"again; '{again}' redacts them again"
+            f"events of conversation {name!r} that were redacted have their content again; '{again}' redacts them again"
         )
     if done.erased_since:
         again = command("erase", *done.erased_since, "--reason", "TEXT", *(["--detach"] if have_forks else []))
         terminal.warn(
-            f"conversations that were erased after this backup was made exist again: "
-            f"{', '.join(map(repr, done.erased_since))}; '{again}' erases them again"
+            f"conversations that were erased exist again: {', '.join(map(repr, done.erased_since))}; '{again}' erases "
+            f"them again"
         )
 
 
