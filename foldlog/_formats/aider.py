@@ -253,12 +253,12 @@ def _usage_in(text: str, model: str | None) -> dict[str, Any]:
     match = _TOKENS.search(text)
     if match is None:
         return {}
-    sent, _, cached, received = (
+    sent, stored, cached, received = (
         round(float(match[at]) * (1_000 if match[at + 1] else 1)) if match[at] else 0 for at in (1, 3, 5, 7)
     )
     counted = {"prompt_tokens": sent if cached <= sent else sent + cached, "completion_tokens": received}
     cost = _COST.search(text, match.start())
-    counted |= {"cached_tokens": cached} if cached else {}
+    counted |= {name: n for name, n in (("cached_tokens", cached), ("cache_write_tokens", stored)) if n}
     return usage_told(counted, model=model, cost=None if cost is None else float(cost[1]))
 
 

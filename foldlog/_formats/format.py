@@ -72,6 +72,9 @@ class RecordEncoder(ABC):
     its record, because one of its parts was redacted, is written as one that was not imported, with the source's id.
     """
 
+    misplaced = 0
+    """The number of summaries that were written at another place among what a View keeps: an export tells it."""
+
     @abstractmethod
     def records(self, event: Event) -> Sequence[Any] | None:
         """Return the records that are complete with ``event``: none while later events belong to the same record.

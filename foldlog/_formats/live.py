@@ -159,7 +159,7 @@ class Encoder:
         self._head = self._writer.head(event) if self._head is None else self._head
         records = self._writer.records(event)
         if self._losses is not None:
-            self._losses.leave_out(event) if records is None else self._losses.seek(event)
+            self._losses.leave_out(event) if records is None else self._losses.seek(event, self._writer)
         return self._made(records) if records else []
 
     def _made(self, records: Sequence[Any]) -> list[Any]:

@@ -7,12 +7,12 @@ from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from msgspec.structs import replace
 
 from foldlog._formats.blocks import thought_in
-from foldlog._formats.format import Format
+from foldlog._formats.format import Format, RecordEncoder
 from foldlog._formats.packing import bytes_of, is_declined, value_of
 from foldlog._formats.record import UNREAD, dict_or_empty, joined_text
 from foldlog._formats.told import call_id_of, data_in
@@ -29,6 +29,7 @@ from foldlog.eventstore import (
     Message,
     Observation,
     Redaction,
+    Source,
     SystemMessage,
 )
 from foldlog.projections import arguments_of
@@ -71,10 +72,13 @@ class Losses:
         if not (is_of_import or is_declined(event)):
             self._counts[_name(event)] += 1
 
-    def seek(self, event: Event) -> None:
-        """Look for what an event tells in the records that are written from now on."""
+    def seek(self, event: Event, writer: RecordEncoder) -> None:
+        """Look for what an event tells in the records that ``writer`` makes from now on."""
         self._counts["count of tokens and cost"] += not _COUNTS.isdisjoint(event.meta)
         self._counts["error mark"] += isinstance(event, Observation) and event.is_error and not self._marks_errors
+        self._counts["place of a summary among what is kept"] = writer.misplaced
+        if isinstance(event, SystemMessage) and self._says_prompt:
+            self._counts[f"role of a system prompt (written as words of the {self._says_prompt})"] += 1
         self._sought.append((event, None))
 
     def look_in(self, records: Sequence[Any]) -> None:
@@ -112,12 +116,19 @@ class Losses:
     def _marks_errors(self) -> bool:
         """Whether the format writes a result in another way if its call failed."""
         call, result = Action(id=0, tool="x", call_id="x"), Observation(id=1, content="", call_id="x", cause=0)
+        return self._written(call, result) != self._written(call, replace(result, is_error=True))
 
-        def written(answer: Observation) -> list[Any]:
-            writer = self._format.encoder()
-            return [writer.records(call), writer.records(answer), writer.end()]
+    @cached_property
+    def _says_prompt(self) -> str | None:
+        """Return whose message is written as a system prompt is; None where the format tells them apart."""
+        first = Message(id=0, source="user", content="x")
+        said = {each: self._written(first, replace(first, id=1, source=each)) for each in get_args(Source)}
+        prompt = self._written(first, SystemMessage(id=1, content="x"))
+        return next((source for source, records in said.items() if records == prompt), None)
 
-        return written(result) != written(replace(result, is_error=True))
+    def _written(self, *events: Event) -> list[Any]:
+        writer = self._format.encoder()
+        return [*(record for event in events for record in writer.records(event) or ()), *writer.end()]
 
 
 def several(number: int, noun: str) -> str:

@@ -90,7 +90,8 @@ class Kept(NamedTuple):
         return kept
 
 
-_TOOL = ("name", "description", "schema")
+TOOL = {"name": "name", "description": "description", "schema": "parameters"}
+"""The fields of a tool in a snapshot, and their names in OpenAI's shape."""
 
 
 def words_of(record: dict[str, Any]) -> Content:
@@ -118,12 +119,11 @@ def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] 
 
 
 def _is_tool(tool: Any) -> bool:
-    return type(tool) is dict and tuple(tool) == _TOOL
+    return type(tool) is dict and tuple(tool) == tuple(TOOL)
 
 
 def _shaped(tool: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": tool["name"], "description": tool["description"], "parameters": tool["schema"]}
-    return {"type": "function", "function": function}
+    return {"type": "function", "function": {TOOL[key]: value for key, value in tool.items()}}
 
 
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}

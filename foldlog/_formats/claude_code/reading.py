@@ -19,9 +19,9 @@ from foldlog._formats.claude_code.lines import (
     prompt_of,
     words_of,
 )
-from foldlog._formats.claude_code.writing import ENVELOPE, NAME
+from foldlog._formats.claude_code.writing import ENVELOPE, NAME, Shown
 from foldlog._formats.format import Options, Past
-from foldlog._formats.record import usage_told
+from foldlog._formats.record import text_or_none, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Source, SystemMessage
@@ -69,9 +69,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """The boundary whose summary has not come; None where it may be before the first line."""
         self._session: Any = None
 
-    def known(self, event: Event, read: RecordEvents | None) -> str | None:
+    def known(self, event: Event, read: RecordEvents | None) -> Shown:
         origin = event.origin if read is None else read.origin
-        return origin.id if origin is not None and type(origin.id) is str else None
+        return None if origin is None else text_or_none(origin.id), isinstance(event, SystemMessage)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         kind, message = record["type"], record.get("message")
@@ -233,8 +233,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
         boundary, self._boundary = self._earlier_boundary() if self._boundary is None else self._boundary, {}
         kept = Kept.by(boundary)
         comes_last = kept.anchor is not None and kept.anchor == boundary.get("uuid")
-        staying = kept.among([uuid for _, uuid in self.shown.all()])
-        read.condense(staying.__contains__, summary, metadata_of(boundary), offset=None if comes_last else 0)
+        shown = [each for _, each in self.shown.all()]
+        names = kept.among([uuid for uuid, _ in shown])
+        are_prompts = [is_prompt for uuid, is_prompt in shown if uuid in names]
+        offset = None if comes_last else [*are_prompts, False].index(False)
+        read.condense(lambda each: each[0] in names, summary, metadata_of(boundary), offset=offset)
 
 
 def reads_on(past: Past) -> bool:

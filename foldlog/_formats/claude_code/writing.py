@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.blocks import blocks_of, given
+from foldlog._formats.blocks import blocks_of, given, texts_of
 from foldlog._formats.claude_code.branches import is_side
+from foldlog._formats.claude_code.lines import TOOL
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.pairs import arguments_of
+from foldlog._formats.record import within
 from foldlog._formats.told import OF_THE_STORE, REDACTED, call_id_of, id_of_source, stamp_of
 from foldlog.eventstore import (
     Action,
@@ -27,6 +29,8 @@ NAME = "claude-code"
 
 ENVELOPE = ("isSidechain", "userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "slug", "agentId")
 """Fields that each line repeats."""
+Shown = tuple[str | None, bool]
+"""A member of the View: the id of its line, and whether it is a system prompt, which is sent before all messages."""
 
 
 class ClaudeCodeEncoder(RecordEncoder):
@@ -35,11 +39,11 @@ class ClaudeCodeEncoder(RecordEncoder):
     def __init__(self) -> None:
         self._last_line: Any = None
         self._envelope: dict[str, Any] = {}
-        self._shown = Members[str | None]()
+        self._shown = Members[Shown]()
 
     def records(self, event: Event) -> list[Any] | None:
         uuid = id_of_source(event) or _line_id(event.id)
-        self._shown.follow(event, uuid)
+        self._shown.follow(event, (uuid, isinstance(event, SystemMessage)))
         lines = None if isinstance(event, OF_THE_STORE) else self._lines(event, uuid)
         if lines is None:
             return None
@@ -50,7 +54,7 @@ class ClaudeCodeEncoder(RecordEncoder):
     def follow(self, events: Sequence[Event], record: Any) -> None:
         line = record or {}
         for event in events:
-            self._shown.follow(event, line.get("uuid"))
+            self._shown.follow(event, (line.get("uuid"), isinstance(event, SystemMessage)))
         if not is_side(line) or any(event.shown for event in events):  # added events are not a sub-agent's
             self._remember(line)
 
@@ -72,11 +76,13 @@ class ClaudeCodeEncoder(RecordEncoder):
         if event.summary is None:
             return None
         boundary, summary = _line_id(event.id, 1), line["uuid"]
-        kept = list(dict.fromkeys(uuid for _, uuid in self._shown.all() if uuid not in (None, summary)))
+        shown = [each for _, each in self._shown.all()]
+        kept = list(dict.fromkeys(uuid for uuid, _ in shown if uuid not in (None, summary)))
         metadata: dict[str, Any] = {"trigger": "manual" if event.metadata.get("reason") == "request" else "auto"}
         if kept:
-            anchor = boundary if event.summary_offset else summary
-            metadata["preservedMessages"] = {"anchorUuid": anchor, "uuids": kept}
+            is_last, place = shown[-1][0] == summary, max(event.summary_offset or 0, 0)
+            self.misplaced += not (is_last or all(is_prompt for _, is_prompt in shown[:place]))
+            metadata["preservedMessages"] = {"anchorUuid": boundary if is_last else summary, "uuids": kept}
         before = {**self._envelope, "type": "system", "subtype": "compact_boundary", "uuid": boundary}
         before |= {"parentUuid": None, "logicalParentUuid": self._last_line, "compactMetadata": metadata}
         after = {**line, "parentUuid": boundary, "type": "user", "message": {"role": "user", "content": event.summary}}
@@ -99,7 +105,9 @@ def _content(event: Event) -> dict[str, Any]:
         case CondensationSummary():
             return {"type": "user", "message": {"role": "user", "content": event.content}}
         case SystemMessage():
-            return {"type": "system", "content": given(event.content)}
+            tools = [{key: within(tool, "function", ours) for key, ours in TOOL.items()} for tool in event.tools]
+            prompt = {"type": "prompt_snapshot", "systemPrompt": texts_of(event.content), "tools": tools}
+            return {"type": "attachment", "attachment": prompt}
         case CondensationRequest():
             return {"type": "system", "subtype": "condensation_request", "content": event.reason}
         case Action():

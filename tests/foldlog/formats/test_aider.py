@@ -62,6 +62,12 @@ def test_the_user_the_model_and_aider_are_told_apart(tmp_path):
     }
 
 
+def test_what_went_to_the_cache_is_counted(tmp_path):
+    told = "> Tokens: 12k sent, 10k cache write, 1.5k cache hit, 256 received.  \n"
+    used = {"prompt_tokens": 12_000, "completion_tokens": 256, "cached_tokens": 1_500, "cache_write_tokens": 10_000}
+    assert read(tmp_path, START + ASKED + SAID + told)[-1].meta["usage"] == used
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -13,6 +13,7 @@ from foldlog.eventstore import (
     Message,
     Observation,
     Retraction,
+    SystemMessage,
     open_store,
     summary_id,
 )
@@ -151,6 +152,23 @@ def test_events_that_were_added_since_are_written_as_lines_that_follow():
     told = View.from_events(again).to_messages()
     assert told[1]["content"] == "I list."
     assert told[2] == {"role": "tool", "tool_call_id": "c1", "content": "a"}
+
+
+def test_a_system_prompt_and_a_summary_after_it_keep_their_places():
+    run = {"type": "function", "function": {"name": "run", "description": "Run it.", "parameters": {"type": "object"}}}
+    events = [
+        SystemMessage(id=0, content="You are", tools=(run,)),
+        *(Message(id=n, source="user", content=f"said {n}") for n in range(1, 5)),
+        CondensationAction(id=5, forgotten_event_ids=(1,), summary="Hello.", summary_offset=1),
+    ]
+    notes = []
+    again = list(decode(encode(events, FORMAT, notes=notes.append), FORMAT))
+    assert (again[0].content, again[0].tools) == ("You are", (run,))
+    assert viewed(again) == [0, summary_id(6), "said 2", "said 3", "said 4"]
+    assert notes == []
+    events.append(CondensationAction(id=6, forgotten_event_ids=(3,), summary="And so on.", summary_offset=3))
+    assert viewed(decode(encode(events, FORMAT, notes=notes.append), FORMAT))[:2] == [0, summary_id(8)]
+    assert [note.partition(";")[0] for note in notes] == ["left out: 1 place of a summary among what is kept"]
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
