@@ -268,6 +268,7 @@ def test_the_places_of_an_agent_are_known(foldlog, folder: Path, monkeypatch: py
     monkeypatch.setenv("HOME", str(home))
     nowhere = foldlog("import", "--from", "claude-code")
     assert (nowhere.status, "no histories of claude-code at" in nowhere.err) == (2, True)
+    assert "--format claude-code" in foldlog("import", str(folder), "--from", "claude-code").err
     write(home / ".claude", "projects/p/d", "hello", "the words of d", session="d")
     assert "d (claude-code): 2 events\n" in foldlog("import", "--from", "claude-code").out
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(folder.parent))

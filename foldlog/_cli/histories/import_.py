@@ -247,7 +247,8 @@ def _places(name: str) -> list[Path]:
     there = {place: path for place, path in known.items() if _states([path])}
     if not there:
         raise Refused(
-            f"there are no histories of {name} at {_and([*map(str, known.values())])}; name the PATH where they are"
+            f"there are no histories of {name} at {_and([*map(str, known.values())])}; name the PATH where they are, "
+            f"with --format {name} in place of --from"
         )
     chosen = [path for place, path in there.items() if place.startswith("$")]  # in the place of those below ~
     return chosen or [*there.values()]

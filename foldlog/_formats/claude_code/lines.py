@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import content_of, said
-from foldlog._formats.record import dict_or_empty, strings_in, text_or_none, within
+from foldlog._formats.record import dict_or_empty, dicts_in, strings_in, text_or_none, within
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import Content
 
@@ -114,16 +114,11 @@ def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] 
     if attachment.get("type") != "prompt_snapshot" or type(prompt) is not list:
         return None
     text = "\n".join(strings_in(prompt))
-    shaped = tuple(_shaped(tool) for tool in tools) if type(tools) is list and all(map(_is_tool, tools)) else ()
+    given = dicts_in(tools)
+    is_known = given == tools and all(tuple(tool) == tuple(TOOL) for tool in given)
+    named = [{TOOL[key]: value for key, value in tool.items()} for tool in given] if is_known else []
+    shaped = tuple({"type": "function", "function": tool} for tool in named)
     return (text, shaped) if text.strip() or shaped else None
-
-
-def _is_tool(tool: Any) -> bool:
-    return type(tool) is dict and tuple(tool) == tuple(TOOL)
-
-
-def _shaped(tool: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "function", "function": {TOOL[key]: value for key, value in tool.items()}}
 
 
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}

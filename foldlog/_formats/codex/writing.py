@@ -9,7 +9,7 @@ from foldlog._formats.codex.lines import line_of, parts_of, place_of_summary
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.packing import is_declined
-from foldlog._formats.told import call_id_of, role_of, stamp_of
+from foldlog._formats.told import call_id_of, role_of, session_of, stamp_of, time_of
 from foldlog.eventstore import (
     Action,
     CondensationAction,
@@ -40,8 +40,12 @@ class CodexEncoder(RecordEncoder):
         self._first_id: int | None = None
         self._shown = Members[list[Any]]()
 
+    def head(self, event: Event) -> list[Any]:
+        session = {"id": session_of(event), "timestamp": time_of(event), "cwd": "", "originator": "foldlog"}
+        return [_record("session_meta", {**session, "cli_version": ""}, event)]
+
     def records(self, event: Event) -> list[Any] | None:
-        self._begin(event)
+        self._first_id = event.id if self._first_id is None else self._first_id
         if isinstance(event, CondensationAction | Retraction):
             return self._compacted(event)
         if isinstance(event, Redaction | DocumentChanges):
@@ -51,7 +55,7 @@ class CodexEncoder(RecordEncoder):
         return [_record("response_item", item, event) for item in items]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        self._begin(events[0])
+        self._first_id = events[0].id if self._first_id is None else self._first_id
         line = None if record is None else line_of(record)
         payload = None if line is None else line.payload
         *earlier, last = events
@@ -68,10 +72,6 @@ class CodexEncoder(RecordEncoder):
             self._shown.follow(last, [payload])
         else:  # base instructions are sent with every request
             self._shown.follow(last, [] if line is not None and line.type == "session_meta" else _items(last))
-
-    def _begin(self, event: Event) -> None:
-        if self._first_id is None:
-            self._first_id = event.id
 
     def _compacted(self, event: CondensationAction | Retraction) -> list[Any]:
         """Return the line of a condensation or retraction that foldlog made. A declined one changes nothing and has no

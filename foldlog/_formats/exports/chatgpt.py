@@ -77,8 +77,7 @@ def _records(conversation: Record) -> list[Any]:
         records.append({key: value for key, value in node.items() if key != "children"} if node else mapping[name])
         if node and node.get("children", _NONE) != children[name]:
             rest[name] = {key: node[key] for key in ("children",) if key in node}
-    about = {key: value for key, value in conversation.items() if key != "mapping"}
-    return [*records, {**about, "mapping": rest}]
+    return [*records, {**conversation, "mapping": rest}]
 
 
 _NONE = object()

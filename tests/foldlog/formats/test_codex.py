@@ -190,7 +190,8 @@ def test_the_receipt_of_a_redaction_has_no_line():
         history.append_records(said("SECRET", "b"), format=CODEX)
         history.redact(0, reason="asked to", by="me")
         notes = []
-        assert list(encode(history.events(), CODEX, notes=notes.append)) == said("[redacted]", "b")
+        session, *lines = encode(history.events(), CODEX, notes=notes.append)
+        assert (session["type"], lines) == ("session_meta", said("[redacted]", "b"))
     assert notes[0].startswith("left out: 1 redaction receipt")
 
 
@@ -251,13 +252,14 @@ def test_a_sub_agents_rollout_is_linked_to_the_session_that_started_it(tmp_path)
 def test_a_rollout_without_its_session_line_is_told_of(tmp_path):
     lines = [record("session_meta", {"id": "s"}), *said("fix it", "and test it")]
     told_of = []
+    exported = [*encode([Message(id=0, source="user", content="fix it")], CODEX)]
     for place, records in enumerate(
-        (lines, lines[1:], [{"id": "s", "timestamp": "", "instructions": None}, *lines[1:]])
+        (lines, lines[1:], [{"id": "s", "timestamp": "", "instructions": None}, *lines[1:]], exported)
     ):
         path = tmp_path / f"{place}.jsonl"
         path.write_text("".join(f"{json.dumps(each)}\n" for each in records))
         (source,) = open_sources([path])
         assert len(list(source.events())) == len(records)
         told_of.append([finding.problem for finding in source.findings])
-    assert told_of[0] == told_of[2] == []
+    assert told_of[0] == told_of[2] == told_of[3] == []
     assert "session_meta" in told_of[1][0]
