@@ -91,6 +91,7 @@ def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report
                 condenser=condenser,
                 model=model_of(report),
                 failure=report["failure"],
+                error=report.get("error", "ModelCallFailed"),
                 attempts=used.attempts,
                 cost=used.cost,
                 tokens=dict(used.usage),

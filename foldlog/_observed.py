@@ -35,8 +35,8 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
     "foldlog.condensation.failed": (
         _WARNING,
         "conversation %(conversation)r: the condenser %(condenser)r forgot nothing, because its model %(model)r failed "
-        "(%(failure)s) after %(attempts)s attempts; cost %(cost)s USD; its report in the conversation has the "
-        "error's text",
+        "(%(failure)s, %(error)s) after %(attempts)s attempts; cost %(cost)s USD; its report in the conversation has "
+        "the error's text",
     ),
     "foldlog.condensation.declined": (
         _WARNING,

@@ -37,7 +37,7 @@ def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: An
         raise
     except Exception as error:  # an ``llm`` of the application raises whatever its client raises
         failure, problem = failure_of(error), problem_of(f"{type(error).__name__}: {error}")
-        raise ModelCallFailed(llm.model, failure, problem) from error
+        raise ModelCallFailed(llm.model, failure, problem, {"error": type(error).__name__}) from error
 
 
 def checked(reply: Reply) -> Reply:
