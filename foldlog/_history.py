@@ -424,8 +424,8 @@ class History:
         return Working(self, ttl_s, wait_s, worker)
 
     def lease(self) -> Lease | None:
-        """Return the lease of the worker that drives this history now (``working``); None where there is none. It is a
-        lease of the id: an erased history has one until its worker leaves.
+        """Return the lease of the worker that drives this history now (``working``); None where there is none. An
+        erased history has one until its worker leaves; another one with its id has its own.
         """
         from foldlog._lease import lease_of
 

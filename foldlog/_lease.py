@@ -40,7 +40,7 @@ from foldlog.eventstore import (
     has_content,
 )
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.finding import PAGE, find_meant
+from foldlog.eventstore.log.finding import PAGE, find_meant, tombstones_before
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.changes import NewRecords
@@ -116,9 +116,17 @@ class _Row(msgspec.Struct, frozen=True):
 _read: Final = msgspec.json.Decoder(_Row).decode
 
 
-def _name_of(conversation: str) -> str:
-    """Return the name of the record that holds the lease of an id, which may be longer than an entry of an index."""
-    return f"lease {sha256(utf8(conversation)).hexdigest()}"
+def _name_of(conversation: str, generation: int) -> str:
+    """Return the name of the record that holds the lease of one conversation of an id, which may be longer than an
+    entry of an index. ``generation``: how many erased ones had the id before.
+    """
+    return f"lease {sha256(utf8(f'{generation} {conversation}')).hexdigest()}"
+
+
+def _name_in(database: Database, reader: Reader, conversation: str) -> str:
+    """Return the name of that record. Raises where a ``History`` means another conversation of this id."""
+    found = database.find(reader, conversation)
+    return _name_of(conversation, 0 if found is None else len(tombstones_before(reader, found)))
 
 
 def _decoded(name: str, stored: Record) -> _Row | None:
@@ -139,7 +147,7 @@ def _living(database: Database, conversation: str, reader: Reader) -> tuple[_Row
     """Return the lease whose time has not ended, and the time that it has left: its time to live at most, however the
     clock was changed.
     """
-    row = _standing(reader, _name_of(conversation))
+    row = _standing(reader, _name_in(database, reader, conversation))
     left = 0 if row is None else min(row.until - _now(database, reader), row.ttl)
     return None if row is None or left <= 0 else (row, left)
 
@@ -147,12 +155,7 @@ def _living(database: Database, conversation: str, reader: Reader) -> tuple[_Row
 def lease_of(store: Store, conversation: str) -> Lease | None:
     """Return the lease of a worker that has one now."""
     asked, database = time.monotonic(), store.database
-
-    def read(reader: Reader) -> tuple[_Row, int] | None:
-        database.find(reader, conversation)  # raises where a ``History`` means another conversation of this id
-        return _living(database, conversation, reader)
-
-    found = database.recorder.query(read)
+    found = database.recorder.query(partial(_living, database, conversation))
     if found is None:
         return None
     row, left = found
@@ -203,7 +206,7 @@ def to_resume(
             known = kept.load(page)
             leases = store.database.recorder.query(partial(_leases, store.database))
             for row in page:
-                name = _name_of(row.id)
+                name = _name_of(row.id, row.generation)
                 if row.erased_at is not None or leases.get(name):
                     continue
                 try:
@@ -236,7 +239,7 @@ class Working:
         self._ttl_s = _seconds("ttl_s", ttl_s, 0.01)
         self._give_up_at = time.monotonic() + _seconds("wait_s", wait_s, 0)
         self.lease = Lease(_this_process() if worker is None else check_text("worker", worker))
-        self._name, self._token, self._pid = _name_of(history.id), secrets.randbits(62) + 1, os.getpid()
+        self._name, self._token, self._pid = "", secrets.randbits(62) + 1, os.getpid()
         self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0
         self._former: _Row | None = None
@@ -314,7 +317,7 @@ class Working:
     def _take(self, transaction: Transaction) -> _Row | None:
         """Take the lease; return that of another worker, if it has not ended."""
         find_meant(self._database, transaction, self._id, self._history._generation)  # it locks the id
-        other = self._other(transaction)
+        self._name, other = _name_in(self._database, transaction, self._id), self._other(transaction)
         if other is None:
             former = _standing(transaction, self._name)
             self._former = None if former is None or former.token == self._token else former
@@ -354,7 +357,8 @@ class Working:
 
     def _fence(self, reader: Reader) -> None:
         """Raise ``LeaseTaken`` where the lease that is stored is not ours. A child that was forked has none."""
-        row = _standing(reader, self._name)
+        met = self._history._generation.key is not None  # else this append may meet the next conversation of the id
+        row = _standing(reader, self._name if met else _name_in(self._database, reader, self._id))
         if row is None or row.token != self._token or os.getpid() != self._pid:
             problem = f"the lease of {self.lease.worker!r} has ended"
             raise LeaseTaken(self._id, problem, row, "nothing was appended; begin again with history.working()")

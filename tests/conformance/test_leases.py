@@ -234,18 +234,28 @@ def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder: Recor
 # -- crossed with other features ---------------------------------------------------------------------------------------
 
 
-def test_an_erasure_ends_the_work_and_the_lease_stands_for_the_id(workers):
+@pytest.mark.parametrize("met", [True, False])
+def test_a_lease_of_an_erased_conversation_does_not_keep_the_next_one_of_its_id(workers, met):
     one, other = workers(), workers()
-    one.append(said("hi"))
+    other.append(said("hi")) if met else None
     with one.working(worker="one"):
+        other.append(said("and then"))
         other._histories.erase("c", reason="asked to")
-        with pytest.raises(ConversationErased):
-            one.append(said("late"))
+        if met:
+            with pytest.raises(ConversationErased):
+                one.append(said("late"))
         again = other._histories.create("c", replace_erased=True)
-        with pytest.raises(LeaseTaken, match="'one'"):
-            again.working(wait_s=0).__enter__()
-    with again.working(wait_s=0):
-        again.append(said("new"))
+        assert again.lease() is None
+        again.append(CALL)
+        assert list(other._histories.to_resume()) == ["c"]
+        version = again.version()
+        with again.working(wait_s=0, worker="two"):
+            assert list(other._histories.to_resume()) == []
+            assert one._working.renew()
+            assert again.lease().worker == "two"
+            with pytest.raises(ConversationErased if met else LeaseTaken):
+                one.append(said("late"))
+    assert (again.version(), again.lease()) == (version, None)
 
 
 @pytest.mark.parametrize("operation", ["fork", "redact", "rekey", "detach", "copy", "verify"])
@@ -280,7 +290,7 @@ def test_a_damaged_lease_is_none(workers, recorder):
     one, other = workers(), workers()
     damaged = Record(1, 1, None, b'{"token":1,"worker":"?","until":9e18,"ttl":1}', 0, 7)
     with one.working():
-        recorder.transact(lambda transaction: transaction.change(0, NewRecords(_name_of("c"), [damaged], True)))
+        recorder.transact(lambda transaction: transaction.change(0, NewRecords(_name_of("c", 0), [damaged], True)))
         with pytest.raises(LeaseTaken):
             one.append(said("late"))
         with other.working(wait_s=0):

@@ -86,7 +86,8 @@ class _World:
         self.row = 0
         """A number for each form of the row, by which a worker tells whether it stood unchanged."""
         self.log: list[str] = []
-        self.erased = False
+        self.erased = set[_lease.Working | None]()
+        """The leases of erased conversations: they stand until their workers leave, and keep nobody."""
 
     def between(self) -> None:
         """Before a transaction of one worker let another one take a step."""
@@ -106,7 +107,7 @@ class _World:
             self.check(worker)
 
     def check(self, worker: _Worker) -> None:
-        if self.one_clock and worker.block is not None and worker.block is not self.valid:
+        if self.one_clock and worker.block is not None and worker.block not in {self.valid, *self.erased}:
             with mock.patch.object(_lease, "time", SimpleNamespace(monotonic=worker.monotonic)):
                 if worker.block.lease.held and self.valid is not None:
                     raise Found(f"{worker.name} believes that it has the lease of {self.valid.lease.worker}")
@@ -166,9 +167,9 @@ class _World:
         if worker.block is None or worker.history._generation.fence is None:
             return
         renewed = worker.block.renew()
-        if renewed is not (self.valid is worker.block):
+        if renewed is not (worker.block in {self.valid, *self.erased}):
             raise Found(f"the lease of {worker.name} was {'' if renewed else 'not '}renewed")
-        if renewed:
+        if worker.block is self.valid:
             self._renewed(worker)
 
     def _renewed(self, worker: _Worker) -> None:
@@ -194,14 +195,14 @@ class _World:
         self.log.append(text)
 
     def _administer(self, worker: _Worker) -> None:
-        """Erase the conversation and begin it again, fork it, or take its last event back: no lease changes."""
+        """Erase the conversation and begin it again, which has no lease; fork it, or take its last event back."""
         histories = Histories(Store(worker.inner))
         version = histories["c"].version()
         match self.draw.choice(["erase", "fork", "retract"]) if version else "":
             case "erase":
                 histories.erase("c", reason="asked to", detach_forks=True)
                 histories.create("c", replace_erased=True)
-                self.log, self.erased = [], True
+                self.log, self.valid, self.erased = [], None, {*self.erased, self.valid}
             case "fork":
                 histories["c"].fork(self.draw.randrange(1, version + 1))
             case "retract":
