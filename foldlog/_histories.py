@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -173,7 +173,8 @@ class Histories:
         """
         from foldlog._lease import to_resume
 
-        return (row.id for row in to_resume(self.store, self.views, self.store.iter_conversations()))
+        unread = partial(tell, "foldlog.resume.finding")
+        return (row.id for row in to_resume(self.store, self.views, self.store.iter_conversations(), unread))
 
     @cached_property
     def _documents(self) -> Documents:

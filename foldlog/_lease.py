@@ -170,10 +170,6 @@ def check_free(database: Database, conversation: str, reader: Reader) -> None:
         raise LeaseTaken(conversation, "a worker drives it", found[0], "nothing was appended; leave its calls to it")
 
 
-def _log_unread(conversation: str, problem: str) -> None:
-    tell("foldlog.resume.finding", conversation=conversation, problem=problem)
-
-
 def _leases(database: Database, reader: Reader) -> dict[str, datetime | None]:
     """Return when each lease that stands ends, None where its time is over, by the names of their records. Cost: these
     leases.
@@ -191,10 +187,7 @@ def ends_of_leases(store: Store) -> list[datetime]:
 
 
 def to_resume(
-    store: Store,
-    views: Views,
-    rows: Iterable[ConversationRow],
-    unread: Callable[[str, str], object] = _log_unread,
+    store: Store, views: Views, rows: Iterable[ConversationRow], unread: Callable[..., object]
 ) -> Iterator[ConversationRow]:
     """Yield the conversations that no worker drives and that have open calls, or a lease that was not given back. One
     that cannot be read is left out, and ``unread`` is told why. How many calls are open is kept beside the
@@ -218,7 +211,7 @@ def to_resume(
                 except (ConversationErased, ConversationNotFound):
                     continue  # since it was listed
                 except EventStoreError as error:
-                    unread(row.id, str(error))
+                    unread(conversation=row.id, problem=str(error))
 
 
 class _Driven(Protocol):

@@ -148,7 +148,7 @@ def run(
         if after is not None:
             rows = (row for row in rows if row.updated_at >= after)
         if to_be_resumed:
-            rows = to_resume(store, Views(store), rows, lambda *of: terminal.unread(terminal.about(*of)))
+            rows = to_resume(store, Views(store), rows, lambda **of: terminal.unread(terminal.about(*of.values())))
         long = True if long is None and prices is not None else long
         if long is None and not as_json:
             rows, long = _is_short(rows, limit)
