@@ -45,7 +45,6 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
-    CondensationSummary,
     ConversationErased,
     Event,
     Observation,
@@ -70,11 +69,8 @@ _USAGE = {
     "cache_read_input_tokens": "anthropic.cache_read_input_tokens",
     "cache_creation_input_tokens": "anthropic.cache_creation_input_tokens",
 }
-_DEFAULT = "default"
-"""The session of a run without a session, as with the SDK's ``FileHistoryProvider``."""
 _BY_SDK = {"reason": "the SDK's compaction left these messages out"}
 _ANSWERS = ("function_result", "function_approval_response")
-_ASKS = "function_approval_request"
 
 
 class _Ids(tuple[int, ...]):
@@ -107,8 +103,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self._prefix = prefix
 
     def conversation(self, session_id: str | None) -> str:
-        """Return the id of the conversation of a session."""
-        return f"{self._prefix}/{quoted(session_id or _DEFAULT)}"
+        """Return the id of the conversation of a session; without one ``default``, as the SDK's own providers do."""
+        return f"{self._prefix}/{quoted(session_id or 'default')}"
 
     async def get_messages(
         self, session_id: str | None, *, state: Mapping[str, Any] | None = None, **kwargs: Any
@@ -119,8 +115,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
         """
         history = self.histories.sync[self.conversation(session_id)]
-        run = None if state is None else state.get(_RUN)
-        return await self.histories.pool.run(partial(self._sent, history, run), finish=False)
+        return await self.histories.pool.run(partial(self._sent, history, (state or {}).get(_RUN)), finish=False)
 
     async def save_messages(
         self,
@@ -136,18 +131,18 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         """
         if messages:
             records = [to_plain(message.to_dict()) for message in messages]
-            run = None if state is None else state.get(_RUN)
-            save = partial(self._saved, self.conversation(session_id), records, run)
+            save = partial(self._saved, self.conversation(session_id), records, (state or {}).get(_RUN))
             await self.histories.pool.run(save, finish=True)
 
     async def before_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
         """Load the messages. Calls without results, which a killed run leaves, are left out: models refuse them."""
         await super().before_run(agent=agent, session=session, context=context, state={**state, _RUN: context})
-        context.metadata[self.source_id] = [_ids(message) for message in self._loaded(context)]
+        context.metadata[self.source_id] = list(map(_ids, context.context_messages.get(self.source_id, ())))
 
     async def after_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
         """Save the messages of a run, with its usage, and what a compaction has left out of the loaded messages."""
-        run = _Run(self._loaded(context), context.metadata.pop(self.source_id, ()), context.response)
+        loaded = context.context_messages.get(self.source_id, ())
+        run = _Run(loaded, context.metadata.pop(self.source_id, ()), context.response)
         await super().after_run(agent=agent, session=session, context=context, state={**state, _RUN: run})
 
     async def copy_from(
@@ -164,16 +159,12 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         await self.save_messages(session_id, [Message.from_dict(each) for each in there])
         return len(new)
 
-    def _loaded(self, context: Any) -> list[Message]:
-        """Return the messages of this provider that a run has now."""
-        return list(context.context_messages.get(self.source_id, ()))
-
     def _sent(self, history: History, run: Any) -> list[Message]:
         try:
             prompt = SentRecords(history, condense=self._condense)
+            shown = prompt.view if run is None else _before(run, prompt, history)
         except ConversationErased:
             return []
-        shown = prompt.view if run is None else _before(run, prompt)
         return _messages(prompt.view, prompt.records(shown, _FORMAT))
 
     def _saved(self, conversation: str, records: list[Any], run: _Run | None) -> None:
@@ -219,8 +210,8 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
         events[replied] = replace(events[replied], meta=run.meta)
     if excluded:
         events.append(CondensationAction(forgotten_event_ids=tuple(excluded), metadata=_BY_SDK))
-    if events:
-        history.append(events, expected_version=view.version)
+    if events:  # history.append warns of a summary that stands beside an older one, as the SDK's do
+        history._store.append(history.id, events, expected_version=view.version, generation=history._generation)
 
 
 def _compacted(run: _Run, view: View) -> Iterator[CondensationAction]:
@@ -279,26 +270,45 @@ def _identity(record: Any) -> tuple[str, ...]:
     return "", record["role"], json.dumps(record["contents"], sort_keys=True)
 
 
-def _before(context: Any, prompt: SentRecords) -> list[Event]:
-    """Return what a run is sent before its input. Of the calls without results, and of the requests to approve a call,
-    these are those that the input answers, with the calls beside them. Of calls with one id, the newest is meant.
+def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
+    """Return what a run is sent before its input: calls right before their results, and last those that the input
+    answers, whatever other runs appended or condensed since. Other calls, and requests to approve them, are left out.
     """
-    given = (content for message in context.input_messages for content in message.contents)
+    given = [content for message in context.input_messages for content in message.contents]
     answered = {(content.function_call or content).call_id for content in given if content.type in _ANSWERS}
-    view, waiting, answers = prompt.view, {*answered}, list[Event]()
-    for calls in reversed(view.units.parallel_calls if waiting else ()):
-        members = (view[place] for place in calls.members if calls.unanswered and place not in view.units.answers)
-        actions = [each for each in members if isinstance(each, Action)]
-        if found := waiting.intersection(each.call_id for each in actions):
-            waiting -= found
-            answers += (Observation(id=view.version, content="", cause=each.id) for each in actions)
-    whole = well_formed(view.with_events([*view, *answers]) if answers else view)
-    return [event for event in whole if event.id < view.version and _asks(event) in {None, *answered}]
+    waiting = answered - {content.call_id for content in given if content.type == "function_call"}
+    shown = {event.id: event for event in prompt.view}
+    called = [shown.pop(event.id, event) for event in _called(history, waiting)]
+    whole = well_formed(prompt.view.with_events(shown.values()) if called else prompt.view)
+    last = {_record_of(whole[at]): calls.members[-1] for calls in whole.units.parallel_calls for at in calls.members}
+    before = sorted(enumerate(whole), key=lambda each: last.get(_record_of(each[1]), each[0]))
+    return [event for event in [*(event for _, event in before), *called] if _asks(event) in {None, *answered}]
+
+
+def _called(history: History, waiting: set[str]) -> list[Event]:
+    """Return the newest messages of the log with these calls. Cost: the events from there on."""
+    called, message, results = list[Event](), list[Event](), dict[str | None, Event]()
+    for event in history.events(reverse=True) if waiting else ():
+        message.insert(0, event)
+        if _record_of(event) == event.id:
+            calls = [each.call_id for each in message if isinstance(each, Action)]
+            there = {call: results.pop(call) for call in calls if call in results}
+            if waiting.intersection(calls) - there.keys():
+                waiting, called = waiting.difference(calls), [*message, *there.values(), *called]
+            results |= {each.call_id: each for each in message if isinstance(each, Observation)}
+            message = []
+        if not waiting:
+            break
+    return called
+
+
+def _record_of(event: Event) -> int:
+    return event.id - place_of(event)
 
 
 def _asks(event: Event) -> str | None:
     """Return the id of the call that an event asks to approve, None for any other event."""
-    asked = (event.data or {}) if isinstance(event, Annotation) and event.name == _ASKS else {}
+    asked = (event.data or {}) if isinstance(event, Annotation) and event.name == "function_approval_request" else {}
     call_id: str | None = asked.get("function_call", {}).get("call_id")
     return call_id
 
@@ -313,8 +323,7 @@ def _messages(view: View, shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]
     condensations = {each.id: each.metadata.get(_RECORD) for each in view.condensations}
     messages: list[Message] = []
     for events, records in shown:
-        first = events[0]
-        record = condensations.get(first.summary_of or 0) if isinstance(first, CondensationSummary) else None
+        record = condensations.get(getattr(events[0], "summary_of", None) or 0)
         for each in records if record is None else [record]:  # what stays of a redacted message may say nothing
             messages.append(Message.from_dict(from_plain(each)))
             messages[-1].raw_representation = _Ids(event.id for event in events)

@@ -24,9 +24,9 @@ from agent_framework import (
 
 import foldlog
 from foldlog.adapters.agent_framework import FoldlogHistoryProvider
-from foldlog.eventstore import CondensationAction
+from foldlog.eventstore import CondensationAction, Observation
 from tests.adapters.agent_framework.scripted import ScriptedClient, call, parts, replies, said
-from tests.adapters.contract import Condenses
+from tests.adapters.contract import STRATEGIES, Condenses
 
 pytestmark = pytest.mark.anyio
 
@@ -231,7 +231,8 @@ BEFORE_A_RUN = {
 
 
 @pytest.mark.parametrize("how", BEFORE_A_RUN)
-async def test_the_sdks_own_compaction_is_kept(histories, provider, how):
+async def test_the_sdks_own_compaction_is_kept(histories, provider, how, caplog, monkeypatch):
+    monkeypatch.setattr("foldlog._history._warned_of_summaries", False)
     choice = random.Random(how)
     client = ScriptedClient(steps(choice))
     compaction = CompactionProvider(before_strategy=BEFORE_A_RUN[how](choice), history_source_id=provider.source_id)
@@ -245,6 +246,7 @@ async def test_the_sdks_own_compaction_is_kept(histories, provider, how):
     made = [event for event in history.events() if isinstance(event, CondensationAction)]
     assert len(made) >= 5
     assert any(event.summary for event in made) == (how != "window")
+    assert not caplog.messages, "several summaries of the SDK stand beside one another"
     everything = [event for event in history.events() if event.origin is not None]
     assert len(everything) > len(history.view()), "the log keeps what was left out"
 
@@ -267,6 +269,35 @@ async def test_what_is_left_out_within_a_run_is_forgotten(provider, histories):
     await asked(agent_of(client, provider, each_call=False, compaction_strategy=strategy), "go")
     assert await shown_before_the_reply(histories) == parts(client.prompts[-1])
     assert len(client.prompts[-1]) == 5
+
+
+def three_steps(messages, number):
+    return [call("measure", '{"unit":"km"}', f"c{number}")] if number % 3 < 2 else [said("finished")]
+
+
+@pytest.mark.parametrize("strategy", [None, *STRATEGIES])
+async def test_runs_of_a_session_at_once_send_each_call_right_before_its_results(strategy):
+    async def ask_another() -> str:
+        """Ask."""
+        for number in range(4):
+            await asked(agent_of(other, provider), f"other {number}")
+        return "asked"
+
+    def script(messages, number):
+        calls = [call("measure", '{"unit":"km"}', "c0"), call("ask_another", "{}", "b")]
+        return [said("finished")] if number else [said("let me see"), *calls]
+
+    with foldlog.open("memory:", condenser=STRATEGIES.get(strategy)) as histories:
+        provider = FoldlogHistoryProvider(histories, condense=strategy is not None)
+        client, other = ScriptedClient(script), ScriptedClient(three_steps)  # they refuse a prompt as a server does
+        await asked(agent_of(client, provider, tools=(measure, ask_another)), "go")
+        assert [content.get("text") or content["call_id"] for _, (content,) in parts(client.prompts[-1])[-5:]] == [
+            "let me see",
+            *("c0", "b", "c0", "b"),
+        ]
+        await asked(agent_of(other, provider), "and now")
+        results = [event for event in histories[provider.conversation("s")].events() if isinstance(event, Observation)]
+        assert len(results) == 12
 
 
 class Nameless(ScriptedClient):
