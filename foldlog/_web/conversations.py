@@ -5,7 +5,6 @@ For its figures a conversation has to be read: a thread does that, newest first,
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from contextlib import suppress
@@ -18,6 +17,7 @@ from foldlog._reports.prices import Prices
 from foldlog._reports.sizes import CountsTokens
 from foldlog._reports.spending import Calls, spent_by, summed
 from foldlog._reports.sums import KeptSums, ListedLine, Sums
+from foldlog._web.metrics import size_of
 from foldlog.eventstore import EventStoreError, Store
 
 LIMIT_MAX = 10_000
@@ -68,7 +68,7 @@ class ServedConversations:
             conversations=len(lines),
             counted=sum(line.is_counted for line in lines),
             events=sum(total.counts.events.values()),
-            bytes=None if self._store.path is None else os.path.getsize(self._store.path),
+            bytes=None if (path := self._store.path) is None else size_of(path) + size_of(f"{path}-wal"),
             view_tokens=sum(line.tokens for line in lines),
             tokens_are="estimated" if self._model is None else "counted",
             counted_as=self._model,

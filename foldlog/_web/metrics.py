@@ -33,7 +33,7 @@ def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, str, 
     yield "conversations", "gauge", "Conversations that are not erased.", [({}, fleet.conversations)]
     yield "conversations_counted", "gauge", "Conversations whose figures are known.", [({}, fleet.counted)]
     if store.path is not None:
-        sizes = [({"file": end[1:] or "db"}, _size(f"{store.path}{end}")) for end in ("", "-wal", ".search")]
+        sizes = [({"file": end[1:] or "db"}, size_of(f"{store.path}{end}")) for end in ("", "-wal", ".search")]
         yield "file_bytes", "gauge", "Bytes of the store's files.", [(labels, float(size)) for labels, size in sizes]
     yield (
         "bytes_pending",
@@ -93,7 +93,8 @@ def _known(figure: float | None) -> list[_Sample]:
     return [] if figure is None else [({}, figure)]
 
 
-def _size(path: str) -> int:
+def size_of(path: str) -> int:
+    """Return the size of a file; 0 where there is none."""
     return os.path.getsize(path) if os.path.exists(path) else 0
 
 

@@ -201,6 +201,17 @@ def test_the_list_and_the_fleet_count_every_conversation(client, store):
     assert all(one["open_ms"] >= fleet["slow_ms"] for one in fleet["slowest"])
 
 
+def test_the_size_of_a_store_has_its_log(tmp_path):
+    def size():
+        return sum((tmp_path / name).stat().st_size for name in ("a.db", "a.db-wal"))
+
+    with open_store(tmp_path / "a.db") as store:
+        store.append("a", [Message(source="user", content="hi")], expected_version=0)
+        with asking(application(store, token=None)) as client:
+            before = size()
+            assert (tmp_path / "a.db").stat().st_size < before <= client.get("/api/fleet").json()["bytes"] <= size()
+
+
 def test_reasons_of_one_kind_are_one_row():
     figures = [{"events_before": before, "events_max": 80} for before in (81, 82)]
     told = [CondensationAction(forgotten_event_ids=(1,), metadata={"reason": "events", **each}) for each in figures]

@@ -186,13 +186,8 @@ def _written(events: Sequence[Any], parent: str | None) -> list[Record]:
         author = {"role": role_of(event), "name": event.tool if isinstance(event, Observation) else None}
         time = None if event.timestamp is None else event.timestamp.timestamp()
         for name, content, recipient in _contents(event, name_of(event)):
-            message: Record = {
-                "id": name,
-                "author": {**author, "metadata": {}},
-                "create_time": time,
-                "content": content,
-            }
-            message |= {"recipient": recipient, "metadata": {}}
+            message: Record = {"id": name, "author": {**author, "metadata": {}}, "create_time": time}
+            message |= {"content": content, "recipient": recipient, "metadata": {}}
             records.append({"id": name, "message": message, "parent": records[-1]["id"] if records else parent})
     return records
 

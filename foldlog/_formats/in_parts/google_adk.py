@@ -203,7 +203,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     role = role_of(event)
-    record: dict[str, Any] = {
+    record = {
         "content": {"parts": parts, "role": "model" if role == "assistant" else "user"},
         "invocation_id": "",
         "author": "agent" if role in ("assistant", "tool") else "user",
@@ -211,9 +211,7 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
         "node_info": {"path": ""},
         **named("id", event),
     }
-    if event.timestamp is not None:
-        record["timestamp"] = event.timestamp.timestamp()
-    return record
+    return record if event.timestamp is None else {**record, "timestamp": event.timestamp.timestamp()}
 
 
 def _parts(event: Any) -> list[dict[str, Any]]:

@@ -247,9 +247,8 @@ class _Encoder(PairsEncoder):
         info["time"] = {"created": milliseconds_of(event)}
         info |= {"parentID": self._last or name, **_BY_AGENT, **_RUN} if by_agent else _BY_USER
         self._last = name
-        ids = {"sessionID": session, "messageID": name}
-        if not by_agent and event.source != "user":  # OpenCode has no place for a system prompt
-            parts = [{**part, "synthetic": True} if part["type"] == "text" else part for part in parts]
+        ids: _Part = {"sessionID": session, "messageID": name}
+        ids |= {} if by_agent or event.source == "user" else {"synthetic": True}  # there is no role of a system
         numbered = [{"id": f"prt_{event.id:012}_{place}", **ids, **part} for place, part in enumerate(parts)]
         return {"info": info, "parts": numbered}
 

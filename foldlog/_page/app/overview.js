@@ -7,7 +7,7 @@ import { distinguished } from "./titles.js";
 /** @type {[string, string, (one: any) => any, string][]} */
 const COLUMNS = [
   ["title", "Conversation", (one) => (one.title ?? one.conversation).toLowerCase(), "By title"],
-  ["events", "Events", (one) => one.events ?? one.version, "Events, without those that imports took back"],
+  ["events", "Events", (one) => one.events ?? one.version, "Events, without copies and those that imports took back"],
   ["sent", "Sent", (one) => (one.sent_events == null ? null : one.sent_events + one.sent_summaries), "Events + summaries that the model is sent now. Pending events are not sent."],
   ["tokens", "Tokens", (one) => one.tokens ?? null, "Tokens that the model is sent now. ≈ are estimated."],
   ["condensations", "Condensations", (one) => one.condensations ?? null, "Condensations"],
@@ -159,7 +159,7 @@ export class Overview {
     refill(
       this.tiles,
       tile(conversations === 1 ? "conversation" : "conversations", short(conversations)),
-      tile(fleet.events === 1 ? "event" : "events", short(fleet.events), "Events of all conversations, without those that imports took back"),
+      tile(fleet.events === 1 ? "event" : "events", short(fleet.events), "Events of all conversations, without copies and those that imports took back"),
       tile("in the store", fleet.bytes === null ? "–" : bytes(fleet.bytes)),
       soFar("tokens sent now", `${this.about}${short(fleet.view_tokens)}`, "Tokens that the newest Views of all conversations send to a model"),
       soFar(condensations === 1 ? "condensation" : "condensations", short(condensations)),
