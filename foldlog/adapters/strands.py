@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from strands.agent.conversation_manager import SlidingWindowConversationManager
 from strands.session.session_repository import SessionRepository
@@ -22,6 +22,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 
 from foldlog._companions import companion, companion_of
 from foldlog._formats.packing import events_of
+from foldlog._formats.told import REDACTED
 from foldlog._history import History
 from foldlog.adapters._shared import (
     HistoriesGiven,
@@ -35,7 +36,7 @@ from foldlog.adapters._shared import (
     shown_records,
     to_plain,
 )
-from foldlog.eventstore import CondensationAction, ConversationErased, Event, VersionConflict
+from foldlog.eventstore import CondensationAction, ConversationErased, Event, Redaction, VersionConflict
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase
@@ -44,6 +45,11 @@ _FORMAT = "strands"
 _AGENT = "agent"
 _REWRITTEN = "rewritten"
 """The document with the messages that were updated: each with its events, by the id of the first of these."""
+_MANAGER = "conversation_manager_state"
+_SUMMARY = "condensation"
+"""The key of an agent's state with the id of the condensation that alone holds the summary of its manager."""
+_GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
+_REPLACED = "the runtime replaced the message"
 
 
 class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignore[misc]
@@ -59,6 +65,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def __init__(self, histories: HistoriesGiven, *, prefix: str = _FORMAT) -> None:
         super().__init__(histories)
         self._prefix = prefix
+        self._read_at: dict[str, int] = {}
 
     def conversation(self, session_id: str, *agent_id: str) -> str:
         """Return the id of the conversation of an agent, or of what a session keeps besides its agents."""
@@ -75,7 +82,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
         """Return a session, None where there is none."""
         redacted = {"session_id": session_id, "session_type": SessionType.AGENT}
-        kept = self._kept(self.conversation(session_id), "session", redacted)
+        kept = _kept(self._sync[self.conversation(session_id)], "session", redacted)
         return None if kept is None else Session.from_dict(kept)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
@@ -93,29 +100,28 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
         """Return the state of an agent, None where there is none."""
-        state = {"state": {}, "conversation_manager_state": SlidingWindowConversationManager().get_state()}
-        kept = self._kept(self.conversation(session_id, agent_id), _AGENT, {"agent_id": agent_id, **state})
-        return None if kept is None else SessionAgent.from_dict(kept)
+        history = self._sync[self.conversation(session_id, agent_id)]
+        self._read_at[history.id] = history.version() if history.id in self._sync else 0
+        kept = _state(history, agent_id)
+        return None if kept is None else SessionAgent.from_dict(from_plain(kept))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Write the state of an agent, and forget the messages that its conversation manager has removed since, in one
         transaction. Raises ``SessionException`` if the agent does not exist.
         """
-        before = self.read_agent(session_id, session_agent.agent_id)
-        if before is None:
-            raise SessionException(f"Agent {session_agent.agent_id} in session {session_id} does not exist")
-        session_agent.created_at = before.created_at
-        now, then = session_agent.conversation_manager_state, before.conversation_manager_state
-        kept = {_AGENT: to_plain(session_agent.to_dict())}
-        history = self._sync[self.conversation(session_id, session_agent.agent_id)]
-        names = ("removed_message_count", "summary_message")
+        agent_id, history = session_agent.agent_id, self._sync[self.conversation(session_id, session_agent.agent_id)]
         while True:
             with suppress(VersionConflict):  # another writer appended
-                reduced = any(now.get(name) != then.get(name) for name in names)
-                version = history.version()
-                history.append(
-                    _reduced(history, *map(now.get, names)) if reduced else (), expected_version=version, documents=kept
-                )
+                version, before = history.version(), _state(history, agent_id)
+                if before is None:
+                    raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
+                session_agent.created_at = before.get("created_at", session_agent.created_at)
+                kept = to_plain(session_agent.to_dict())
+                events = _reduced(history, kept[_MANAGER], before[_MANAGER], self._read_at.get(history.id, 0))
+                if events or _SUMMARY in before:
+                    kept[_MANAGER].pop("summary_message", None)
+                    kept[_SUMMARY] = version if events else before[_SUMMARY]
+                history.append(events, expected_version=version, documents={_AGENT: kept})
                 return
 
     def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
@@ -150,7 +156,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                 history.append(instead, expected_version=version, documents={_REWRITTEN: {**rewritten, **new}})
                 break
         for event_id in events:
-            history.redact(event_id, reason="the runtime replaced the message", with_summaries=False)
+            history.redact(event_id, reason=_REPLACED, with_summaries=False)
 
     def list_messages(
         self, session_id: str, agent_id: str, limit: int | None = None, offset: int = 0, **kwargs: Any
@@ -158,7 +164,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         """Return the messages of an agent in order, removed ones too. Raises ``SessionException`` if there is no such
         agent. Cost: the messages of the agent.
         """
-        if self.read_agent(session_id, agent_id) is None:
+        if _kept(self._sync[self.conversation(session_id, agent_id)], _AGENT, {}) is None:
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
         records = _records(self._sync[self.conversation(session_id, agent_id)])
         stop = None if limit is None else offset + limit
@@ -170,8 +176,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def read_multi_agent(self, session_id: str, multi_agent_id: str, **kwargs: Any) -> dict[str, Any] | None:
         """Return the state of agents that work together, None where there is none."""
-        state: dict[str, Any] | None = self._kept(self.conversation(session_id), f"multi-agent/{multi_agent_id}")
-        return state
+        kept = _kept(self._sync[self.conversation(session_id)], f"multi-agent/{multi_agent_id}")
+        return cast("dict[str, Any] | None", from_plain(kept))
 
     def update_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
         """Write the state again. Raises ``SessionException`` if it does not exist."""
@@ -179,24 +185,31 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
             raise SessionException(f"MultiAgent state {multi_agent.id} in session {session_id} does not exist")
         self.create_multi_agent(session_id, multi_agent)
 
-    def _kept(self, conversation: str, name: str, redacted: Any = None) -> Any:
-        """Return a document, None where there is none; ``redacted`` where nothing is left of it."""
-        history = self._sync[conversation]
-        try:
-            return None if history.document(name) is None else from_plain(document(history, name, redacted))
-        except ConversationErased:
-            return None
-
     def _keep(self, conversation: str, name: str, value: Any) -> None:
         kept = {name: to_plain(value)}
         append_or_begin(self._sync, self._sync[conversation], lambda given: given.append((), documents=kept))
 
     def _found(self, history: History, message_id: int) -> tuple[list[int], Any] | None:
-        found = None
         with suppress(ConversationErased):
-            for events, record in _records(history):
-                found = (events, record) if record["message_id"] == message_id else found
-        return found
+            return {record["message_id"]: (events, record) for events, record in _records(history)}.get(message_id)
+        return None
+
+
+def _kept(history: History, name: str, redacted: Any = None) -> Any:
+    """Return a document, None where there is none; ``redacted`` where nothing is left of it."""
+    with suppress(ConversationErased):
+        return None if history.document(name) is None else document(history, name, redacted)
+    return None
+
+
+def _state(history: History, agent_id: str) -> Any:
+    """Return the state of an agent, with the summary that its condensation holds."""
+    manager = SlidingWindowConversationManager().get_state()
+    kept = _kept(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
+    if kept is not None and _SUMMARY in kept:
+        event: Any = next(history.events(kept[_SUMMARY], kept[_SUMMARY] + 1))
+        kept = {**kept, _MANAGER: {**kept[_MANAGER], "summary_message": event.metadata.get("message", _GONE)}}
+    return kept
 
 
 def _records(history: History) -> Iterator[tuple[list[int], Any]]:
@@ -215,8 +228,15 @@ def _records(history: History) -> Iterator[tuple[list[int], Any]]:
             yield other["events"], other["record"]
 
 
-def _reduced(history: History, removed: int | None, summary: Any) -> list[Event]:
+def _reduced(history: History, now: Any, then: Any, read_at: int) -> list[Event]:
     """Return the condensation after which a View shows what a conversation manager has left."""
+    names = ("removed_message_count", "summary_message")
+    (removed, summary), before = map(now.get, names), [*map(then.get, names)]
+    redacted = (each for each in history.events(read_at) if isinstance(each, Redaction))
+    if summary not in (None, before[1]) and any(each.reason != _REPLACED for each in redacted):
+        summary = _GONE  # the agent was read before, so it may hold what was redacted
+    if [removed, summary] == before:
+        return []
     kept = next(islice(_records(history), removed or 0, None), None)
     stop = history.version() if kept is None else kept[0][0]
     gone = tuple(event.id for event in history.view() if event.id < stop)
@@ -224,7 +244,7 @@ def _reduced(history: History, removed: int | None, summary: Any) -> list[Event]
     told: dict[str, Any] = {"summary": text, "summary_offset": 0} if text.strip() else {}
     if not gone and not told:
         return []
-    metadata = {"reason": "the conversation manager removed these messages", "message": to_plain(summary)}
+    metadata = {"reason": "the conversation manager removed these messages", "message": summary}
     return [CondensationAction(forgotten_event_ids=gone, metadata=metadata, **told)]
 
 
@@ -236,9 +256,8 @@ def _replaced(history: History, events: list[int], text: str) -> list[Event]:
     gone = tuple(event_id for event_id in shown if event_id in events)
     if not gone or not text.strip():
         return []
-    metadata = {"reason": "the runtime replaced the message"}
-    offset = shown.index(gone[0])
-    return [CondensationAction(forgotten_event_ids=gone, summary=text, summary_offset=offset, metadata=metadata)]
+    told: dict[str, Any] = {"summary": text, "summary_offset": shown.index(gone[0])}
+    return [CondensationAction(forgotten_event_ids=gone, metadata={"reason": _REPLACED}, **told)]
 
 
 def _text_of(message: Any) -> str:

@@ -42,6 +42,8 @@ def problem_of(messages):
 class ScriptedModel(Model):
     """``script(messages, number)`` returns the contents of a reply; ``prompts`` are the messages that came."""
 
+    summary = staticmethod(lambda messages, number: f"summary {number}")
+
     def __init__(self, script, messages_max=None):
         self.script, self.messages_max = script, messages_max
         self.prompts = []
@@ -65,7 +67,7 @@ class ScriptedModel(Model):
         if not is_summary:
             self.prompts.append(copy.deepcopy(list(messages)))
         number = len(self.prompts) - 1
-        contents = [said(f"summary {number}")] if is_summary else self.script(messages, number)
+        contents = [said(self.summary(messages, number))] if is_summary else self.script(messages, number)
         yield {"messageStart": {"role": "assistant"}}
         for content in contents:
             use = content.get("toolUse")

@@ -288,3 +288,57 @@ async def test_agents_that_work_together_are_kept(repository):
     repository.create_multi_agent("s", Graph())
     repository.update_multi_agent("s", Graph())
     assert repository.read_multi_agent("s", "g") == {"nodes": ["a"]}
+
+
+# -- what a live agent holds ------------------------------------------------------------------------------------------
+
+
+def summarizing(repository, model):
+    return agent_of(repository, model, (), conversation_manager=SummarizingConversationManager(0.5, 2))
+
+
+async def summarized(histories):
+    """An agent whose summary quotes its first message, its history, and its model, which quotes what it summarizes."""
+    repository = FoldlogSessionRepository(histories)
+    model = ScriptedModel(lambda messages, number: [said(f"reply {number}")], messages_max=6)
+    model.summary = lambda messages, number: "card 4111" if "4111" in str(messages) else "no card"
+    agent = summarizing(repository, model)
+    for text in ("card 4111", "one", "two", "three"):
+        await agent.invoke_async(text)
+    return agent, histories[repository.conversation("s", "a")], model
+
+
+def holding(history, text):
+    return [event.id for event in history.events() if text in str(event)]
+
+
+async def test_a_redaction_with_summaries_leaves_none_in_the_state(histories):
+    _, history, model = await summarized(histories)
+    assert "card 4111" in str(history.view().to_messages())
+    history.redact(holding(history, "4111")[0], reason="asked to", with_summaries=True)
+    assert holding(history, "4111") == []
+    restarted = summarizing(FoldlogSessionRepository(histories), model)
+    assert restarted.messages[0]["content"] == [{"text": "[redacted]"}]
+    await restarted.invoke_async("four")
+    assert "4111" not in str(model.prompts[-1])
+    assert shown(history) == parts(restarted.messages)
+
+
+async def test_an_agent_that_holds_redacted_content_does_not_store_it_again(histories):
+    agent, history, model = await summarized(histories)
+    for event_id in reversed(holding(history, "4111")):
+        history.redact(event_id, reason="asked to", with_summaries=True)
+    model.messages_max, version = None, history.version()
+    agent.state.set("seen", 1)
+    await agent.invoke_async("no new summary")
+    assert not any(isinstance(event, CondensationAction) for event in history.events(version))
+    model.messages_max = 6
+    for number in range(4):
+        await agent.invoke_async(f"more {number}")
+    assert "card 4111" in str(agent.messages[0])
+    assert [event.summary for event in history.events(version) if isinstance(event, CondensationAction)]
+    assert holding(history, "4111") == []
+    restarted = summarizing(FoldlogSessionRepository(histories), model)
+    for number in range(4):
+        await restarted.invoke_async(f"again {number}")
+    assert history.view().to_messages()[0]["content"] == "no card"
