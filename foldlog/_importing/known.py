@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from foldlog._formats.live import recorded
 from foldlog._formats.packing import events_of, place_of
 from foldlog._formats.rewritten import is_rewriting, is_same, standing_records
 from foldlog._seen_files import Imported, SeenFiles, source_files
@@ -198,14 +199,15 @@ def conversation_of(store: Store, source: Source, seen: SeenFiles, name: str, *,
     if store.version(name):
         return name
     alike = seen.redacted_like(source)
-    begins_unread = bool(alike and source.findings)
     redacted = (each for each in alike if _holds(store, each, source, name, by_redacted=True))
     former = (each for each in _former_names(store, source) if _holds(store, each, source, name))
     here = (each for each in seen.named_otherwise(source) if _is_of(store, each, source))
     found = next(redacted if is_given else chain(former, here, redacted), None)
-    if found is None and begins_unread:
-        given = [event for event in source.events() if event.timestamp is not None]
-        gone = (each for each in alike if any(is_among(given, one) for one in store.events(each) if one.redacted))
+    given = [] if found is not None or not alike else [*source.events()]
+    if given and not source.is_whole:
+        timed = [event for event in given if event.timestamp is not None]
+        said = (each for each in alike if any(is_among(timed, one) for one in store.events(each) if one.redacted))
+        gone = chain((each for each in alike if _is_of(store, each, source)), said)
         found, is_given = next(gone, None), True
     if found is not None and is_given:
         raise _would_come_back(store, found, name)
@@ -222,8 +224,8 @@ def _is_of(store: Store, conversation: str, source: Source) -> bool:
     """Return whether a conversation has three records of a source, wherever some could not be read, or all that it has
     are of it.
     """
-    whole, _ = made_whole(store, conversation, source.events(), source.format)
-    stored = {repr(each.record) for each in standing_records(whole, source.format, shown=True)}
+    kept = (event for event in store.events(conversation) if event.redacted is None)
+    stored = {repr(record) for record, _ in recorded(source.format, kept)}
     return 0 < min(SHARED_MIN, len(stored)) <= len(stored & {*map(repr, source.records())})
 
 

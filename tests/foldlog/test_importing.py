@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -868,6 +868,22 @@ def test_what_is_redacted_does_not_come_back_where_the_name_of_the_log_is_damage
         histories.import_(tmp_path / "c.jsonl", findings=str)
     lines(tmp_path / "c.jsonl", whole)
     assert [each.id for each in histories.import_(tmp_path / "c.jsonl", findings=str)] == [history.id] == [*histories]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_redacted_does_not_come_back_where_a_record_is_damaged_and_the_name_is_another(
+    histories, tmp_path, format
+):
+    whole = (CORPUS / f"{format}.jsonl").read_text().splitlines()
+    log = tmp_path / "kite.jsonl"
+    log.write_text("\n".join(whole) + "\n")
+    (history,) = histories.import_(log, format=format, findings=str)
+    history.redact(next(each for each in history.events() if each.shown and each.id), reason="asked to")
+    for torn in range(1, len(whole)):
+        log.write_text("\n".join([*whole[:torn], "{", *whole[torn + 1 :]]) + "\n")
+        with suppress(HistoryDiverged):
+            histories.import_(log, format=format, prefix="again/", findings=str)
+    assert [*histories] == [history.id]
 
 
 @pytest.mark.parametrize("command, name", [(["retract", "l", "--to", 2], "l@4"), (["condense", "l"], "l")])
