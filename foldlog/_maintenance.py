@@ -17,7 +17,7 @@ from foldlog._copies import is_a_copy, may_hold, noted, path_in, read_models, st
 from foldlog._formats.packing import events_of, place_of
 from foldlog._reports.sums import KeptSums
 from foldlog._search.index import erase_from_index, remove_index, still_in_index
-from foldlog._seen_files import keep_source, source_files
+from foldlog._seen_files import keep_source, note_sources, source_files
 from foldlog.eventstore import (
     NOT_RECORDED,
     ConversationErased,
@@ -248,17 +248,18 @@ def erased(
 
     alone = (row for row in known.values() if companion_of(row.id) not in known)
     left = sorted(alone, key=lambda row: (depth(row), row.created_at))
-    sources = source_files(store, and_forks(store, left) if with_forks else left)
     with KeptSums(store).put_back():
         while left:
             row = left.pop()
             if row.id in gone:
                 continue
             forks = and_forks(store, [row], gone)[:0:-1]
+            sources = source_files(store, [row, *forks])
             origins = forked_from(store, row.id)
             tombstone = row
             try:
                 if not dry_run:
+                    note_sources(store, [row, *forks] if with_forks else [row])
                     tombstone = erase.erase(
                         store,
                         row.id,
@@ -276,9 +277,8 @@ def erased(
             tombstones = [each if dry_run else store.conversation(each.id) for each in forks if with_forks]
             its = [each for each in tombstones if dry_run or each.erased_at is not None]  # others were detached
             if detach_forks and not dry_run and row.id in sources:  # they have a copy of what was imported
-                theirs = source_files(store, forks)
                 for fork in forks:
-                    keep_source(store, fork.id, sorted({*theirs.get(fork.id, ()), *sources[row.id]}))
+                    keep_source(store, fork.id, sorted({*sources.get(fork.id, ()), *sources[row.id]}))
             gone |= {each.id for each in (*its, tombstone)}
             beside = companions(store, *(each.id for each in (*its, tombstone)))
             left += [each for each in beside if row.erased_at is not None or each.erased_at is None]
@@ -440,12 +440,9 @@ def holders(
     known = (name for name in unconfirmed if may_hold(name, conversations) and path_in(name) != store.path)
     there = [told(store, name) for name in known]  # a backup knows itself
     former = [] if store.path is None else sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
-    files = {
-        path: f"imported {'folder' if os.path.isdir(path) else 'file'} {path}"
-        for path in sources
-        if os.path.exists(path)
-    }
-    return (*there, *still_in_index(store), *(f"former file {path}" for path in former), *files.values())
+    paths = filter(os.path.exists, dict.fromkeys(sources))
+    files = (f"imported {'folder' if os.path.isdir(path) else 'file'} {path}" for path in paths)
+    return (*there, *still_in_index(store), *(f"former file {path}" for path in former), *files)
 
 
 def note_files(store: Store, restored_from: str, former: str | None) -> None:

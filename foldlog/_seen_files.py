@@ -10,6 +10,7 @@ its conversation; else it is read whole.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -29,6 +30,7 @@ from foldlog._formats.rewritten import standing_in
 from foldlog._formats.sources import Source
 from foldlog._reports.kept import KeptBeside
 from foldlog.eventstore import ConversationRow, Event, EventStoreError, Store
+from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.projections import View, Views
 
 _CODE = 2
@@ -263,9 +265,26 @@ class SeenFiles:
 
 def source_files(store: Store, rows: Sequence[ConversationRow]) -> dict[str, list[str]]:
     """Return the files and folders from which these conversations were imported, as far as the store knows them, by the
-    ids of the conversations. Cost: as ``KeptBeside.load``.
+    ids of the conversations; of erased ones those that were noted. Cost: as ``KeptBeside.load``.
     """
-    return _paths(KeptBeside(store, "source", _CODE), rows)
+    noted = store.database.recorder.query(lambda reader: _noted(reader, [row for row in rows if row.erased_at]))
+    return _paths(KeptBeside(store, "source", _CODE), rows) | noted
+
+
+def note_sources(store: Store, rows: Sequence[ConversationRow]) -> None:
+    """Note the files that are there from which conversations were imported that are about to be erased together."""
+    paths = {*chain.from_iterable(source_files(store, rows).values())}
+
+    def note(transaction: Transaction) -> None:
+        for name, before in _noted(transaction, rows).items():
+            transaction.set_value(f"imported {name}", json.dumps(sorted(filter(os.path.exists, paths.union(before)))))
+
+    if paths:
+        store.database.recorder.transact(note)
+
+
+def _noted(reader: Reader, rows: Iterable[ConversationRow]) -> dict[str, list[str]]:
+    return {row.id: json.loads(reader.value(f"imported {row.id}") or "[]") for row in rows}
 
 
 def keep_source(store: Store, conversation: str, paths: Sequence[str]) -> None:

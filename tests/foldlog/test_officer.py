@@ -192,8 +192,9 @@ def test_the_files_of_forks_that_go_too_are_named(foldlog, tmp_path):
     for path in paths:
         assert foldlog("import", str(path)).status == 0
     with api.open(tmp_path / "foldlog.db") as histories:
-        tombstone = histories.erase("m", reason="asked to", with_forks=True)
-        assert {*tombstone.unconfirmed} == {f"imported file {path}" for path in paths}
+        for _ in range(2):  # the same call asks again
+            tombstone = histories.erase("m", reason="asked to", with_forks=True)
+            assert {*tombstone.unconfirmed} == {f"imported file {path}" for path in paths}
         assert living(histories) == []
 
 
@@ -443,7 +444,7 @@ def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_wha
         assert (ran.status, sum(len(one["event_ids"]) for one in ran.document["found"])) == (1, found)
         name, path, store, file = (one["problem"] for one in ran.document["stay"])
         assert name.startswith("the id of conversation 'nadia-1' holds the text; erase it, and import its source under")
-        assert path.endswith("/nadia-1.jsonl, which holds the text; rename that, and import it again")
+        assert path.endswith("/nadia-1.jsonl, which holds the text; rename that, and import or erase it again")
         assert store.endswith("foldlog.db still holds the text, in what is named above")
         assert file.endswith("nadia-1.jsonl still holds the text; delete it")
     assert foldlog("redact", "nadia-1", 0, "--reason", "r", "--yes", "--json").document["holders"]
@@ -534,9 +535,43 @@ def test_all_files_from_which_a_conversation_was_read_are_named(foldlog, tmp_pat
         holding = [path for path in paths if "Nadia" in path.read_text()]
         assert told >= {f"the file {path} still holds the text; delete it" for path in holding}
         assert {*foldlog("redact", name, 0, "--reason", "r", "--yes", "--json").document["holders"]} == named
+    assert foldlog("erase", name, "--reason", "r", "--yes", "--dry-run", "--json").document["holders"] == []
+    for again in (False, True):  # the same command asks again, and so does the other one
+        ran = foldlog("erase", name, "--reason", "r", "--yes", "--json")
+        assert {*ran.document["holders"]} == named, again
+        assert ran.err.count("a file in this folder may still hold") == sum(place.is_dir() for place in places)
+        ran = foldlog("redact", "--matching", "nadia", "--reason", "r", "--yes", "--json")
+        assert {one["problem"] for one in ran.document["stay"]} == {
+            f"the file {path} still holds the text; delete it" for path in holding
+        }
+    for path in paths:
+        path.unlink()
     ran = foldlog("erase", name, "--reason", "r", "--yes", "--json")
-    assert {*ran.document["holders"]} == named
-    assert ran.err.count("a file in this folder may still hold") == sum(place.is_dir() for place in places)
+    assert {*ran.document["holders"]} == {one for one in named if one.startswith("imported folder")}
+
+
+def test_a_file_is_named_of_the_conversation_that_was_erased_until_it_is_moved(foldlog, tmp_path):
+    """Not of another one, nor where a redaction looks for a text that it does not hold; and of both that had its id."""
+    for name in ("m", "n"):
+        written({f"{name}.jsonl": json.dumps({"role": "user", "content": f"marigold {name}"})})
+        foldlog("import", f"{name}.jsonl")
+    given = ("--reason", "r", "--yes", "--json")
+    first, other, again = (f"imported file {tmp_path / name}" for name in ("m.jsonl", "n.jsonl", "again/m.jsonl"))
+    assert foldlog("erase", "m", *given).document["holders"] == [first]
+    assert foldlog("redact", "--matching", "marigold n", *given).document["holders"] == [other]
+    with api.open("foldlog.db") as histories:
+        histories.create("m", replace_erased=True)
+    written({"again/m.jsonl": json.dumps({"role": "user", "content": "marigold again"})})
+    foldlog("import", "again/m.jsonl", "--conversation", "m")
+    assert foldlog("erase", "n", *given).document["holders"] == [other]
+    for _ in range(2):
+        assert {*foldlog("erase", "m", *given).document["holders"]} >= {again}
+    assert {*foldlog("erase", "m", *given).document["holders"]} == {first, again}
+    told = [one["problem"] for one in foldlog("redact", "--matching", "again/m", *given).document["stay"]]
+    assert told[0].endswith("again/m.jsonl, which holds the text; rename that, and import or erase it again")
+    Path("again").rename("moved")
+    assert foldlog("erase", "m", *given).document["holders"] == [first]
+    assert foldlog("redact", "--matching", "again/m", *given).status == 0
 
 
 def test_what_does_not_hold_the_text_is_not_named(foldlog, tmp_path):

@@ -176,7 +176,7 @@ def run(
         if text is not None and not dry_run:
             everywhere = conversation is None and not where
             stay += _left(find(again=True), store.iter_conversations() if everywhere else rows, text)
-            sources = source_files(store, rows)
+            sources = source_files(store, [*store.iter_conversations()] if everywhere else rows)
             stay += [_in_path(name, path) for name, paths in sources.items() for path in paths if text(path)]
             those = None if everywhere else {row.id for row in rows}
             known = [name for name in read_models(store) if may_hold(name, those)]
@@ -321,7 +321,7 @@ def _left(found: dict[str, list[Event]], rows: Iterable[ConversationRow], text: 
 
 def _in_path(conversation: str, path: str) -> ProblemDocument:
     problem = f"the store keeps that conversation {conversation!r} was imported from {path}, which holds the text; "
-    return ProblemDocument(conversation=conversation, problem=f"{problem}rename that, and import it again")
+    return ProblemDocument(conversation=conversation, problem=f"{problem}rename that, and import or erase it again")
 
 
 def _files(
