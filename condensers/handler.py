@@ -145,8 +145,7 @@ class CondenseHandler:
         return unseen.step(self._condenser, view, self._agent_llm)
 
     def _append(self, conversation: str, append: Append, view: View, action: CondensationAction) -> CondensationAction:
-        """Append the condensation and return it as stored. Raise ``NoCondensationAvailable`` if other writers
-        appended first and it no longer holds.
+        """Append the condensation and return it as stored. Raise ``NoCondensationAvailable`` if it no longer holds.
 
         It is checked again inside the transaction that appends it, for the few events that came since the first check.
         """
@@ -231,7 +230,7 @@ class CondenseHandler:
     def _reported(
         self, conversation: str, append: Append, view: View, reports: tuple[Report, ...], remembered: Remembered
     ) -> View | None:
-        """Append a step's reports; return ``view`` with them. None if others appended first: take the step again."""
+        """Append a step's reports; return the View. None if others appended before new rules: take the step again."""
         rules, others = list(filter(is_standing, reports)), [each for each in reports if not is_standing(each)]
         if others:
             remembered.failed(view.version)
@@ -246,7 +245,9 @@ class CondenseHandler:
         for of in [report for report in news[-1] if report.get("outcome") == "above size"]:
             self._tell("foldlog.condensation.declined", conversation, events_before=len(view), reason=of["problem"])
         made = append([*map(annotation, news)], expected_version=ANY_VERSION)
-        return view.then([each.event for each in made]) if made[0].event.id == view.version else None
+        if made[0].event.id == view.version:
+            return view.then([each.event for each in made])
+        return view if news[0] is others else None
 
     def _are_new(self, conversation: str, rules: Sequence[str], version: int) -> bool:
         """Return whether the newest rules of the log are others than these, or were recorded long ago."""
@@ -290,8 +291,7 @@ class Remembered:
     """The memory of a handler for one conversation, so that it does not report or try the same at every step.
 
     A model that failed while condensing could wait is asked again at the version ``ask_again_at``: some events later,
-    twice as many after each further failure.
-    Several threads may use one object: at worst a model is asked once too often.
+    twice as many after each further failure. Several threads may use it: at worst a model is asked once too often.
     """
 
     def __init__(self, conversation: str) -> None:

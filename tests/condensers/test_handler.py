@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from foldlog.condensers.base import Condensation, Condenser
+from foldlog.condensers.base import Condensation, Condenser, Step
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.reports import reports_of
@@ -265,6 +265,20 @@ def test_a_step_is_taken_again_when_events_come_before_its_rules(store, views, l
     view = CondenseHandler(store, views, Hiding(max_events=4, keep_first=0)).handle("c1")
     assert view.version == store.version("c1")
     assert sent(store, "c1", views.current("c1")).sent == view
+
+
+def test_a_model_that_was_asked_in_vain_is_not_asked_again_for_events_that_came_meanwhile(store, views):
+    begin(store, messages(11))
+
+    class Asking(Condenser):
+        def step(self, view, agent_llm=None):
+            assert view.version == 11
+            store.append("c1", message(), expected_version=ANY_VERSION)
+            return Step(view, ({"metrics": {"cost": 1.0}},))
+
+    view = CondenseHandler(store, views, Asking()).handle("c1")
+    assert sent(store, "c1", views.at("c1", 11)).sent == view
+    assert len(stored(store, Annotation)) == 1
 
 
 # --- condensers that do what they should not ---
