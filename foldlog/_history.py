@@ -459,12 +459,16 @@ class History:
             events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp), (), idempotency_key
         )
         asked_at, self._asked_at = self._asked_at, None
-        if asked_at is not None and expected_version is ANY_VERSION:
-            try:
-                return self.append(events, expected_version=asked_at, idempotency_key=idempotency_key)
-            except VersionConflict:  # the model was not shown what others appended since
-                events = (structs.replace(events[0], meta={**events[0].meta, ANSWERS: asked_at}), *events[1:])
-        return self.append(events, expected_version=expected_version, idempotency_key=idempotency_key)
+        try:
+            if asked_at is not None and expected_version is ANY_VERSION:
+                try:
+                    return self.append(events, expected_version=asked_at, idempotency_key=idempotency_key)
+                except VersionConflict:  # the model was not shown what others appended since
+                    events = (structs.replace(events[0], meta={**events[0].meta, ANSWERS: asked_at}), *events[1:])
+            return self.append(events, expected_version=expected_version, idempotency_key=idempotency_key)
+        except BaseException:
+            self._asked_at = asked_at  # for who appends it again
+            raise
 
     def append_tool_result(
         self,

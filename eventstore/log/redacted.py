@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from foldlog._observed import OF_APPENDS
+from foldlog._observed import ANSWERS, OF_APPENDS
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     Action,
@@ -74,7 +74,7 @@ def without_content(event: Event, redacted: Redacted) -> Event:
 
 
 def _paid(told: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
-    """Return what calls of models took: numbers, and the names of models and replies; no other text."""
+    """Return what calls of models took, and which View they answer: numbers, and names of models and replies."""
     paid: dict[str, Any] = {}
     for name, value in told.items():
         match value:
@@ -84,7 +84,7 @@ def _paid(told: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
                 paid[name] = [_paid(each) for each in value if isinstance(each, dict)]
             case str() if name in ("model", "reply"):
                 paid[name] = value
-            case int() | float() if name == "cost" or (within and name.isidentifier()):
+            case int() | float() if name in ("cost", ANSWERS) or (within and name.isidentifier()):
                 paid[name] = value
     return paid
 

@@ -194,6 +194,29 @@ def test_what_came_while_the_model_answered_is_shown_to_it_next(opened, condense
     assert [event.id for event in history.events() if "answers_version" in event.meta] == [late[0].id + 2]
 
 
+def test_what_a_reply_does_not_answer_is_told_after_a_failure_and_a_redaction(opened, monkeypatch):
+    history, reply = (
+        opened(condenser={"type": "amortized", "max_size": 4, "keep_first": 0})["c1"],
+        {"role": "assistant"},
+    )
+    history.append([Message(source="user", content="go"), *(Message(source="agent", content="on") for _ in range(9))])
+    asked_at = history.prepare().version
+    late = opened()["c1"].append(Message(source="user", content="stop"))[0].event
+    monkeypatch.setattr(history._store, "append", unavailable)
+    with pytest.raises(foldlog.StoreUnavailable):
+        history.append_reply(reply | {"content": "secret"})
+    monkeypatch.undo()
+    recorded = history.append_reply(reply | {"content": "secret"}, idempotency_key="1")
+    history.redact(recorded[0].event, reason="a secret")
+    assert next(history.events(recorded[0].event.id)).meta == {"answers_version": asked_at}
+    history.append_reply(reply | {"content": "secret"}, idempotency_key="1")
+    assert late in history.prepare()
+
+
+def unavailable(*given, **how):
+    raise foldlog.StoreUnavailable("the disk is full")
+
+
 def test_a_note_of_the_view_that_a_reply_answers_is_a_number_or_nothing(opened):
     history = opened(condenser={"type": "amortized", "max_size": 4, "keep_first": 0})["c1"]
     history.append([Message(source="user", content="go"), *(Message(source="agent", content="on") for _ in range(9))])
