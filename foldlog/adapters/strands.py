@@ -36,7 +36,7 @@ from foldlog.adapters._shared import (
     shown_records,
     to_plain,
 )
-from foldlog.eventstore import CondensationAction, ConversationErased, Event, Redaction, VersionConflict
+from foldlog.eventstore import CondensationAction, ConversationErased, Event, Redaction, VersionConflict, summary_id
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase
@@ -190,9 +190,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         append_or_begin(self._sync, self._sync[conversation], lambda given: given.append((), documents=kept))
 
     def _found(self, history: History, message_id: int) -> tuple[list[int], Any] | None:
-        with suppress(ConversationErased):
-            return {record["message_id"]: (events, record) for events, record in _records(history)}.get(message_id)
-        return None
+        known = _records(history) if history.id in self._sync else ()
+        return {record["message_id"]: (events, record) for events, record in known}.get(message_id)
 
 
 def _kept(history: History, name: str, redacted: Any = None) -> Any:
@@ -239,7 +238,9 @@ def _reduced(history: History, now: Any, then: Any, read_at: int) -> list[Event]
         return []
     kept = next(islice(_records(history), removed or 0, None), None)
     stop = history.version() if kept is None else kept[0][0]
-    gone = tuple(event.id for event in history.view() if event.id < stop)
+    replaced = (each for each in history.view().condensations if each.metadata.get("reason") == _REPLACED)
+    instead_of = {summary_id(each.id): (each.given_ids or [0])[0] for each in replaced}
+    gone = tuple(event.id for event in history.view() if instead_of.get(event.id, event.id) < stop)
     text = "" if summary is None else _text_of(summary)
     told: dict[str, Any] = {"summary": text, "summary_offset": 0} if text.strip() else {}
     if not gone and not told:

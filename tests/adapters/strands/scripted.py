@@ -40,7 +40,9 @@ def problem_of(messages):
 
 
 class ScriptedModel(Model):
-    """``script(messages, number)`` returns the contents of a reply; ``prompts`` are the messages that came."""
+    """``script(messages, number)`` returns the contents of a reply; ``prompts`` are the messages that came. A guardrail
+    replaces what the user says of a secret.
+    """
 
     summary = staticmethod(lambda messages, number: f"summary {number}")
 
@@ -68,6 +70,8 @@ class ScriptedModel(Model):
             self.prompts.append(copy.deepcopy(list(messages)))
         number = len(self.prompts) - 1
         contents = [said(self.summary(messages, number))] if is_summary else self.script(messages, number)
+        if "secret" in str(messages[-1]):
+            yield {"redactContent": {"redactUserContentMessage": "taken out"}}
         yield {"messageStart": {"role": "assistant"}}
         for content in contents:
             use = content.get("toolUse")

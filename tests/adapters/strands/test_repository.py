@@ -342,3 +342,16 @@ async def test_an_agent_that_holds_redacted_content_does_not_store_it_again(hist
     for number in range(4):
         await restarted.invoke_async(f"again {number}")
     assert history.view().to_messages()[0]["content"] == "no card"
+
+
+async def test_what_replaced_a_message_stays_in_the_view_until_that_message_is_removed(histories):
+    repository = FoldlogSessionRepository(histories)
+    model = ScriptedModel(lambda messages, number: [said(f"reply {number}")])
+    agent = agent_of(repository, model, (), conversation_manager=SlidingWindowConversationManager(window_size=6))
+    history, seen = histories[repository.conversation("s", "a")], []
+    for number in range(7):
+        await agent.invoke_async("a secret" if number == 2 else f"step {number}")
+        assert shown(history) == parts(agent.messages)
+        seen.append("taken out" in str(agent.messages))
+    assert set(seen[2:]) == {True, False}
+    assert holding(history, "secret") == []
