@@ -280,8 +280,8 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
     shown = {event.id: event for event in prompt.view}
     called = [shown.pop(event.id, event) for event in _called(history, waiting)]
     whole = well_formed(prompt.view.with_events(shown.values()) if called else prompt.view)
-    last = {_record_of(whole[at]): calls.members[-1] for calls in whole.units.parallel_calls for at in calls.members}
-    before = sorted(enumerate(whole), key=lambda each: last.get(_record_of(each[1]), each[0]))
+    last = {_head_of(whole[at]): calls.members[-1] for calls in whole.units.parallel_calls for at in calls.members}
+    before = sorted(enumerate(whole), key=lambda each: last.get(_head_of(each[1]), each[0]))
     return [event for event in [*(event for _, event in before), *called] if _asks(event) in {None, *answered}]
 
 
@@ -290,7 +290,7 @@ def _called(history: History, waiting: set[str]) -> list[Event]:
     called, message, results = list[Event](), list[Event](), dict[str | None, Event]()
     for event in history.events(reverse=True) if waiting else ():
         message.insert(0, event)
-        if _record_of(event) == event.id:
+        if _head_of(event) == event.id:
             calls = [each.call_id for each in message if isinstance(each, Action)]
             there = {call: results.pop(call) for call in calls if call in results}
             if waiting.intersection(calls) - there.keys():
@@ -302,7 +302,7 @@ def _called(history: History, waiting: set[str]) -> list[Event]:
     return called
 
 
-def _record_of(event: Event) -> int:
+def _head_of(event: Event) -> int:
     return event.id - place_of(event)
 
 
