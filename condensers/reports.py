@@ -82,20 +82,19 @@ def reports_of(event: Event) -> list[Any]:
 
 def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report]) -> None:
     """Log each failed call of a model among the reports of a step that condensed nothing."""
-    for report in reports:
-        if "failure" in report:
-            used = Usage.of([report])
-            tell(
-                "foldlog.condensation.failed",
-                conversation=conversation,
-                condenser=condenser,
-                model=model_of(report),
-                failure=report["failure"],
-                error=report.get("error", "ModelCallFailed"),
-                attempts=used.attempts,
-                cost=used.cost,
-                tokens=dict(used.usage),
-            )
+    for report in (each for each in reports if "failure" in each):
+        used = Usage.of([report])
+        tell(
+            "foldlog.condensation.failed",
+            conversation=conversation,
+            condenser=condenser,
+            model=model_of(report),
+            failure=report["failure"],
+            error=report.get("error", "ModelCallFailed"),
+            attempts=used.attempts,
+            cost=used.cost,
+            tokens=dict(used.usage),
+        )
 
 
 def on_a_model(reports: Iterable[Report]) -> list[Report]:
