@@ -103,8 +103,8 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
             }
         case Observation():
             return {"content": TEXT, "extras": {}}
-        case Annotation():
-            return {"data": None}
+        case Annotation(name=name, data=data):
+            return {"data": _paid({name: data}).get(name) if name == "condenser_meta" else None}
         case DocumentChanges(changed=changed):
             values = {name: {"value": {} if name == ATTRIBUTES else TEXT} for name in changed}
             return {"changed": {name: each if "deleted" in each else values[name] for name, each in changed.items()}}

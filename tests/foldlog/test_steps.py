@@ -14,6 +14,7 @@ from foldlog.condensers import (
     RecentEventsCondenser,
 )
 from foldlog.condensers.compat import condensed_history, get_condensation_metadata
+from foldlog.condensers.reports import annotation, reports_of
 from foldlog.eventstore import Annotation, CondensationRequest
 
 DIGEST = {"type": "digest", "max_size": 8, "keep_first": 1}
@@ -211,6 +212,19 @@ def test_what_a_reply_does_not_answer_is_told_after_a_failure_and_a_redaction(op
     assert next(history.events(recorded[0].event.id)).meta == {"answers_version": asked_at}
     history.append_reply(reply | {"content": "secret"}, idempotency_key="1")
     assert late in history.prepare()
+
+
+def test_a_report_of_a_failure_that_was_redacted_does_not_end_the_rules(opened):
+    history = opened(condenser={"type": "recent", "max_events": 6})["c1"]
+    history.append(work(5))
+    shown = history.prepare()
+    for data in ([{"failure": "a secret", "metrics": {"cost": 0.5}, "reply_text": "a secret"}], []):
+        history.redact(history.append(annotation(data))[0].event, reason="a secret")
+        assert (ids(history.sent()) == ids(shown)) is bool(data)
+    assert [reports_of(event) for event in history.events(shown.version) if event.redacted] == [
+        [{"metrics": {"cost": 0.5}}],
+        [],
+    ]
 
 
 def unavailable(*given, **how):
