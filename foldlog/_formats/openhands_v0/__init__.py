@@ -48,9 +48,9 @@ _NAMES = frozenset(
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` is an action or an observation, or an array of them, as in the oldest files."""
+    """Return whether ``record`` is an action or an observation, or an array of both, as in the oldest files."""
     if type(record) is list:
-        return bool(record) and all(map(_matches_one, record))
+        return len(record) == 2 and all(map(_matches_one, record))
     return _matches_one(record)
 
 
@@ -64,9 +64,9 @@ def _matches_one(record: Any) -> bool:
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` names an action or an observation of any kind, or is an array of such objects."""
-    members = record if type(record) is list else [record]
-    return bool(members) and all(
+    """Return whether ``record`` names an action or an observation of any kind, or is an array of two such objects."""
+    members, count = (record, 2) if type(record) is list else ([record], 1)
+    return len(members) == count and all(
         type(it) is dict and (type(it.get("action")) is str or type(it.get("observation")) is str) for it in members
     )
 

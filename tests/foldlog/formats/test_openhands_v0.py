@@ -21,8 +21,9 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.formats import UnknownFormat, decode, encode
+from foldlog.formats import UnknownFormat, decode, encode, open_sources
 from tests.foldlog.formats.reading import reader_of
+from tests.foldlog.records import records_of
 
 V0 = "openhands-v0"
 
@@ -238,3 +239,10 @@ def test_a_condensation_is_told_in_ids_of_the_log(foldlog, tmp_path):
     with closing(sqlite3.connect("audit.db")) as audit:
         told = audit.execute("SELECT forgotten, forgotten_count FROM condensations ORDER BY id").fetchall()
     assert told == [("[[1,2],[4,4]]", 3), ("[[1,2]]", 2)]
+
+
+@pytest.mark.parametrize("format", ["auto", "openhands-v0"])
+def test_an_array_on_a_line_is_a_history_unless_it_is_a_pair(tmp_path, format):
+    records = records_of("openhands-v0")
+    (tmp_path / "kite.jsonl").write_text(json.dumps(records[:6]) + "\n" + json.dumps(records) + "\n")
+    assert [[*source.records()] for source in open_sources([tmp_path / "kite.jsonl"], format)] == [records[:6], records]
