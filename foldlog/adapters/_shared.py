@@ -42,7 +42,9 @@ from foldlog.eventstore import (
     beginning_with,
     newest_documents,
     newest_value,
+    summary_id,
 )
+from foldlog.projections import View
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -320,6 +322,15 @@ def shown_records(
         if group:
             yield group, encoder.shown(group, _stored(group, history, log or {}))
         group = [] if event is None else [event]
+
+
+def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
+    """Return the summaries that a View shows, by their ids, each with the inclusive intervals that it stands for."""
+    all_of = dict[int, list[tuple[int, int]]]()
+    for each in view.condensations:
+        intervals, summaries = each.forgotten
+        all_of[summary_id(each.id)] = [*intervals, *(span for one in summaries for span in all_of.get(one, ()))]
+    return {event.id: all_of[event.id] for event in view if event.id in all_of}
 
 
 def _stored(group: list[Event], history: History, log: Mapping[int, Event]) -> list[Event]:

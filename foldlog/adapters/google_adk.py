@@ -282,12 +282,15 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         that a model is sent in part, as records by their ids; None for those that it is not sent.
         """
         handler, history = self.histories.sync._handler, self.histories.sync[self.conversation(*names)]
-        remembered = handler._remembered(history.id, None)
-        view = history.view()
-        result, reports = handler.preview(view)
+        while True:
+            view = history.view()
+            result, reports = handler.preview(view)
+            if not isinstance(result, View):
+                break
+            remembered = handler._remembered(history.id, history._generation.key)
+            if handler._reported(history.id, history.append, result, reports, remembered) is not None:
+                break
         if isinstance(result, View):
-            if handler._reported(history.id, history.append, result, reports, remembered) is None:
-                return self._prepared(names)
             log = {} if result is view else {event.id: event for event in view}
             sent = dict(_records_of(shown_records(result, _FORMAT, history, log) if log else ()))
             stored = _records_of(shown_records(view, _FORMAT, history) if log else ())

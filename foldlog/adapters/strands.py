@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from strands.agent.conversation_manager import SlidingWindowConversationManager
+from strands.agent.conversation_manager.compression.pin_message import is_pinned
 from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
@@ -34,9 +37,10 @@ from foldlog.adapters._shared import (
     from_plain,
     quoted,
     shown_records,
+    stood_for,
     to_plain,
 )
-from foldlog.eventstore import CondensationAction, ConversationErased, Event, Redaction, VersionConflict, summary_id
+from foldlog.eventstore import CondensationAction, ConversationErased, Event, Redaction, VersionConflict
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase
@@ -52,6 +56,18 @@ _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
 _REPLACED = "the runtime replaced the message"
 
 
+class _Held:
+    """What an agent of this process holds of a conversation since it began, or was read, at ``version``. A message is
+    pinned by a mark on it: ``messages`` are those that the SDK still has, by their first events.
+    """
+
+    def __init__(self, history: History) -> None:
+        self.history, self.version = history, 0
+        self.messages = WeakValueDictionary[int, SessionMessage]()
+        with suppress(ConversationErased):
+            self.version = history.version()
+
+
 class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignore[misc]
     """Keeps sessions: the ``session_repository`` of a ``RepositorySessionManager``.
 
@@ -59,13 +75,14 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                    ``close``, or by ``with``
 
     Any number of threads, processes and repositories may use one store. Durability: what a method writes is on disk
-    when it returns. A session that was deleted or erased can begin again.
+    when it returns. A session that was deleted or erased can begin again. An agent that this repository read or created
+    before gets ``ConversationErased`` then.
     """
 
     def __init__(self, histories: HistoriesGiven, *, prefix: str = _FORMAT) -> None:
         super().__init__(histories)
         self._prefix = prefix
-        self._read_at: dict[str, int] = {}
+        self._held: dict[str, _Held] = {}
 
     def conversation(self, session_id: str, *agent_id: str) -> str:
         """Return the id of the conversation of an agent, or of what a session keeps besides its agents."""
@@ -82,7 +99,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
         """Return a session, None where there is none."""
         redacted = {"session_id": session_id, "session_type": SessionType.AGENT}
-        kept = _kept(self._sync[self.conversation(session_id)], "session", redacted)
+        kept = _kept(self._holding(self.conversation(session_id), begins=True).history, "session", redacted)
         return None if kept is None else Session.from_dict(kept)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
@@ -96,38 +113,39 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Begin an agent, or write its state again."""
+        self._holding(self.conversation(session_id, session_agent.agent_id), begins=True)
         self._keep(self.conversation(session_id, session_agent.agent_id), _AGENT, session_agent.to_dict())
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
         """Return the state of an agent, None where there is none."""
-        history = self._sync[self.conversation(session_id, agent_id)]
-        self._read_at[history.id] = history.version() if history.id in self._sync else 0
-        kept = _state(history, agent_id)
+        kept = _state(self._holding(self.conversation(session_id, agent_id), begins=True).history, agent_id)
         return None if kept is None else SessionAgent.from_dict(from_plain(kept))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Write the state of an agent, and forget the messages that its conversation manager has removed since, in one
         transaction. Raises ``SessionException`` if the agent does not exist.
         """
-        agent_id, history = session_agent.agent_id, self._sync[self.conversation(session_id, session_agent.agent_id)]
+        agent_id, held = session_agent.agent_id, self._holding(self.conversation(session_id, session_agent.agent_id))
         while True:
             with suppress(VersionConflict):  # another writer appended
-                version, before = history.version(), _state(history, agent_id)
+                version, before = held.history.version(), _state(held.history, agent_id)
                 if before is None:
                     raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
                 session_agent.created_at = before.get("created_at", session_agent.created_at)
                 kept = to_plain(session_agent.to_dict())
-                events = _reduced(history, kept[_MANAGER], before[_MANAGER], self._read_at.get(history.id, 0))
+                events = _reduced(held, kept[_MANAGER], before[_MANAGER])
                 if events or _SUMMARY in before:
                     kept[_MANAGER].pop("summary_message", None)
                     kept[_SUMMARY] = version if events else before[_SUMMARY]
-                history.append(events, expected_version=version, documents={_AGENT: kept})
+                held.history.append(events, expected_version=version, documents={_AGENT: kept})
                 return
 
     def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
         """Append a message."""
-        record, history = to_plain(session_message.to_dict()), self._sync[self.conversation(session_id, agent_id)]
-        append_or_begin(self._sync, history, lambda given: given.append_records([record], format=_FORMAT))
+        records, held = [to_plain(session_message.to_dict())], self._holding(self.conversation(session_id, agent_id))
+        append = partial(History.append_records, records=records, format=_FORMAT)
+        held.history, events = append_or_begin(self._sync, held.history, append)
+        held.messages[events[0].id] = session_message
 
     def read_message(self, session_id: str, agent_id: str, message_id: int, **kwargs: Any) -> SessionMessage | None:
         """Return a message, None where there is none. Cost: the messages of the agent."""
@@ -138,7 +156,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         """Put other content in the place of a message; the former content is erased for good, as ``History.redact``
         says. Raises ``SessionException`` if the message does not exist. Cost: that of ``History.redact``.
         """
-        history = self._sync[self.conversation(session_id, agent_id)]
+        history = self._holding(self.conversation(session_id, agent_id)).history
         found = self._found(history, session_message.message_id)
         if found is None:
             raise SessionException(f"Message {session_message.message_id} does not exist")
@@ -164,11 +182,14 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         """Return the messages of an agent in order, removed ones too. Raises ``SessionException`` if there is no such
         agent. Cost: the messages of the agent.
         """
-        if _kept(self._sync[self.conversation(session_id, agent_id)], _AGENT, {}) is None:
+        conversation = self.conversation(session_id, agent_id)
+        if conversation not in self._sync:
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
-        records = _records(self._sync[self.conversation(session_id, agent_id)])
-        stop = None if limit is None else offset + limit
-        return [SessionMessage.from_dict(from_plain(record)) for _, record in islice(records, offset, stop)]
+        held, stop = self._holding(conversation).messages, None if limit is None else offset + limit
+        records = islice(_records(self._sync[conversation]), offset, stop)
+        found = {events[0]: SessionMessage.from_dict(from_plain(record)) for events, record in records}
+        held.update((first, message) for first, message in found.items() if first not in held)
+        return [*found.values()]
 
     def create_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
         """Write the state of agents that work together, such as a graph or a swarm."""
@@ -176,29 +197,37 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def read_multi_agent(self, session_id: str, multi_agent_id: str, **kwargs: Any) -> dict[str, Any] | None:
         """Return the state of agents that work together, None where there is none."""
-        kept = _kept(self._sync[self.conversation(session_id)], f"multi-agent/{multi_agent_id}")
-        return cast("dict[str, Any] | None", from_plain(kept))
+        held = self._holding(self.conversation(session_id), begins=True)
+        state: dict[str, Any] | None = from_plain(_kept(held.history, f"multi-agent/{multi_agent_id}"))
+        return state
 
     def update_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
         """Write the state again. Raises ``SessionException`` if it does not exist."""
-        if self.read_multi_agent(session_id, multi_agent.id) is None:
+        if self._holding(self.conversation(session_id)).history.document(f"multi-agent/{multi_agent.id}") is None:
             raise SessionException(f"MultiAgent state {multi_agent.id} in session {session_id} does not exist")
         self.create_multi_agent(session_id, multi_agent)
 
+    def _holding(self, conversation: str, *, begins: bool = False) -> _Held:
+        if begins or conversation not in self._held:
+            self._held[conversation] = _Held(self._sync[conversation])
+        return self._held[conversation]
+
     def _keep(self, conversation: str, name: str, value: Any) -> None:
-        kept = {name: to_plain(value)}
-        append_or_begin(self._sync, self._sync[conversation], lambda given: given.append((), documents=kept))
+        held, kept = self._holding(conversation), {name: to_plain(value)}
+        held.history, _ = append_or_begin(self._sync, held.history, lambda given: given.append((), documents=kept))
 
     def _found(self, history: History, message_id: int) -> tuple[list[int], Any] | None:
-        known = _records(history) if history.id in self._sync else ()
-        return {record["message_id"]: (events, record) for events, record in known}.get(message_id)
+        with suppress(ConversationErased):
+            return {record["message_id"]: (events, record) for events, record in _records(history)}.get(message_id)
+        return None
 
 
 def _kept(history: History, name: str, redacted: Any = None) -> Any:
     """Return a document, None where there is none; ``redacted`` where nothing is left of it."""
-    with suppress(ConversationErased):
+    try:
         return None if history.document(name) is None else document(history, name, redacted)
-    return None
+    except ConversationErased:
+        return None
 
 
 def _state(history: History, agent_id: str) -> Any:
@@ -227,22 +256,26 @@ def _records(history: History) -> Iterator[tuple[list[int], Any]]:
             yield other["events"], other["record"]
 
 
-def _reduced(history: History, now: Any, then: Any, read_at: int) -> list[Event]:
-    """Return the condensation after which a View shows what a conversation manager has left."""
-    names = ("removed_message_count", "summary_message")
-    (removed, summary), before = map(now.get, names), [*map(then.get, names)]
-    redacted = (each for each in history.events(read_at) if isinstance(each, Redaction))
+def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
+    """Return the condensation after which a View shows what a conversation manager has left: it removes the first
+    messages that are not pinned. A summary by an agent that may hold what was redacted since is not told.
+    """
+    history, names = held.history, ("removed_message_count", "summary_message")
+    (removed, summary), before = map(now.get, names), (*map(then.get, names),)
+    redacted = (each for each in history.events(held.version) if isinstance(each, Redaction))
     if summary not in (None, before[1]) and any(each.reason != _REPLACED for each in redacted):
-        summary = _GONE  # the agent was read before, so it may hold what was redacted
-    if [removed, summary] == before:
+        summary = _GONE
+    if (removed, summary) == before:
         return []
-    kept = next(islice(_records(history), removed or 0, None), None)
-    stop = history.version() if kept is None else kept[0][0]
-    replaced = (each for each in history.view().condensations if each.metadata.get("reason") == _REPLACED)
-    instead_of = {summary_id(each.id): (each.given_ids or [0])[0] for each in replaced}
-    gone = tuple(event.id for event in history.view() if instead_of.get(event.id, event.id) < stop)
-    text = "" if summary is None else _text_of(summary)
-    told: dict[str, Any] = {"summary": text, "summary_offset": 0} if text.strip() else {}
+    view, messages = history.view(), [events for events, _ in _records(history)]
+    marked: Any = [each.to_message() if (each := held.messages.get(events[0])) else {} for events in messages]
+    left = [events for place, events in enumerate(messages) if not is_pinned(marked, place)][: removed or 0]
+    stop = left[-1][-1] + 1 if left else 0
+    stay, of = {event_id for events in messages for event_id in events}.difference(*left), stood_for(view)
+    ends = {each.id: max((end for _, end in of.get(each.id, ())), default=each.id) for each in view}
+    gone = tuple(event_id for event_id, end in ends.items() if end < stop and end not in stay)
+    offset, text = sum(end < stop for end in ends.values()) - len(gone), _text_of(summary or {"content": []})
+    told: dict[str, Any] = {"summary": text, "summary_offset": offset} if text.strip() else {}
     if not gone and not told:
         return []
     metadata = {"reason": "the conversation manager removed these messages", "message": summary}

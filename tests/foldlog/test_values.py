@@ -76,7 +76,8 @@ def test_a_text_of_json_is_its_value_and_another_text_stays():
 
 def test_lines_of_a_text_are_found_in_a_list_of_lines():
     losses = Losses(FORMATS["openai-chat"])
-    losses.seek(Message(id=0, source="user", content="one long line of a text\nand another line of it"))
+    message = Message(id=0, source="user", content="one long line of a text\nand another line of it")
+    losses.seek(message, FORMATS["openai-chat"].encoder())
     losses.look_in([{"lines": ["one long line of a text", "and another line of it"]}])
     assert losses.end() == ""
 

@@ -32,7 +32,7 @@ from foldlog.adapters._langgraph.branches import (
     standing_documents,
 )
 from foldlog.adapters._langgraph.record_lists import RecordList, Span, changes, ranges, stay, without
-from foldlog.adapters._shared import document
+from foldlog.adapters._shared import document, stood_for
 from foldlog.eventstore import (
     Annotation,
     CondensationAction,
@@ -44,7 +44,6 @@ from foldlog.eventstore import (
     ReadTransaction,
     VersionConflict,
     query_all,
-    summary_id,
 )
 from foldlog.formats import Decoder, Encoder
 
@@ -295,8 +294,10 @@ class Checkpoints:
             return start >= stop or not query_all(self.histories.store.database, asked)
 
         keys = self._standing(newest, keys, record)
-        summaries = partial(_summaries, self.histories[before.branch], before.version)
-        events, spans = changes(newest.records, keys, decoder, record, before.removed, summaries)
+        history = self.histories[before.branch]
+        events, spans = changes(
+            newest.records, keys, decoder, record, before.removed, lambda: stood_for(history.at(before.version))
+        )
         return events, RecordList(spans, keys, ranges(newest.records, spans, joins)), made
 
     def _standing(self, newest: _Newest, keys: Sequence[bytes], record: Callable[[int], Any]) -> Sequence[bytes]:
@@ -321,15 +322,6 @@ class Checkpoints:
         spans, records = query_all(self.histories.store.database, partial(self._records, checkpoint))
         keys = [self._key(record) for record in records]
         return _Newest(checkpoint, history, RecordList(spans, keys, checkpoint.ranges or ()))
-
-
-def _summaries(history: History, version: int) -> dict[int, list[Span]]:
-    """Return the summaries that a View shows, by their ids, each with the inclusive intervals that it stands for."""
-    view, all_of = history.at(version), dict[int, list[Span]]()
-    for each in view.condensations:
-        intervals, summaries = each.forgotten
-        all_of[summary_id(each.id)] = [*intervals, *(span for one in summaries for span in all_of.get(one, ()))]
-    return {event.id: all_of[event.id] for event in view if event.id in all_of}
 
 
 def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:

@@ -15,7 +15,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 
 import foldlog
 from foldlog.adapters.strands import FoldlogSessionRepository
-from foldlog.eventstore import CondensationAction
+from foldlog.eventstore import CondensationAction, ConversationErased
 from foldlog.eventstore.maintenance import erase
 from tests.adapters.contract import Runs
 from tests.adapters.strands.scripted import ScriptedModel, call, parts, replies, said
@@ -249,11 +249,16 @@ def shown(history):
 
 OF_THE_SDK = {
     "window": lambda: SlidingWindowConversationManager(window_size=12, per_turn=True),
+    "pins": lambda: SlidingWindowConversationManager(window_size=8, per_turn=True, pin_first=3),
+    "summaries and pins": lambda: SummarizingConversationManager(0.5, 4, pin_first=2),
     "summaries": lambda: SummarizingConversationManager(summary_ratio=0.5, preserve_recent_messages=4),
 }
 
 
-@pytest.mark.parametrize("url, how", [("sqlite", "window"), ("postgres", "summaries")], indirect=["url"])
+WHERE = [("sqlite", "window"), ("postgres", "summaries"), ("memory", "pins"), ("memory", "summaries and pins")]
+
+
+@pytest.mark.parametrize("url, how", WHERE, indirect=["url"])
 async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
     choice = random.Random(how)
     with foldlog.open(url) as histories:
@@ -262,11 +267,11 @@ async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
         history = histories[repository.conversation("s", "a")]
         agent = agent_of(repository, model, conversation_manager=OF_THE_SDK[how]())
         while len(model.prompts) < 200:
-            if choice.random() < 0.1:  # another process goes on
+            if choice.random() < 0.1 and "pins" not in how:  # another process goes on: the SDK loses its pins
                 agent = agent_of(repository, model, conversation_manager=OF_THE_SDK[how]())
             await agent.invoke_async(f"step {len(model.prompts)}")
             sent, view = parts(model.prompts[-1]), shown(history)
-            assert view == [*sent, *parts([agent.messages[-1]])][-len(view) :]
+            assert "pins" in how or view == [*sent, *parts([agent.messages[-1]])][-len(view) :]
             assert view == parts(agent.messages)
         assert sum(isinstance(event, CondensationAction) for event in history.events()) >= 5
         assert len([event for event in history.events() if event.origin]) > 2 * len(history.view())
@@ -342,6 +347,48 @@ async def test_an_agent_that_holds_redacted_content_does_not_store_it_again(hist
     for number in range(4):
         await restarted.invoke_async(f"again {number}")
     assert history.view().to_messages()[0]["content"] == "no card"
+
+
+@pytest.mark.parametrize("how", ["erase", "delete_session"])
+@pytest.mark.parametrize("begins_again", [False, True])
+async def test_an_agent_of_an_erased_conversation_writes_nothing(histories, how, begins_again):
+    agent, history, model = await summarized(histories)
+    model.messages_max = None
+    if how == "erase":
+        histories.erase(history.id, reason="asked to")
+    else:
+        FoldlogSessionRepository(histories).delete_session("s")
+    if begins_again:
+        await summarizing(FoldlogSessionRepository(histories), model).invoke_async("hello")
+    agent.state.set("seen", 1)
+    with pytest.raises(ConversationErased):
+        await agent.invoke_async("ghost")
+    with pytest.raises(ConversationErased):
+        agent._session_manager.sync_agent(agent)
+    if begins_again:
+        now = histories[history.id]
+        assert [message["content"] for message in now.view().to_messages()] == ["hello", "reply 4"]
+        assert holding(now, "4111") == []
+    else:
+        assert history.id not in histories
+
+
+async def test_states_of_agents_that_work_together_are_not_written_after_an_erasure(histories):
+    class Graph:
+        id = "g"
+
+        def serialize_state(self):
+            return {"nodes": ["a"]}
+
+    one, other = FoldlogSessionRepository(histories), FoldlogSessionRepository(histories)
+    session = Session(session_id="s", session_type=SessionType.AGENT)
+    for repository in (one, other):
+        repository.create_session(session)
+        repository.create_multi_agent("s", Graph())
+        if repository is one:
+            other.delete_session("s")
+    with pytest.raises(ConversationErased):
+        one.update_multi_agent("s", Graph())
 
 
 async def test_what_replaced_a_message_stays_in_the_view_until_that_message_is_removed(histories):
