@@ -109,23 +109,21 @@ class Store:
         appended; the length of the conversation does not matter.
         """
         work = prepare_append(self, conversation, events, expected_version, idempotency_key, dedupe, guard, generation)
-        works, any_thread = [*together, work], all(each.any_thread for each in (work, *together))
+        work.together = together
         try:
             while True:
                 try:
-                    committed = self._recorder.transact(
-                        lambda transaction: [each(transaction) for each in works], any_thread=any_thread
-                    )
+                    committed = self._recorder.transact(work, any_thread=work.any_thread and not together)
                 except origins.NotIndexed:
                     origins.index(self.database, conversation)
                     continue
                 try:
-                    return [each.recorded(done) for each, done in zip(works, committed, strict=True)][-1]
+                    return work.recorded(committed)
                 except BaseException as error:
                     note_committed(error)
                     raise
         except RecorderError:
-            for each in works:
+            for each in (work, *together):
                 self.database.known.forget(each.conversation)
             raise
 

@@ -117,9 +117,7 @@ class Documents:
     def prepare(
         self, conversation: str, changed: Mapping[str, Any], expected_version: int, generation: Generation
     ) -> Appending | None:
-        """Return the append of new values, to be made ``together`` with another one, None if nothing changes. Where it
-        raises ``VersionConflict``, prepare both again.
-        """
+        """Return the append of values for ``together``; None if nothing changes. After a conflict, prepare it again."""
         change, guard, _ = self._change(conversation, _checked(changed), generation, None)
         given = (conversation, change or (), expected_version, None, None, guard, generation)
         return prepare_append(self._store, *given) if change is not None else None

@@ -58,8 +58,11 @@ class Appending(Struct, eq=False):
     any_thread: bool
     met: int | None = None
     """The key of the conversation that it appends to, where a generation did not know it."""
+    together: Sequence[Appending] = ()
 
     def __call__(self, transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
+        for other in self.together:
+            other(transaction)
         database, batch, version, writing, new, key = self.database, self.batch, 0, None, None, None
         found, replaces = find_meant(database, transaction, self.conversation, self.generation)
         if found is not None:
