@@ -33,7 +33,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 _PARTS = ("details", "cache_creation", "server_tool_use")
 """Ends of the names of objects in which a part of the counts is told."""
-_DEARER = ("dearer", "audio_tokens", "input_audio_tokens", "output_audio_tokens", "web_search_requests")
+_DEARER = frozenset(("dearer", "audio_tokens", "input_audio_tokens", "output_audio_tokens", "web_search_requests"))
 _OURS = [(theirs, ours) for ours, names in _NAMES.items() for theirs in reversed(names)]
 """Ours for each name, the one that counts if several are told behind the others."""
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
@@ -56,27 +56,32 @@ def usage_of(told: Any) -> dict[str, int]:
     """
     if not told or not isinstance(told, Mapping):
         return {}
-    others = [value for name, value in told.items() if str(name).endswith(_PARTS)]
     counts: dict[Any, int] = {}
-    for each in (*others, told):
-        if isinstance(each, Mapping):
-            counts |= {name: count for name, count in each.items() if type(count) is int}
+    parts: dict[Any, int] = {}
+    for name, value in told.items():
+        if type(value) is int:
+            counts[name] = value
+        elif isinstance(value, Mapping) and str(name).endswith(_PARTS):
+            parts |= {part: count for part, count in value.items() if type(count) is int}
+    counts = {**parts, **counts} if parts else counts
     found = {ours: counts[theirs] for theirs, ours in _OURS if theirs in counts}
-    if (by_age := sum(counts.get(name, 0) for name in _BY_AGE)) > found.get("cache_write_tokens", 0):
+    if (by_age := sum([counts.get(name, 0) for name in _BY_AGE])) > found.get("cache_write_tokens", 0):
         found["cache_write_tokens"] = by_age
     if "prompt_tokens" not in counts and "input_tokens" in counts:
-        found["prompt_tokens"] += sum(told.get(name) or 0 for name in _BESIDE_THE_INPUT if name in counts)
-    lacks = counts.get("total_tokens", 0) - found.get("prompt_tokens", 0) - found.get("completion_tokens", 0)
-    for whole_of, parts in _MAY_BE_BESIDE.items():
-        if 0 < lacks == sum(found.get(part, 0) for part in parts):
-            found[whole_of] = found.get(whole_of, 0) + lacks
-            break
-    if not found.get("prompt_tokens") and not found.get("completion_tokens") and counts.get("total_tokens"):
-        found["prompt_tokens"] = counts["total_tokens"]
+        found["prompt_tokens"] += sum([told.get(name) or 0 for name in _BESIDE_THE_INPUT if name in counts])
+    if total := counts.get("total_tokens", 0):
+        lacks = total - found.get("prompt_tokens", 0) - found.get("completion_tokens", 0)
+        for whole_of, beside in _MAY_BE_BESIDE.items():
+            if 0 < lacks == sum(found.get(part, 0) for part in beside):
+                found[whole_of] = found.get(whole_of, 0) + lacks
+                break
+        if not found.get("prompt_tokens") and not found.get("completion_tokens"):
+            found["prompt_tokens"] = total
     if not any(found.values()) or min(found.values()) < 0:
         return {}
-    is_dearer = any(counts.get(name) for name in _DEARER) or told.get("service_tier") not in _NO_DEARER
-    return {**found, "dearer": 1} if is_dearer or told.get("speed") == "fast" else found
+    is_dearer = not _DEARER.isdisjoint(counts) and any(counts.get(name) for name in _DEARER)
+    is_dearer = is_dearer or told.get("service_tier") not in _NO_DEARER or told.get("speed") == "fast"
+    return {**found, "dearer": 1} if is_dearer else found
 
 
 def whole(usage: Mapping[str, int]) -> dict[str, int]:

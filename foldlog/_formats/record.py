@@ -17,6 +17,7 @@ UNREAD = "unread records"
 """The document with the number of readable records before each of them; -1 stands for others of too many."""
 
 _encode = msgspec.json.Encoder().encode
+_COST, _TEXT = (int, float), (str,)
 
 
 class NotAnEvent(EventStoreError, ValueError):
@@ -152,8 +153,8 @@ def usage_told(counts: Any, named: Mapping[str, str | Sequence[str]] | None = No
         sums, firsts = ({ours: count_in(counts, *theirs[:n]) for ours, theirs in names.items()} for n in (None, 1))
         *parts, reasoning = [firsts.get(f"{kind}_tokens") or 0 for kind in ("prompt", "completion", "reasoning")]
         counts = firsts if sums.get("total_tokens") in (sum(parts), sum(parts) + reasoning) else sums
-    usage, kinds = usage_of(counts), {"cost": (int, float)}
-    known = {name: value for name, value in told.items() if value and type(value) in kinds.get(name, (str,))}
+    usage = usage_of(counts)
+    known = {name: each for name, each in told.items() if each and type(each) in (_COST if name == "cost" else _TEXT)}
     return {**({"usage": usage} if usage else {}), **known} if usage or "cost" in known else {}
 
 

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from foldlog._documents import CondensationsDocument, ToolDocument
 from foldlog._kinds import label
-from foldlog._reports.overview import is_about_it, is_activity
+from foldlog._reports.overview import is_about_it
 from foldlog._reports.savings import is_declined, is_made, recorded_cost
 from foldlog._reports.spending import NO_DAY, sum_up
 from foldlog._reports.usage import is_call
 from foldlog._words.times import in_utc, known_format, told_at
-from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation, Origin
+from foldlog.eventstore import CondensationAction, Event, Message, Observation, is_structural
 
 NO_NAME = "(not named)"
 
@@ -58,8 +58,10 @@ class Counts(Struct):
 
     def _happened(self, at: datetime | None) -> None:
         if at is not None:
-            self.first_at = at if self.first_at is None else min(self.first_at, at, key=in_utc)
-            self.last_at = at if self.last_at is None else max(self.last_at, at, key=in_utc)
+            if self.first_at is None or in_utc(at) < in_utc(self.first_at):
+                self.first_at = at
+            if self.last_at is None or in_utc(at) > in_utc(self.last_at):
+                self.last_at = at
 
     def count(self, recorded_at: datetime, event: Event) -> None:
         """Count the next event of a conversation."""
@@ -69,24 +71,21 @@ class Counts(Struct):
             at = told_at(event, recorded_at)
             day = NO_DAY if at is None else at.date().isoformat()
             self.days[day] = self.days.get(day, 0) + 1
-            if is_activity(event):
+            if not is_structural(event):
                 self._happened(at)
-        match event:
-            case Action(tool=tool) if is_call(event):
-                one = self.tools.get(tool or NO_NAME, ToolDocument())
-                self.tools[tool or NO_NAME] = replace(one, calls=one.calls + 1)
-            case Observation(tool=tool, is_error=True):
-                sum_up(self.tools, {tool or NO_NAME: ToolDocument(errors=1)})
-            case (
-                Observation(origin=Origin(format=format)) | Message(source="environment", origin=Origin(format=format))
-            ):
-                self.unmarked += not _marks_errors(format)
-            case CondensationAction():
-                cost, made, declined = recorded_cost(event), is_made(event), is_declined(event)
-                if made or declined:
-                    counted = CondensationsDocument(made=int(made), declined=int(declined), cost=cost)
-                    known = replace(counted, costs_recorded=int(cost is not None))
-                    sum_up(self.condensations, {strategy_of(event): known})
+        if is_call(event):
+            one = self.tools.get(event.tool or NO_NAME) or ToolDocument()
+            self.tools[event.tool or NO_NAME] = replace(one, calls=one.calls + 1)
+        elif isinstance(event, Observation) and event.is_error:
+            sum_up(self.tools, {event.tool or NO_NAME: ToolDocument(errors=1)})
+        elif isinstance(event, Observation) or (isinstance(event, Message) and event.source == "environment"):
+            self.unmarked += event.origin is not None and not _marks_errors(event.origin.format)
+        elif isinstance(event, CondensationAction):
+            cost, made, declined = recorded_cost(event), is_made(event), is_declined(event)
+            if made or declined:
+                counted = CondensationsDocument(made=int(made), declined=int(declined), cost=cost)
+                known = replace(counted, costs_recorded=int(cost is not None))
+                sum_up(self.condensations, {strategy_of(event): known})
 
 
 @lru_cache

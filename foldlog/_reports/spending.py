@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC
 from hashlib import blake2b
@@ -88,7 +88,7 @@ class Spending(Struct):
     def _take(self, call: ModelCall, others: list[Calls]) -> None:
         day = NO_DAY if call.at is None else call.at.astimezone(UTC).date().isoformat()
         usage = whole(call.usage)
-        above = max(size for size in PRICED_FROM if size < max(1, usage.get("prompt_tokens", 0)))
+        above = PRICED_FROM[bisect_left(PRICED_FROM, max(1, usage.get("prompt_tokens", 0))) - 1]
         above = above if call.calls == 1 and others is not self.runs else -1
         told = Calls(day, call.model, usage, call.cost, max(1, call.calls), above, call.by_condenser)
         if call.reply is None:
@@ -108,23 +108,23 @@ class Spending(Struct):
 
 
 def _hash(reply: str, told: Calls) -> int:
-    text = json.dumps([reply, told.model, sorted(told.usage.items())])
+    text = repr((reply, told.model, sorted(told.usage.items())))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
 def summed(each: Iterable[Calls]) -> list[Calls]:
     """Return calls, those of one day and model that tell the same together. Cost: the calls."""
-    sums: dict[tuple[Any, ...], Calls] = {}
-    for one in each:
-        day, model, usage, cost, calls, *which = one
-        alike = day, model, cost is None, *(name in usage for name in _PRICED), *which
+    sums: dict[tuple[Any, ...], list[Any]] = {}
+    for day, model, usage, cost, calls, *which in each:
+        alike = day, model, cost is None, *[name in usage for name in _PRICED], *which
         if (so_far := sums.get(alike)) is None:
-            sums[alike] = one
+            sums[alike] = [dict(usage), cost, calls]
             continue
-        usage = {**so_far.usage, **{name: number + so_far.usage.get(name, 0) for name, number in usage.items()}}
-        told = None if cost is None else round(cost + (so_far.cost or 0.0), _DIGITS)
-        sums[alike] = one._replace(usage=usage, cost=told, calls=calls + so_far.calls)
-    return [*sums.values()]
+        for name, number in usage.items():
+            so_far[0][name] = so_far[0].get(name, 0) + number
+        so_far[1] = None if cost is None else round(cost + (so_far[1] or 0.0), _DIGITS)
+        so_far[2] += calls
+    return [Calls(day, model, *so_far, *which) for (day, model, _, _, _, *which), so_far in sums.items()]
 
 
 def priced(each: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], ModelDocument]:
