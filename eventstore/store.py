@@ -101,7 +101,8 @@ class Store:
         there may be none. ``guard`` is called in the transaction if the conversation exists: if it raises, its
         exception is raised and nothing is appended. Other writers wait for it. ``generation`` names one conversation of
         this id: once that one is erased, the append raises ``ConversationErased``, even if another conversation has the
-        id now. ``together``: appends to others, of ``Documents.prepare``, all or none; not with a key or ``dedupe``.
+        id now. ``together``: appends to others, of ``Documents.prepare``, all or none; none where a key or ``dedupe``
+        finds nothing new.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken; its message says
         which), ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;

@@ -61,8 +61,8 @@ class Appending(Struct, eq=False):
     together: Sequence[Appending] = ()
 
     def __call__(self, transaction: Transaction) -> Callable[[], tuple[Recorded, ...]]:
-        for other in self.together:
-            other(transaction)
+        if self.together:
+            transaction.lock_all(each.conversation for each in (self, *self.together))
         database, batch, version, writing, new, key = self.database, self.batch, 0, None, None, None
         found, replaces = find_meant(database, transaction, self.conversation, self.generation)
         if found is not None:
@@ -80,6 +80,8 @@ class Appending(Struct, eq=False):
             if not new.batch:
                 return tuple
             batch = new.batch
+        for other in self.together:
+            other(transaction)
         decided = self._decided(version, batch, writing)
         now = database.now()
         if writing is None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from operator import itemgetter
 from typing import Any, Final, TypeVar
@@ -317,6 +317,9 @@ class Transaction(Reader):
 
     @abstractmethod
     def begin(self, new: Beginning) -> Conversation:
+    def lock_all(self, conversations: Iterable[str]) -> None:
+        """Lock these ids as ``conversation`` does, in one order, so that no two transactions wait for each other."""
+
         """Begin a conversation; a staged one is unfinished as an ``import``. ``IntegrityError``, here or at the commit,
         where its id is taken, or where the conversation that it replaces is not erased, or was replaced already.
         """

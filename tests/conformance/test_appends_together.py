@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,8 +14,10 @@ from foldlog.eventstore import (
     ANY_VERSION,
     CondensationRequest,
     ConversationErased,
+    Documents,
     IdempotencyConflict,
     InvalidEvent,
+    ReadTransaction,
     Recorded,
     Store,
     VersionConflict,
@@ -102,6 +107,37 @@ def test_a_history_knows_its_generation_after_an_append_with_others(store: Store
     [outcome] = append_all(store.database, [prepare_append(store, "a", said("1"), 0, generation=generation)])
     assert outcome.error is None
     assert generation.key is not None
+
+
+def test_a_repeated_key_appends_nothing_to_the_others_either(store: Store):
+    change = Documents(store).prepare("b", {"from": "a"}, 0, Generation())
+    assert change is not None
+    for _ in range(2):
+        [recorded] = store.append("a", said("1"), expected_version=0, idempotency_key="turn", together=[change])
+        assert (recorded.id, store.version("a"), store.version("b")) == (0, 1, 1)
+
+
+def test_appends_to_the_same_conversations_in_another_order_wait_and_do_not_meet(store: Store):
+    for name in ("a", "b"):
+        store.append(name, said("0"), expected_version=0)
+    met, meeting = list[str](), threading.Barrier(2)
+
+    def meet(reading: ReadTransaction) -> None:
+        assert reading.tail(1)
+        met.append(reading.conversation)
+        with suppress(threading.BrokenBarrierError):
+            meeting.wait(0.5)
+
+    def append(first: str, other: str) -> None:
+        change = prepare_append(store, other, said("2"), ANY_VERSION)
+        store.append(first, said("1"), expected_version=ANY_VERSION, guard=meet, together=[change])
+
+    with ThreadPoolExecutor() as threads:
+        for done in [threads.submit(append, *names) for names in ("ab", "ba")]:
+            done.result()
+    assert sorted(met) == ["a", "b"]
+    assert meeting.broken  # each waited for the other to be done
+    assert [store.version(name) for name in ("a", "b")] == [3, 3]
 
 
 def test_a_recorder_whose_writers_do_not_wait_for_one_another_has_no_appends_together(

@@ -182,10 +182,10 @@ class OpenTransaction:
             self._answers()
         return self._positions
 
-    def _lock_on(self, what: bytes, name: bytes) -> None:
-        digest = blake2b(name, digest_size=8, key=what, salt=blake2b(self._schema, digest_size=8).digest()).digest()
-        number = int.from_bytes(digest, signed=True)
-        if number not in self.locks:
+    def _lock_on(self, what: bytes, *names: bytes) -> None:
+        salt = blake2b(self._schema, digest_size=8).digest()
+        digests = (blake2b(name, digest_size=8, key=what, salt=salt).digest() for name in names)
+        for number in sorted({int.from_bytes(each, signed=True) for each in digests}.difference(self.locks)):
             self.lock(number)
 
 

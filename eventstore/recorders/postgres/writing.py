@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from foldlog.eventstore.codec_json import Body
@@ -63,6 +63,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     def begin(self, new: Beginning) -> Conversation:
         name, created_at, salt, staged, fork, replaces = new
+    def lock_all(self, conversations: Iterable[str]) -> None:
+        self._lock_on(_OF_CONVERSATION, *map(utf8, conversations))
+
         key = self._numbered().key()
         if replaces is not None and not staged:
             self._write("hide_tombstone", replaces)
