@@ -159,10 +159,8 @@ def _nested(event: KnownEvent) -> list[Any]:
 
 def _differs(event: KnownEvent, read_back: Event) -> bool:
     """Return whether a field was read back as another value. A list counts as equal in a field that holds a tuple."""
-    for given, read in zip(astuple(event), astuple(read_back), strict=True):
-        if given != read and not (type(given) is list and tuple(given) == read):
-            return True
-    return False
+    pairs = zip(astuple(event), astuple(read_back), strict=True)
+    return any(given != read and not (type(given) is list and tuple(given) == read) for given, read in pairs)
 
 
 def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:

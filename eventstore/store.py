@@ -14,12 +14,9 @@ from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.conversation import AnyVersion
 from foldlog.eventstore.errors import (
-    ConversationErased,
     ConversationNotFound,
-    CorruptEvent,
     InvalidArgument,
     InvalidEvent,
-    KeyUnavailable,
 )
 from foldlog.eventstore.events import NOT_RECORDED, Event, summary_of
 from foldlog.eventstore.log import origins
@@ -42,12 +39,12 @@ from foldlog.eventstore.log.origins import check_own_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, listed
 from foldlog.eventstore.log.row import dense_events, from_microseconds
-from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, RowCodec, WriteSettings
+from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.group_commit import note_committed
-from foldlog.eventstore.recorders.types import Conversation, Record
+from foldlog.eventstore.recorders.types import Conversation
 
 T = TypeVar("T")
 
@@ -244,49 +241,6 @@ class Store:
         must have no other effects. Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
         """
         return self._recorder.query(partial(read_existing, self.database, conversation, work))
-
-    def records(self, projection: str, first: str, last: str) -> dict[str, tuple[int, Record | None]]:
-        """Return the conversations with an id from ``first`` to ``last`` that are not erased, by their ids: the
-        version, and the newest record that a projection keeps beside it. One that cannot be read, because it is damaged
-        or its key is not given, is left out: it is made again from the events. Cost: these conversations.
-        """
-        database = self.database
-
-        def read(reader: Reader) -> dict[str, tuple[int, Record | None]]:
-            kept: dict[str, tuple[int, Record | None]] = {}
-            for name, is_encrypted, version, record in reader.records_of(projection, first, last):
-                codec = RowCodec(name)
-                if is_encrypted and record is not None:
-                    try:
-                        found = database.find(reader, name)
-                        codec = codec if found is None else database.codec_of(found)
-                    except (CorruptEvent, KeyUnavailable):
-                        record = None
-                kept[name] = version, record and codec.decoded_record(projection, record)
-            return kept
-
-        return self._recorder.query(read)
-
-    def project_each(self, conversations: Iterable[str], work: Callable[[WriteTransaction], object]) -> None:
-        """Run ``work`` as ``project`` does, on each of some conversations in one transaction. It never encrypts one:
-        those that are plain in a store with keys are left out, and those that do not exist, are erased or cannot be
-        read. Raises ``StoreUnavailable``.
-        """
-        database = self.database
-
-        def in_transaction(transaction: Transaction) -> None:
-            for name in conversations:
-                try:
-                    found = find_begun(database, transaction, name)
-                    if found is None or (found.sealed_key is None and database.settings.keys is not None):
-                        continue
-                    writing = WriteTransaction(transaction, found, database)
-                    work(writing)
-                    writing.end()
-                except (ConversationErased, CorruptEvent, KeyUnavailable):
-                    continue
-
-        self._recorder.transact(in_transaction)
 
     def project(self, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
         """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.

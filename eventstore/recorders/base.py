@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
 from foldlog.eventstore.recorders import changes
-from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError
+from foldlog.eventstore.recorders.errors import DatabaseError, IntegrityError, RecorderError
 from foldlog.eventstore.recorders.types import (
     Ancestor,
     Beginning,
@@ -43,6 +43,8 @@ T = TypeVar("T")
 
 PATIENCE_S: Final = 60.0
 """The default time for which a call waits for other writers, or for a server that is unreachable."""
+AT_ONCE_S: Final = 0.1
+"""The time for which a call ``at_once`` waits for other writers."""
 
 _WITH_BYTES = 16
 """The bit that the encoding of a row has where bytes stand beside its body; see the row codec."""
@@ -315,11 +317,11 @@ class Transaction(Reader):
     def _place_first(self, key: int, size: int) -> None:
         """Give the first events of a conversation the next positions."""
 
-    @abstractmethod
-    def begin(self, new: Beginning) -> Conversation:
     def lock_all(self, conversations: Iterable[str]) -> None:
         """Lock these ids as ``conversation`` does, in one order, so that no two transactions wait for each other."""
 
+    @abstractmethod
+    def begin(self, new: Beginning) -> Conversation:
         """Begin a conversation; a staged one is unfinished as an ``import``. ``IntegrityError``, here or at the commit,
         where its id is taken, or where the conversation that it replaces is not erased, or was replaced already.
         """
@@ -443,7 +445,7 @@ class Recorder(ABC):
     """Is called in the first write transaction in a file that is a copy, with the last position that it has."""
 
     @abstractmethod
-    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
+    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
         """Run ``work`` in a write transaction and return what it returned, once that is durable.
 
         Several callers may share one transaction and its fsync. If ``work`` raises, nothing that it wrote is kept and
@@ -452,8 +454,19 @@ class Recorder(ABC):
         the thread of another caller.
 
         Raises ``InterfaceError`` where this thread is inside ``transact`` already, and ``OperationalError`` where other
-        writers keep it waiting for longer than the recorder's patience; both name the remedy.
+        writers keep it waiting for longer than the recorder's patience, ``at_once`` for ``AT_ONCE_S``; both name the
+        remedy.
         """
+
+    def offer(self, work: Callable[[Transaction], object]) -> bool:
+        """Write what a reader made and can make again, and return True; False where this recorder only reads, another
+        writer is in the way, or the database fails: then nothing is written.
+        """
+        with suppress(RecorderError):
+            if self.writable:
+                self.transact(work, at_once=True)
+                return True
+        return False
 
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> Sequence[Outcome[T]]:
         """Run several pieces of work, each with its ``any_thread``, as ``transact`` would run each alone, in as few

@@ -23,6 +23,7 @@ from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 from msgspec import Struct
 
 from foldlog._observed import waits
+from foldlog.eventstore.recorders.base import AT_ONCE_S
 from foldlog.eventstore.recorders.errors import InterfaceError, OperationalError
 from foldlog.eventstore.recorders.types import Outcome
 
@@ -56,12 +57,9 @@ def note_committed(error: BaseException) -> None:
     error.add_note("foldlog: the transaction that this interrupted was committed; its events are written")
 
 
-def _forget_other_threads() -> None:
-    """Keep only the writes of the thread that forked: in the child, new threads may get the numbers of the others."""
-    INSIDE.intersection_update([writer for writer in INSIDE if writer[0] == get_ident()])
-
-
-os.register_at_fork(after_in_child=_forget_other_threads)
+os.register_at_fork(  # in the child, new threads may get the numbers of the threads that did not fork
+    after_in_child=lambda: INSIDE.intersection_update([writer for writer in INSIDE if writer[0] == get_ident()])
+)
 
 
 class Job(Struct, Generic[T], eq=False):
@@ -140,15 +138,16 @@ class CommitQueue:
         self._group: list[Job[Any]] = []
         self._waiting: list[Job[Any]] = []
 
-    def run(self, work: Callable[[Any], T], any_thread: bool = False) -> T:
+    def run(self, work: Callable[[Any], T], any_thread: bool = False, at_once: bool = False) -> T:
         """Run ``work`` and return its result once that is committed, or raise its error.
 
         ``any_thread``: it calls only foldlog's code, so another thread may run it. Raises ``InterfaceError`` if this
         thread is inside a write already, and the error of ``Writing.waited`` if other writers took longer than the
-        patience; nothing of it is written then.
+        patience, ``at_once`` than ``AT_ONCE_S``; nothing of it is written then.
         """
         writer = outside(self._database, self._name)
-        job = Job(work, writer, time.monotonic() + self._patience_s, any_thread and writer[0] != self._main_thread)
+        deadline = time.monotonic() + (AT_ONCE_S if at_once else self._patience_s)
+        job = Job(work, writer, deadline, any_thread and writer[0] != self._main_thread)
         self._commit((job,))
         if job.error is not None:
             job.raise_error()

@@ -15,7 +15,18 @@ from typing import Any, Self
 from msgspec import convert, to_builtins
 from msgspec.json import Decoder
 
-from foldlog.eventstore import ConversationRow, EventStoreError, Record, Store, WriteTransaction
+from foldlog.eventstore import (
+    ConversationErased,
+    ConversationRow,
+    CorruptEvent,
+    KeyUnavailable,
+    Record,
+    Store,
+    WriteTransaction,
+)
+from foldlog.eventstore.log.finding import find_begun
+from foldlog.eventstore.log.seal import RowCodec
+from foldlog.eventstore.recorders.base import Reader, Transaction
 
 _AT_ONCE = 200
 """Conversations in one transaction."""
@@ -31,9 +42,9 @@ class KeptBeside:
     def __init__(self, store: Store, projection: str, code: int) -> None:
         """``code`` is the version of what makes the values: those of another one are made again."""
         self._store, self._projection, self._code = store, projection, code
-        self._new: dict[str, tuple[ConversationRow, Any]] = {}
         self._held: dict[str, tuple[ConversationRow, Any]] = {}
-        """Those that the store did not write."""
+        """Those that the store did not write, or not yet: ``_new``."""
+        self._new = set[str]()
 
     def load(self, rows: Sequence[ConversationRow], kind: Any = Any, *, of_any_version: bool = False) -> dict[str, Any]:
         """Return the values of these conversations that are kept, and are those of the present version, by their ids.
@@ -46,7 +57,7 @@ class KeptBeside:
         spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
         records: dict[str, tuple[int, Record | None]] = {}
         for first, last in spans:
-            records |= self._store.records(self._projection, first, last)
+            records |= kept_records(self._store, self._projection, first, last)
         there = {
             row.id: value_of(record.body, kind)
             for row in rows
@@ -54,7 +65,7 @@ class KeptBeside:
             and record.code == self._code
             and (of_any_version or record.version == row.version)
         }
-        held = ((row, *value) for row in rows if (value := self._new.get(row.id) or self._held.get(row.id)))
+        held = ((row, *value) for row in rows if (value := self._held.get(row.id)))
         return there | {
             row.id: convert(value, kind, str_keys=True)
             for row, then, value in held
@@ -69,7 +80,7 @@ class KeptBeside:
         Cost: these conversations, in one statement.
         """
         after = start[:-1] + chr(ord(start[-1]) + 1)
-        for name, (version, record) in self._store.records(self._projection, start, after).items():
+        for name, (version, record) in kept_records(self._store, self._projection, start, after).items():
             if not name.startswith(start):
                 continue
             if record is None or record.code != self._code:
@@ -79,39 +90,69 @@ class KeptBeside:
 
     def keep(self, row: ConversationRow, value: Any) -> None:
         """Keep a value that was made of a conversation as it is in this row, some time before ``flush`` returns."""
-        self._new[row.id] = row, to_builtins(value, str_keys=True)
-        if len(self._new) >= _AT_ONCE:
+        self._held[row.id] = row, to_builtins(value, str_keys=True)
+        self._new.add(row.id)
+        if len(self._new) % _AT_ONCE == 0:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was kept. A value whose conversation has changed is dropped: it is made again. Those that are not
-        written stay in memory: the store only reads, its disk is full, or a conversation is still to be encrypted.
+        """Write what was kept, if that can be done at once. A value whose conversation has changed is dropped: it is
+        made again. Those that are not written stay in memory: another process writes, the store only reads, its disk is
+        full, or a conversation is still to be encrypted.
         """
-        if not self._new or not self._store.database.recorder.writable:
-            return
-        new, self._new = self._new, {}
-        self._held |= new
-        tried = set[str]()
+        database, tried = self._store.database, set[str]()
+        new = {name: self._held[name] for name in list(self._new)}
 
-        def write(writing: WriteTransaction) -> None:
-            found = writing.found
-            tried.add(found.id)
-            row, value = new[found.id]
-            if (found.version, (found.head or b"").hex(), found.redactions) == (row.version, row.head, row.redactions):
-                record = Record(row.version, self._code, None, json.dumps(value).encode())
-                writing.put_records(self._projection, [record], replace_all=True)
+        def write(transaction: Transaction) -> None:
+            for name in sorted(new, key=_in_order):
+                with suppress(ConversationErased, CorruptEvent, KeyUnavailable):
+                    found = find_begun(database, transaction, name)
+                    if found is None or (found.sealed_key is None and database.settings.keys is not None):
+                        continue
+                    tried.add(name)
+                    row, value = new[name]
+                    now = found.version, (found.head or b"").hex(), found.redactions
+                    if now == (row.version, row.head, row.redactions):
+                        record = Record(row.version, self._code, None, json.dumps(value).encode())
+                        writing = WriteTransaction(transaction, found, database)
+                        writing.put_records(self._projection, [record], replace_all=True)
+                        writing.end()
 
-        with suppress(EventStoreError):
-            self._store.project_each(sorted(new, key=_in_order), write)
-            for name in tried:
-                if self._held.get(name) is new[name]:  # else another thread keeps a newer one
-                    del self._held[name]
+        if new and database.recorder.offer(write):
+            for name, value in new.items():
+                if self._held.get(name) is value:  # else another thread keeps a newer one
+                    self._new.discard(name)
+                    if name in tried:
+                        del self._held[name]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.flush()
+
+
+def kept_records(store: Store, projection: str, first: str, last: str) -> dict[str, tuple[int, Record | None]]:
+    """Return the conversations with an id from ``first`` to ``last`` that are not erased, by their ids: the version,
+    and the newest record that a projection keeps beside it. One that cannot be read, because it is damaged or its key
+    is not given, is left out: it is made again. Cost: these conversations.
+    """
+    database = store.database
+
+    def read(reader: Reader) -> dict[str, tuple[int, Record | None]]:
+        kept: dict[str, tuple[int, Record | None]] = {}
+        for name, is_encrypted, version, record in reader.records_of(projection, first, last):
+            codec = RowCodec(name)
+            if is_encrypted and record is not None:
+                try:
+                    found = database.find(reader, name)
+                    codec = codec if found is None else database.codec_of(found)
+                except (CorruptEvent, KeyUnavailable):
+                    record = None
+            kept[name] = version, record and codec.decoded_record(projection, record)
+        return kept
+
+    return database.recorder.query(read)
 
 
 def value_of(body: bytes, kind: Any = Any) -> Any:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice, takewhile
 from typing import Any, Final, NamedTuple
 
 from msgspec import to_builtins
 
 from foldlog._reports.kept import value_of
-from foldlog.eventstore import ConversationRow, EventStoreError, Record, Store
+from foldlog.eventstore import ConversationRow, Record, Store
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.changes import OF_ALL, NewRecords
@@ -85,9 +85,8 @@ class KeptOfAll:
             after = block.last
         self._blocks = found
         self._position = until
-        if (new or is_whole) and recorder.writable:
-            with suppress(EventStoreError):  # a full disk: they are made again
-                recorder.transact(lambda transaction: self._write(transaction, before, new, is_whole=is_whole))
+        if new or is_whole:  # what is not written is made again
+            recorder.offer(lambda transaction: self._write(transaction, before, new, is_whole=is_whole))
         return [block.value for block in found]
 
     @contextmanager
@@ -99,9 +98,8 @@ class KeptOfAll:
         if not recorder.on_server:
             recorder.query(self._read)
         yield
-        if self._blocks and recorder.writable:
-            with suppress(EventStoreError):  # a full disk: they are made again
-                recorder.transact(lambda transaction: self._write(transaction, 0, set(), is_whole=True))
+        if self._blocks:
+            recorder.offer(lambda transaction: self._write(transaction, 0, set(), is_whole=True))
 
     def make(self) -> None:
         """Make the blocks that have changed, where they are kept. Cost: see ``load``."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from foldlog._formats.files.readers import held_in
 from foldlog._formats.sources import Source
 from foldlog._reports import of_all, sums
 from foldlog._reports.ahead import made_ahead
-from foldlog._reports.kept import KeptBeside
+from foldlog._reports.kept import KeptBeside, kept_records
 from foldlog._reports.of_all import KeptOfAll
 from foldlog._reports.overview import Overview
 from foldlog._reports.prices import Prices
@@ -147,7 +150,46 @@ def test_sums_that_the_store_does_not_write_stay_in_memory(
             histories["b"].redact(0, reason="asked for")
             assert counted()["b"] == (None, False)
         assert read == ["a", "b", "c", "b"]
-        assert [each for each, (_, record) in store.records("sums", "a", "c").items() if record is not None] == []
+        assert [each for each, (_, record) in kept_records(store, "sums", "a", "c").items() if record is not None] == []
+
+
+@pytest.mark.parametrize("writer", ["sqlite", "foreign", "postgresql"])
+def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
+    writer: str, tmp_path: Path, request: pytest.FixtureRequest
+):
+    url = f"sqlite:///{tmp_path}/history.db"
+    if writer == "postgresql":
+        url = request.getfixturevalue("postgres_url")()
+    begun, answered = threading.Event(), threading.Event()
+
+    def held(read: Callable[[str], object]) -> bool:
+        read("a")
+        begun.set()
+        return answered.wait(4)  # a PostgreSQL server ends a transaction that is idle for 5 s
+
+    def hold() -> bool:
+        if writer == "foreign":
+            with closing(sqlite3.connect(f"{tmp_path}/history.db", isolation_level=None)) as connection:
+                return held(lambda _: connection.execute("BEGIN IMMEDIATE"))
+        with open_store(url) as another:
+            return another.database.recorder.transact(lambda transaction: held(transaction.conversation))
+
+    def kept(store: Store) -> int:
+        return sum(record is not None for _, record in kept_records(store, "sums", "a", "b").values())
+
+    with foldlog.open(url) as histories, ThreadPoolExecutor() as threads:
+        for name in ("a", "b"):
+            histories[name].append(said(f"the words of {name}"))
+        holding = threads.submit(hold)
+        begun.wait()
+        found = KeptSums(histories.store)
+        rows = list(histories.store.iter_conversations())
+        assert [one.overview.title for _, one in found.of(rows)] == ["the words of a", "the words of b"]
+        assert len(found.blocks()[0].lines) == 2
+        assert kept(histories.store) == 0
+        answered.set()
+        assert holding.result()
+        assert len(list(found.of(rows))) == kept(histories.store) == 2
 
 
 def test_stats_count_only_what_has_changed(url: str, monkeypatch: pytest.MonkeyPatch):
@@ -534,7 +576,7 @@ def test_a_title_that_is_redacted_meanwhile_is_not_kept(url: str, monkeypatch: p
 
         monkeypatch.setattr(sums, "overview_of", redacted_meanwhile)
         listed(histories.store)
-        assert histories.store.records("sums", "a", "a") == {"a": (2, None)}
+        assert kept_records(histories.store, "sums", "a", "a") == {"a": (2, None)}
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -558,7 +600,7 @@ def test_what_is_made_ahead_is_not_kept_of_a_conversation_that_has_grown_since()
         store.append("a", said("more"), expected_version=1)
         lists.count("a", made)
         lists.flush()
-        ((_, record),) = store.records("sums", "a", "a").values()
+        ((_, record),) = kept_records(store, "sums", "a", "a").values()
         assert json.loads(record.body)["counted"] == 2
 
 

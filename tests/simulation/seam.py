@@ -58,7 +58,7 @@ class Seam:
         if self.at_transaction is not None:
             self.at_transaction()
 
-    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
+    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
         self._boundary()
         self.transactions += 1
         if self.transactions == self.refuse_at:
@@ -72,6 +72,9 @@ class Seam:
         self.commits += 1
         self.statement()
         return result
+
+    def offer(self, work: Callable[[Transaction], object]) -> bool:
+        return Recorder.offer(self, work)  # type: ignore[arg-type]
 
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> Sequence[Outcome[T]]:
         self._boundary()

@@ -46,10 +46,11 @@ class Unproven(IntegrityError):
 class OpenTransaction:
     """The transaction itself: its queued statements, its number, its locks, and whether it was committed."""
 
-    def __init__(self, wire: Wire, schema: str, *, durable: bool) -> None:
+    def __init__(self, wire: Wire, schema: str, *, durable: bool, at_once: bool) -> None:
         self._wire = wire
         self._schema = schema.encode()
         self._durable = durable
+        self._at_once = at_once
         self._positions = Positions()
         self._number_asked: int | None = None
         self._begun = False
@@ -134,6 +135,8 @@ class OpenTransaction:
             self._wire.queue("begin_writing")
             if not self._durable:
                 self._wire.queue("begin_relaxed")
+            if self._at_once:
+                self._wire.queue("begin_at_once")
 
     def _answers(self) -> Sequence[PGresult]:
         limit_s = self._wire.idle_in_transaction_s

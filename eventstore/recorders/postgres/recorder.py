@@ -111,7 +111,7 @@ class PostgresRecorder(Recorder):
 
     # -- the seam -----------------------------------------------------------------------------------------------------
 
-    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
+    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
         if not self.writable:
             raise ReadOnly(f"{self._server} is open for reading only; to write, leave mode=ro out of its URL")
         writer = self._writer()
@@ -119,7 +119,7 @@ class PostgresRecorder(Recorder):
         try:
             try:
                 INSIDE.add(writer)
-                return self._transact(call)
+                return self._transact(call, at_once)
             finally:
                 INSIDE.discard(writer)
         except BaseException as error:
@@ -127,14 +127,14 @@ class PostgresRecorder(Recorder):
             raise
 
     @waits
-    def _transact(self, call: Call[T]) -> T:
+    def _transact(self, call: Call[T], at_once: bool) -> T:
         def attempt() -> T:
             with self._pool.wire() as wire:
-                return call.attempt(partial(self._begin, wire))
+                return call.attempt(partial(self._begin, wire, at_once))
 
         while True:
             try:
-                return self._retried(attempt, lambda: call.outcome)
+                return self._retried(attempt, lambda: call.outcome, 0 if at_once else None)
             except IntegrityError:
                 if not call.may_have_met_itself():
                     raise
@@ -225,8 +225,13 @@ class PostgresRecorder(Recorder):
 
         return self._retried(attempt)
 
-    def _retried(self, attempt: Callable[[], T], outcome: Callable[[], str] = lambda: "nothing was read") -> T:
-        patience = Patience(self._patience_s)
+    def _retried(
+        self,
+        attempt: Callable[[], T],
+        outcome: Callable[[], str] = lambda: "nothing was read",
+        patience_s: float | None = None,
+    ) -> T:
+        patience = Patience(self._patience_s if patience_s is None else patience_s)
         while True:
             try:
                 return attempt()
@@ -264,10 +269,10 @@ class PostgresRecorder(Recorder):
                     told = True
                 self._recover(error, patience, "the store was not opened; to wait less, set patience_s in the URL")
 
-    def _begin(self, wire: Wire, may_assume: bool) -> PostgresTransaction:
+    def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> PostgresTransaction:
         wire.abandon()
         return PostgresTransaction(
-            wire, self.schema, durable=self._durable, reserve=self._reserve, may_assume=may_assume
+            wire, self.schema, durable=self._durable, at_once=at_once, reserve=self._reserve, may_assume=may_assume
         )
 
     def _reserve(self) -> int:

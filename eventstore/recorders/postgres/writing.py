@@ -32,8 +32,10 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     fails, ``assumes`` still holds, and all its results are invalid.
     """
 
-    def __init__(self, wire: Wire, schema: str, *, durable: bool, reserve: Callable[[], int], may_assume: bool) -> None:
-        OpenTransaction.__init__(self, wire, schema, durable=durable)
+    def __init__(
+        self, wire: Wire, schema: str, *, durable: bool, at_once: bool, reserve: Callable[[], int], may_assume: bool
+    ) -> None:
+        OpenTransaction.__init__(self, wire, schema, durable=durable, at_once=at_once)
         PostgresReader.__init__(self, self.ask)
         self._reserve = reserve
         self._may_assume = may_assume
@@ -61,11 +63,11 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             self._locked.add(found.key)
         return found
 
-    def begin(self, new: Beginning) -> Conversation:
-        name, created_at, salt, staged, fork, replaces = new
     def lock_all(self, conversations: Iterable[str]) -> None:
         self._lock_on(_OF_CONVERSATION, *map(utf8, conversations))
 
+    def begin(self, new: Beginning) -> Conversation:
+        name, created_at, salt, staged, fork, replaces = new
         key = self._numbered().key()
         if replaces is not None and not staged:
             self._write("hide_tombstone", replaces)

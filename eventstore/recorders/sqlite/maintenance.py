@@ -12,12 +12,12 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Final
 
 from foldlog.eventstore.recorders.sqlite.reader import SQL, a_position
 
-_PATIENCE_MS: Final = 20
+_PATIENCE_S: Final = 0.02
 _LEFT_OUT_MIN: Final = 2**32
 _A_COPY: Final = 0
 """No file has this inode."""
@@ -86,13 +86,20 @@ def written_back(writer: sqlite3.Connection, mode: str) -> bool:
     """Write the log back to its end: after ``RESTART`` the next commit begins it again, ``TRUNCATE`` empties it. Wait
     for readers only a moment: no other connection can write until then. Return False while a reader needs the log.
     """
-    usual = writer.execute("PRAGMA busy_timeout").fetchone()[0]
-    writer.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
-    try:
+    with waiting_at_most(writer, _PATIENCE_S):
         busy, _, _ = writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-    finally:
-        writer.execute(f"PRAGMA busy_timeout = {usual}")
     return not busy
+
+
+@contextmanager
+def waiting_at_most(connection: sqlite3.Connection, seconds: float) -> Iterator[None]:
+    """Let SQLite wait so long for its locks."""
+    usual = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+    connection.execute(f"PRAGMA busy_timeout = {max(int(seconds * 1_000), 0)}")
+    try:
+        yield
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {usual}")
 
 
 def findings(reader: sqlite3.Connection) -> Iterator[str]:

@@ -37,7 +37,7 @@ class MemoryRecorder(Recorder):
         self._uuid = new_store_uuid()
         self._commits = 0
 
-    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
+    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
         writer = outside(self._uuid, _NAME)
         committed = False
         try:

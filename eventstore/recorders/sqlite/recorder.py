@@ -181,9 +181,9 @@ class SQLiteRecorder(Recorder):
             raise
         process_forks.watch(self)
 
-    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False) -> T:
+    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
         self._check_writable()
-        return self._queue.run(work, any_thread)
+        return self._queue.run(work, any_thread, at_once)
 
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
         self._check_writable()

@@ -6,10 +6,12 @@ import os
 import sqlite3
 import struct
 import threading
+import time
 from collections.abc import Callable
 from copy import copy
 from typing import Any, Final, TypeVar
 
+from foldlog.eventstore.recorders.base import AT_ONCE_S
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN, OperationalError
 from foldlog.eventstore.recorders.sqlite import checkpoints as log_checkpoints
 from foldlog.eventstore.recorders.sqlite import maintenance, schema
@@ -55,6 +57,8 @@ class SQLiteWriting:
         self._checkpoints = checkpoints
         self._on_copy = on_copy
         self._stage = _NONE
+        self._waits_at_most_s = 0.0
+        """How long the transaction may wait for SQLite's own lock, which a program that is not ours may hold."""
         self._changes = self._changed_before = 0
         self._index: int | None = None
         self._begun_at: bytes | None = None
@@ -69,11 +73,16 @@ class SQLiteWriting:
         self._stage = _NONE
         self._file.check_open()
         self._lock.take(deadline)
+        self._waits_at_most_s = deadline - time.monotonic()
 
     def begin(self) -> None:
         self._stage = _OPEN
         connection = self.connection or self.open()
-        connection.execute("BEGIN IMMEDIATE")
+        if self._waits_at_most_s > AT_ONCE_S:
+            connection.execute("BEGIN IMMEDIATE")
+        else:
+            with maintenance.waiting_at_most(connection, self._waits_at_most_s):
+                connection.execute("BEGIN IMMEDIATE")
         self._file.check()
         self._changed_before = connection.total_changes
         self._begun_at = None if self._index is None else os.pread(self._index, _HEADER_BYTES, 0)

@@ -28,6 +28,9 @@ BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
 -- name: begin_relaxed
 SET LOCAL synchronous_commit TO off
 
+-- name: begin_at_once
+SET LOCAL lock_timeout TO '100ms'
+
 -- name: commit
 COMMIT
 
