@@ -243,39 +243,32 @@ def test_what_was_redacted_does_not_come_back_under_a_new_name(foldlog, tmp_path
         assert store != "grown" or histories["runs/x"].view()[-1].content == "five"
 
 
+_WITHOUT_IDS = "openai-chat", "openai-responses", "langchain", "swe-agent", "agent-framework"
+"""Formats without times and long ids: where too little is left, an import is refused."""
+
+
+@pytest.mark.parametrize("redacted_by", ["event", "history"])
 @pytest.mark.parametrize(
     "name, live", [(name, live) for name in FORMATS for live in {False, not registry.FORMATS[name].times}]
 )
-def test_a_redacted_history_of_each_format_is_recognized_under_another_name(name, live, store):
-    records = records_of(name)
+def test_a_redacted_history_of_each_format_is_recognized_under_another_name(name, live, redacted_by, histories):
+    """A redaction by the history takes the records of other events that repeat the content. These may be redacted
+    afterwards.
+    """
+    records, store = records_of(name), histories.store
     first, again = (
         Source(Found(Name(called), registry.FORMATS[name], Path("x"), held_in(Path("x"), 1, records)))
         for called in "cd"
     )
     version = store.ingest("c", decode(records, name))[1] if live else import_source(store, first).version
-    for event_id in some(range(version), 4):
-        redact(store, "c", event_id, reason="asked to", by="me")
-        assert import_source(store, again)[:2] == ("c", 0), event_id
-
-
-_WITHOUT_IDS = "openai-chat", "swe-agent"
-"""Formats without times and ids: where too little is left, an import is refused."""
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_history_is_recognized_though_records_of_redacted_events_went_first(name):
-    """A redaction takes the records of other events that repeat the content. These may be redacted afterwards."""
-    records = records_of(name)
-    first, again = (
-        Source(Found(Name(called), registry.FORMATS[name], Path("x"), held_in(Path("x"), 1, records)))
-        for called in "cd"
-    )
-    with open_histories("memory:") as histories:
-        for event_id in some(range(import_source(histories.store, first).version), 3):
+    for event_id in some(range(version), 4 if redacted_by == "event" else 3):
+        if redacted_by == "event":
+            redact(store, "c", event_id, reason="asked to", by="me")
+        else:
             histories["c"].redact(event_id, reason="asked to")
-            shown = sum(event.shown and not event.redacted for event in histories["c"].events())
-            with pytest.raises(WasRedacted) if shown < 3 and name in _WITHOUT_IDS else nullcontext():
-                assert import_source(histories.store, again)[:2] == ("c", 0), event_id
+        shown = sum(event.shown and not event.redacted for event in histories["c"].events())
+        with pytest.raises(WasRedacted) if shown < 3 and name in _WITHOUT_IDS else nullcontext():
+            assert import_source(store, again)[:2] == ("c", 0), event_id
 
 
 def test_what_was_redacted_does_not_come_back_where_another_hand_wrote_and_the_source_has_grown(foldlog, tmp_path):

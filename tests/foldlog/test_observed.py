@@ -89,9 +89,16 @@ def waited(path, same=False):
         first = threading.Thread(target=append, args=(histories.store,))
         first.start()
         begun.wait(10)
-        second = threading.Thread(target=others["c1"].append, args=(said(1),))
+        on_its_way = threading.Event()
+
+        def append_too():
+            on_its_way.set()
+            others["c1"].append(said(1))
+
+        second = threading.Thread(target=append_too)
         second.start()
-        second.join(0.5)  # on a busy machine a thread begins late
+        on_its_way.wait(10)  # on a busy machine a thread begins late
+        second.join(0.5)
         go_on.set()
         first.join(), second.join()
 

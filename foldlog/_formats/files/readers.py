@@ -7,10 +7,12 @@ place; the records after it are read.
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +60,12 @@ class JsonLines:
 
 def on_lines(path: Path, least: int = 2) -> bool:
     """Return whether a file is JSON Lines: the first of ``least`` lines or more is a whole object or array, or torn
-    before two whole objects.
+    before two whole objects. A document in one line, which may be long, is not read.
     """
+    if least > 1 and path.stat().st_size:
+        with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as held:
+            if not _TWO_LINES.match(held):
+                return False
     first, *others = [type(each.value) for each in islice(JsonLines(path), 3)] or [object]
     return len(others) + 1 >= least and (first in (dict, list) or others == [dict, dict])
 
@@ -202,6 +208,7 @@ def _around(path: Path, key: str) -> tuple[dict[str, Any], bool]:
 
 _BUFFER = 2**18
 """With less, most lines continue beyond the buffer, and are put together of two parts."""
+_TWO_LINES = re.compile(rb"\s*+[^\n]++\n\s*+\S")
 _PADDING = b" \t\n\r\0"
 """The characters around a line. After a crash of the machine, a growing file may have NUL bytes."""
 

@@ -436,7 +436,7 @@ def _events(number):
     return [run, {**ran, "tool_call_metadata": calls}]
 
 
-@pytest.mark.parametrize("container", some(["lines", "folder", "array", "object"], 2))
+@pytest.mark.parametrize("container", some(["lines", "folder", "object", "array"], 2))
 def test_memory_does_not_grow_with_the_file(tmp_path, container, monkeypatch):
     """A source of 12 MB: three times what is ever held of one, and twice the memory that may be taken."""
     records = (json.dumps(record).encode() for number in range(1_500) for record in _events(number))
