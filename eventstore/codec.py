@@ -56,7 +56,8 @@ _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 class Encoded(NamedTuple):
     """An event as the store writes it: registered name, schema version, two flags for the columns, JSON text as UTF-8.
 
-    ``event`` is the event as a reader of ``body`` will see it, with the id that was given; it belongs to the caller.
+    ``decoded`` is the event as a reader of ``body`` will see it, with the id that was given, for the caller to change;
+    None where another process has encoded it.
     """
 
     kind: str
@@ -64,7 +65,11 @@ class Encoded(NamedTuple):
     shown: bool
     structural: bool
     body: bytes
-    event: Event
+    decoded: Event | None
+
+    @property
+    def event(self) -> Event:
+        return self.decoded or decode(*self[:2], self.body, NOT_RECORDED, self.shown, self.structural)
 
 
 _new = tuple.__new__  # Encoded(...) calls this too, and the call around it takes a tenth of ``encode``

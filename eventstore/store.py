@@ -125,17 +125,16 @@ class Store:
                 self.database.known.forget(each.conversation)
             raise
 
-    def ingest(self, conversation: str, events: Iterable[Event]) -> Ingested:
+    def ingest(self, conversation: str, events: Iterable[Event | Encoded]) -> Ingested:
         """Import a history unchanged. Of the rules for new events, only those about the form of an event apply.
 
-        The events have ids 0, 1, 2, … in order, or no ids. Events that the conversation has already are compared, and
-        only new events are added: importing twice adds nothing, and a grown source adds its tail. A new conversation
-        appears whole or not at all; a long one is staged in small transactions, so that other writers do not wait.
+        The events have ids 0, 1, 2, … in order, or no ids; some may be encoded. Those that the conversation has already
+        are compared, and only new ones are added: importing twice adds nothing, and a grown source adds its tail. A new
+        conversation appears whole or not at all; a long one is staged in small transactions: others do not wait.
 
         Raises ``HistoryDiverged`` where the beginning differs from what is stored, ``InvalidEvent``,
-        ``ConversationErased``, ``StoreUnavailable``; and whatever the iterable raises. Then nothing is imported, except
-        where a tail needs several transactions: the stored part of the tail stays, and the next import continues it.
-        Durability: on disk when it returns. Cost: the events given.
+        ``ConversationErased``, ``StoreUnavailable``; and what the iterable raises. Then nothing is imported, except the
+        first part of a long tail, which the next import continues. On disk when it returns. Cost: the events given.
         """
         return Ingested(*ingest(self.database, conversation, self._encoded_history(events), self._project))
 
@@ -272,9 +271,9 @@ class Store:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def _encode(self, event: Event, where: str = "", *, finite: bool = True) -> Encoded:
+    def _encode(self, event: Event | Encoded, where: str = "", *, finite: bool = True) -> Encoded:
         try:
-            encoded = encode(event, finite=finite)
+            encoded = event if isinstance(event, Encoded) else encode(event, finite=finite)
             body = encoded.body
             size = len(body) if type(body) is bytes else size_of(body)
             if size <= self._event_bytes_max:
@@ -286,9 +285,9 @@ class Store:
         except InvalidEvent as error:
             raise InvalidEvent(f"{where}{error}") from None
 
-    def _encoded_history(self, events: Iterable[Event]) -> Iterator[Encoded]:
+    def _encoded_history(self, events: Iterable[Event | Encoded]) -> Iterator[Encoded]:
         for place, event in enumerate(events):
-            if event.id != place and event.id != NOT_RECORDED:
+            if not isinstance(event, Encoded) and event.id not in (place, NOT_RECORDED):
                 raise InvalidEvent(f"event {place} of the history has id {event.id}; ids are 0, 1, 2, … or not given")
             yield self._encode(event, f"event {place} of the history: ", finite=False)
 

@@ -215,9 +215,9 @@ class _ObservedStore(Store):
             telemetry.record("foldlog.append.duration", time.perf_counter() - begun)
         return recorded
 
-    def _encode(self, event: Event, where: str = "", *, finite: bool = True) -> Encoded:
+    def _encode(self, event: Event | Encoded, where: str = "", *, finite: bool = True) -> Encoded:
         append = _appended.get()
-        if append is None or not finite:  # an import, which stays as it is
+        if append is None or not finite or isinstance(event, Encoded):  # an import, which stays as it is
             return super()._encode(event, where, finite=finite)
         context = trace.get_current_span().get_span_context()
         if context.is_valid and event.origin is None and TRACEPARENT not in event.meta:

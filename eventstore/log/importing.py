@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
-from operator import attrgetter
 from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
@@ -26,7 +25,6 @@ from foldlog.eventstore.events import (
     Event,
     Origin,
     Redaction,
-    is_structural,
     summary_id,
     summary_of,
 )
@@ -70,8 +68,6 @@ _OF_OTHERS = ("redaction", "document_changes")
 
 _CHECK = slice(1, 5)
 """The checksum in a packed record: see ``docs/STORED_BYTES.md``."""
-
-_event = attrgetter("event")
 
 T = TypeVar("T")
 Item = TypeVar("Item", Encoded, Row)
@@ -263,9 +259,10 @@ def _compare(
 def _project(writing: WriteTransaction, chunk: Sequence[Encoded], row: Row, project: Project) -> None:
     """Tell the projections of a chunk whose first row this is, if any is structural. Refuse redacted ones."""
     if writing.redactions:
-        _refuse_redacted(writing, row.id, map(_event, chunk))
-    if any(map(is_structural, map(_event, chunk))):
-        project(writing, with_times(numbered(map(_event, chunk), row.id), from_microseconds(row.recorded_at)))
+        _refuse_redacted(writing, row.id, (encoded.event for encoded in chunk))
+    if any(encoded.structural for encoded in chunk):
+        events = numbered((encoded.event for encoded in chunk), row.id)
+        project(writing, with_times(events, from_microseconds(row.recorded_at)))
 
 
 def _refuse_redacted(writing: WriteTransaction, version: int, events: Iterable[Event]) -> None:

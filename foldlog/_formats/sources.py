@@ -9,7 +9,7 @@ from os.path import getsize
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from foldlog._formats.detection import format_of, recognize
 from foldlog._formats.files import found
@@ -21,8 +21,10 @@ from foldlog._formats.record import ImportFinding, Located, NotAnEvent, refused
 from foldlog._formats.registry import AUTO, formats
 from foldlog._formats.rewritten import FILLED, Growth, StoredRecord, is_same, joined, mended
 from foldlog.eventstore import Event, InvalidArgument
+from foldlog.eventstore.codec import Encoded
 
 _Histories = Iterator[Found | LeftOut | Unchanged | ImportFinding]
+_Ahead = tuple[list[Encoded], list[ImportFinding], int]
 
 
 class Sources:
@@ -192,17 +194,21 @@ class Source:
         """The version of its conversation, and the events beyond, if no more of it was read."""
         self.ahead: Any = None
         """What another process made of the events that it has read."""
-        self._ahead: tuple[list[Event], list[ImportFinding], int] | None = None
+        self._ahead: _Ahead | None = None
         self._unmended: list[Located] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process without the records, which are read there."""
         return Source, (self._history._replace(held=None), self._prefix)
 
-    def take(self, events: list[Event], findings: Sequence[ImportFinding], findings_count: int, ahead: Any) -> None:
-        """Take what another process has read: the next iteration of ``events`` yields it, once."""
+    def take(
+        self, columns: Iterable[Sequence[Any]], findings: Sequence[ImportFinding], findings_count: int, ahead: Any
+    ) -> None:
+        """Take what another process has read, as the columns of the events: the next iteration of ``events`` or
+        ``encoded`` yields it, once.
+        """
         self.findings[:], self.findings_count, self.ahead = findings, findings_count, ahead
-        self._ahead = events, [*findings], findings_count
+        self._ahead = [Encoded._make((*each, None)) for each in zip(*columns, strict=True)], [*findings], findings_count
 
     @property
     def size_bytes(self) -> int:
@@ -214,13 +220,23 @@ class Source:
 
         Memory: one record at a time, and the state of the format.
         """
-        ahead, self._ahead = self._ahead if self.grown is None else (self.grown[1], [], 0), None
-        if ahead is not None and not as_history:
-            events, self.findings[:], self.findings_count = ahead
-            yield from events
-            return
-        for _, events in self._decoded(Options(as_history=as_history, leaf=self._leaf, prefix=self._prefix)):
-            yield from events
+        ahead, self._ahead = None if as_history else self._ahead, None
+        if ahead is not None:
+            yield from (replace(each.event, id=place) for place, each in enumerate(self._taken(ahead)))
+        elif self.grown is not None and not as_history:
+            yield from self.grown[1]
+        else:
+            for _, events in self._decoded(Options(as_history=as_history, leaf=self._leaf, prefix=self._prefix)):
+                yield from events
+
+    def encoded(self) -> Iterator[Event | Encoded]:
+        """Yield the same, in the form of the store if it was read ahead."""
+        ahead, self._ahead = self._ahead, None
+        return self.events() if ahead is None else self._taken(ahead)
+
+    def _taken(self, ahead: _Ahead) -> Iterator[Encoded]:
+        encoded, self.findings[:], self.findings_count = ahead
+        return iter(encoded)
 
     def records(self) -> Iterator[Any]:
         """Yield the records from which ``events`` are made, as JSON values."""

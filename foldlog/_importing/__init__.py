@@ -54,6 +54,7 @@ from foldlog.eventstore import (
     Store,
     VersionConflict,
 )
+from foldlog.eventstore.codec import Encoded
 from foldlog.formats import Source
 
 _READ_OTHERWISE = (
@@ -65,7 +66,7 @@ _HELD_TWICE = (
     "is in {} too, which was imported, and there it is otherwise; nothing was added; import the newer one alone, or "
     "this one under another name with --conversation or --prefix"
 )
-Watch = Callable[[Iterator[Event]], Iterator[Event]]
+Watch = Callable[[Iterator[Any]], Iterator[Any]]
 """A function that the events pass through, to show progress."""
 
 
@@ -155,15 +156,16 @@ def _with_its_forks(store: Store, name: str) -> list[ConversationRow]:
 def _add(store: Store, source: Source, conversation: str, how: _How) -> Imported:
     """Import a history into a conversation, or raise ``HistoryDiverged`` for what keeps it from that."""
     source.as_read()
-    version, given, put_back = store.version(conversation), source.events(), list[Event]()
+    version, put_back, read = store.version(conversation), list[Event](), list[Event]()
     if version and store.conversation(conversation).redactions:
-        given = iter(read := [*given])
+        read = [*source.events()]
         _, put_back = made_whole(store, conversation, read, source.format)
         if put_back and conversation == how.name and is_another(store, conversation, source, read):
             raise AnotherHistory(conversation, put_back[0].id, version)
     if source.rules.rewritten and version and (grown := _grow(store, source, conversation, how)) is not None:
         return grown
     try:
+        given = iter(read) if read else source.encoded()
         return _ingest(store, source, conversation, how, given)._replace(put_back=put_back)
     except HistoryDiverged as error:
         diverged = error
@@ -208,11 +210,11 @@ def _would_come_back(source: Source, conversation: str, version: int, at: int) -
     return WasRedacted(conversation, version, problem, at)
 
 
-def _ingest(store: Store, source: Source, conversation: str, how: _How, given: Iterator[Event]) -> Imported:
+def _ingest(store: Store, source: Source, conversation: str, how: _How, given: Iterator[Event | Encoded]) -> Imported:
     """Compare event by event, and add the events after those that are the same."""
     is_new, number = store.version(conversation) == 0, 0
 
-    def events() -> Iterator[Event]:
+    def events() -> Iterator[Event | Encoded]:
         nonlocal number
         for event in given:
             number += 1
