@@ -32,7 +32,7 @@ from foldlog._formats.pairs import TurnsEncoder
 from foldlog._formats.record import Located, joined_text, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import time_of
-from foldlog.eventstore import Action, Event, Message, Origin, SystemMessage
+from foldlog.eventstore import Action, Event, Message, SystemMessage
 
 NAME = "aider"
 
@@ -136,7 +136,7 @@ class _Session:
 
     def says_something(self) -> bool:
         """Return whether a model was or will be told something, or a block cannot be read. Cost: the blocks before."""
-        decoder = _Decoder(Options())
+        decoder = FORMAT.reader((), Options())
         return any(it.problem is not None or isinstance(decoder.events(it.value)[0], Message) for it in self)
 
 
@@ -219,14 +219,7 @@ def _accepts(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    format = NAME
-    expected = "a block of a chat, {'aider': 'user', 'text': '…'}"
-    accepts = staticmethod(_accepts)
     _model: str | None = None
-
-    def begun(self, record: dict[str, Any]) -> RecordEvents:
-        time = record["text"] if record["aider"] == "start" else None
-        return RecordEvents(self, Origin(format=NAME, time=time), None)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         kind, text = record["aider"], record["text"]
@@ -290,7 +283,9 @@ FORMAT = Format(
     name=NAME,
     matches=_accepts,
     accepts=_accepts,
-    decoder=lambda records, options: _Decoder(options),
+    expected="a block of a chat, {'aider': 'user', 'text': '…'}",
+    time=lambda record: (None, record["text"] if record["aider"] == "start" else None),
+    decoder=_Decoder,
     encoder=_Encoder,
     files=_Files(),
     note="aider does not record the files that it sent, nor its own summaries of a long chat",

@@ -22,7 +22,7 @@ its time and the number of the message of that time, as they stand there. All el
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import parts_in
-from foldlog.eventstore import Action, Message, Observation, Origin
+from foldlog.eventstore import Action, Message, Observation
 
 NAME = "anthropic-messages"
 
@@ -123,13 +123,8 @@ class AnthropicDecoder(FollowingDecoder):
     Of what is shown it knows the number of the message, and the truncation that hides it.
     """
 
-    format = NAME
-    expected = "a message object"
-    lacks = "content, or no 'role' of a user or an assistant"
-    accepts = staticmethod(lambda record: _accepts(record) or (type(record) is dict and _DELETED in record))
-
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
         self._count = 0
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -140,7 +135,7 @@ class AnthropicDecoder(FollowingDecoder):
         self._count += _DELETED not in record
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
-        read = RecordEvents(self, Origin(format=NAME, id=record.get("id")), time_at(record.get("ts"), 1000))
+        read = super().begun(record)
         _tell(read, record)
         return read
 
@@ -236,8 +231,10 @@ def _matches(record: Any) -> bool:
 FORMAT = Format(
     name=NAME,
     matches=_matches,
-    accepts=AnthropicDecoder.accepts,
-    decoder=lambda records, options: AnthropicDecoder(options),
+    accepts=lambda record: _accepts(record) or (type(record) is dict and _DELETED in record),
+    expected="a message with content and the 'role' of a user or an assistant",
+    time=lambda record: (time_at(record.get("ts"), 1000), None),
+    decoder=AnthropicDecoder,
     encoder=_Encoder,
     beside=beside,
     files=_Tasks(),

@@ -68,7 +68,7 @@ def _document(records: Iterable[Any]) -> dict[str, Any]:
 
 
 def _accepts(record: Any) -> bool:
-    return type(record) is dict and "role" not in record
+    return type(record) is dict and "role" not in record and ("source" in record or "step_id" not in record)
 
 
 def _matches(record: Any) -> bool:
@@ -84,12 +84,8 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    format, id_key = NAME, "step_id"
-    expected = "a step"
-    accepts = staticmethod(lambda record: type(record) is dict and ("source" in record or "step_id" not in record))
-
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
         self._agent: dict[str, Any] = {}
         self._begun = self._copies = False
 
@@ -170,7 +166,8 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=_accepts,
-    decoder=lambda records, options: _Decoder(options),
+    expected="a step",
+    decoder=_Decoder,
     encoder=_Encoder,
     files=_Trajectories(),
     rewritten=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -50,14 +50,14 @@ def decode(
     V1 or Claude Code branches, the active branch is shown.
 
     A record that is not an event goes to ``findings`` and is left out; without ``findings`` it raises ``InvalidEvent``.
-    Problems of other records go to ``findings`` too. Raises ``UnknownFormat``. Cost: one pass over the records, and one
-    before it where the format looks ahead; for such a format a one-shot iterator is read into memory.
+    Problems of other records go to ``findings`` too. Raises ``UnknownFormat``. Cost: one pass over the records. If the
+    format looks ahead, there is one before it, and a one-shot iterator is read into memory.
     """
-    chosen = format_named(format)
-    if chosen.looks_ahead and iter(records) is records:
-        records = list(records)
-    options = Options(as_history=as_history)
-    return _decoded(records, chosen, options.findings, chosen.decoder(records, options), findings)
+    chosen, options = format_named(format), Options(as_history=as_history)
+    ahead, records = tee(records) if iter(records) is records else (records, records)
+    decoder = chosen.reader(ahead, options)
+    del ahead  # an iterator that is not used keeps nothing in memory
+    return _decoded(records, chosen, options.findings, decoder, findings)
 
 
 def _decoded(

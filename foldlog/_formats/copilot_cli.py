@@ -22,7 +22,7 @@ of a compaction is kept, and that a truncation takes the oldest messages, is rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from foldlog._formats.blocks import said_in, thinking_of
@@ -75,12 +75,8 @@ def _session(record: Any) -> str | None:
 class CopilotDecoder(FollowingDecoder):
     """Records of one session to events. Of what is shown it knows the id of the record, or that it is a prompt."""
 
-    format = NAME
-    expected = "an event of Copilot CLI, with a text under 'type' and an object under 'data'"
-    accepts = staticmethod(_accepts)
-
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
         self._prompt: str | None = None
         self._prompt_id: int | None = None
         self._is_named = False
@@ -241,7 +237,8 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=_accepts,
-    decoder=lambda records, options: CopilotDecoder(options),
+    expected="an event of Copilot CLI, with a text under 'type' and an object under 'data'",
+    decoder=CopilotDecoder,
     encoder=CopilotEncoder,
     conversation=first_named(_session),
     rewritten=True,

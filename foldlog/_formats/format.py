@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from foldlog._formats.lookalikes import Lookalike
-from foldlog._formats.record import RecordReader
+from foldlog._formats.record import RecordReader, SourceTime, read_time, within
 from foldlog.eventstore import Event, EventStoreError
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ class Options:
     ``prefix``      the text before the names of conversations: a link to another conversation has it too
     ``findings``    the list to which a decoder adds problems of records of which it made events all the same
     ``first_id``    the id of the first event
+    ``format``      the format of the records, which ``Format.reader`` adds
     ``past``        the history before the first record; None where there is none
     """
 
@@ -138,6 +139,7 @@ class Options:
     prefix: str = ""
     findings: list[str] = field(default_factory=list)
     first_id: int = 0
+    format: Format | None = None
     past: Past | None = None
 
 
@@ -193,6 +195,7 @@ class Format:
                       format too: the history is of this format if it accepts most of them
     ``accepts``       whether a JSON value can pass for a record where the user names this format: ``decoder`` refuses
                       others, and a stored record stays in the place of one
+    ``expected``      a record in words, for the message about a value that is refused
     ``decoder``       the decoder of a history; it may look through the records first, once
     ``encoder``       the writer of events that were not imported
     ``conversation``  the name that the first records give their conversation, or None
@@ -200,7 +203,6 @@ class Format:
                       are given: the records that come after these, and the usage of calls of models, each with its
                       ``reply``, the id of that reply, or else accumulated over the whole run
     ``alike``         whether two records say the same, so that one may stand for the other
-    ``looks_ahead``   whether ``decoder`` reads the records
     ``files``         the reader of its files, where these hold no JSON values in a row
     ``note``          what to know about every history of this format, said when one is imported
     ``live``          whether records can be added to a history one by one: ``decoder`` is given no records then, begins
@@ -219,8 +221,9 @@ class Format:
     ``changed_at``    when the source was changed, if a record tells that: an import takes nothing of an older copy
     ``kept_in``       where its program keeps its histories: folders and files, with ``~`` and variables of the
                       environment as a shell has them, for ``foldlog import --from``
-    ``times``         whether records say when they happened. If they never do, an event of an imported history has no
-                      time; in one that is recorded while it happens, the time of its recording stands for it
+    ``time``          when a record happened, as ``read_time`` returns it. None says that no record tells that: then an
+                      event of an imported history has no time; in one that is recorded while it happens, the time of
+                      its recording stands for it
     ``marks_errors``  whether records of its program say that a call failed
     ``says_again``    whether the events before the condensation of a record are copies of what a model is sent with it
     """
@@ -231,9 +234,9 @@ class Format:
     decoder: Callable[[Iterable[Any], Options], RecordDecoder]
     encoder: Callable[[], RecordEncoder]
     conversation: Callable[[Iterable[Any]], str | None] = lambda records: None
+    expected: str = "a record"
     beside: Callable[[Mapping[str, Any], Sequence[Any]], Beside] = lambda fields, records: ((), ())
     alike: Callable[[Any, Any], bool] | None = None
-    looks_ahead: bool = False
     files: FileReader | None = None
     begins: Callable[[Any], bool] = lambda record: False
     note: str = ""
@@ -246,9 +249,17 @@ class Format:
     parts: Sequence[str] = ()
     changed_at: Callable[[Any], datetime | None] = lambda record: None
     kept_in: tuple[str, ...] = ()
-    times: bool = True
+    time: Callable[[Any], SourceTime] | None = lambda record: read_time(within(record, "timestamp"))
     marks_errors: bool = True
     says_again: bool = False
+
+    def reader(self, records: Iterable[Any], options: Options) -> RecordDecoder:
+        """Return the decoder of a history. It may keep no reference to the records, which it reads at most once."""
+        return self.decoder(records, replace(options, format=self))
+
+    def writer(self) -> RecordEncoder:
+        """Return the encoder of a history."""
+        return self.encoder()
 
 
 class Recognize(NamedTuple):

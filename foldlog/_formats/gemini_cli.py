@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
@@ -139,12 +139,8 @@ class _Stands(NamedTuple):
 class GeminiDecoder(FollowingDecoder):
     """Records of one session to events, one record after the other. Memory: the messages that stand."""
 
-    format = NAME
-    expected = "a record of Gemini CLI, with an id and a type, a sessionId, $set or $rewindTo"
-    accepts = staticmethod(accepts)
-
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
         self._messages: list[_Stands] = []
         self._places: dict[str, int] = {}
         self._time: datetime | None = None
@@ -313,7 +309,8 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=accepts,
-    decoder=lambda records, options: GeminiDecoder(options),
+    expected="a record of Gemini CLI, with an id and a type, a sessionId, $set or $rewindTo",
+    decoder=GeminiDecoder,
     encoder=GeminiEncoder,
     conversation=first_named(session_in),
     files=_Documents(),

@@ -34,7 +34,7 @@ from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import dict_or_empty, dicts_in, member, text_or_empty, within
+from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._values import replaced
 from foldlog.eventstore import Action, Annotation, SystemMessage, install_command
@@ -149,10 +149,6 @@ def _matches(record: Any) -> bool:
 class _Decoder(FollowingDecoder):
     """Of what is shown it knows whether a summary leaves it: the input, else all up to the first user's message."""
 
-    format, time_key = NAME, "completed_at"
-    expected = "a message of Inspect"
-    lacks = "role, which every message of Inspect has"
-    accepts = staticmethod(_accepts)
     _asked = False
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
@@ -262,7 +258,9 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=_accepts,
-    decoder=lambda records, options: _Decoder(options),
+    expected="a message of Inspect with a role",
+    time=lambda record: read_time(within(record, "completed_at")),
+    decoder=_Decoder,
     encoder=lambda: OpenAIChatEncoder(_Inspect()),
     files=_Logs(),
     rewritten=True,

@@ -18,10 +18,10 @@ from typing import Any
 from foldlog._formats.blocks import said_in, thinking_of
 from foldlog._formats.format import Format
 from foldlog._formats.pairs import RepliesEncoder, arguments_of, said_before, thinking_before
-from foldlog._formats.record import dict_or_empty, dicts_in, has, text_or_empty, usage_told
+from foldlog._formats.record import dict_or_empty, dicts_in, has, member, text_or_empty, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, id_of_source, parts_in, role_of
-from foldlog.eventstore import Action, Annotation, Content, Message, Observation, Origin, Source, SystemMessage
+from foldlog.eventstore import Action, Annotation, Content, Message, Observation, Source, SystemMessage
 
 NAME = "langchain"
 
@@ -54,12 +54,7 @@ def _matches(record: Any) -> bool:
 class _Decoder(FollowingDecoder):
     """Messages to events, one message after the other."""
 
-    format, keeps_shown = NAME, False
-    expected = "a message with a text under 'type' and an object under 'data'"
-    accepts = staticmethod(_accepts)
-
-    def begun(self, record: dict[str, Any]) -> RecordEvents:
-        return RecordEvents(self, Origin(format=NAME, id=record["data"].get("id")), None)
+    keeps_shown = False
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         kind, data = _kind(record["type"]), record["data"]
@@ -151,9 +146,10 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=_accepts,
-    decoder=lambda records, options: _Decoder(options),
+    expected="a message with a text under 'type' and an object under 'data'",
+    decoder=_Decoder,
     encoder=_Encoder,
     live=True,
-    source_id=lambda record: record["data"].get("id") if _accepts(record) else None,
-    times=False,
+    source_id=member("data", "id"),
+    time=None,
 )

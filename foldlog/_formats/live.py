@@ -66,7 +66,7 @@ class Encoder:
     def __init__(self, format: str | Format, losses: Losses | None = None) -> None:
         chosen = format if isinstance(format, Format) else format_named(format)
         self._name, self._parts = chosen.name, chosen.parts
-        self._writer = chosen.encoder()
+        self._writer = chosen.writer()
         self._group: list[Event] = []
         self._missing = 0
         self._head: Sequence[Any] | None = None
@@ -220,7 +220,7 @@ class Decoder:
         self.findings: list[str] = []
         past = _Past(self._format.name, history, self.version)
         options = Options(first_id=self.version, past=past, findings=self.findings)
-        self._decoder = self._format.decoder((), options)
+        self._decoder = self._format.reader((), options)
 
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next record. Raises ``NotAnEvent``; then nothing has changed."""

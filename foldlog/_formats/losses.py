@@ -127,7 +127,7 @@ class Losses:
         return next((source for source, records in said.items() if records == prompt), None)
 
     def _written(self, *events: Event) -> list[Any]:
-        writer = self._format.encoder()
+        writer = self._format.writer()
         return [*(record for event in events for record in writer.records(event) or ()), *writer.end()]
 
 

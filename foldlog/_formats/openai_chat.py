@@ -52,13 +52,12 @@ def matches(record: Any) -> bool:
     return accepts(record) and ("content" in record or "tool_calls" in record) and type(record.get("agent")) is not str
 
 
-accepts = has(role=str)
+accepts, EXPECTED = has(role=str), "a chat message with a text under 'role'"
 
 
 class OpenAI:
     """Messages as OpenAI defines them. A dialect may remember earlier messages."""
 
-    format = NAME
     has_all_fields = False
     """Whether a message has each field that it was appended with, and each call the form."""
 
@@ -115,13 +114,10 @@ class OpenAIChatDecoder(FollowingDecoder):
     """Messages of one history to events: one, or one for each call that a message makes or answers."""
 
     keeps_shown = False
-    expected = "a message object"
-    lacks = "text under 'role', which every chat message has"
-    accepts = staticmethod(accepts)
 
     def __init__(self, dialect: OpenAI, options: Options) -> None:
-        super().__init__(options)
-        self._dialect, self.format = dialect, dialect.format
+        super().__init__((), options)
+        self._dialect = dialect
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         is_odd = any(kind_of(part) not in _PARTS for part in dicts_in(record.get("content")))
@@ -213,6 +209,7 @@ FORMAT = Format(
     name=NAME,
     matches=matches,
     accepts=accepts,
+    expected=EXPECTED,
     decoder=lambda records, options: OpenAIChatDecoder(OpenAI(), options),
     encoder=lambda: OpenAIChatEncoder(_Chat()),
     beside=beside,

@@ -24,7 +24,7 @@ from foldlog._formats.pairs import RepliesEncoder
 from foldlog._formats.record import dict_or_empty, has, joined_text, member, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, file_in, input_at, parts_as, parts_in, role_of
-from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Origin
+from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation
 from foldlog.projections import arguments_of
 
 NAME = "openai-responses"
@@ -65,16 +65,10 @@ def accepts(record: Any) -> bool:
 class ResponsesDecoder(FollowingDecoder):
     """Items to events, one item after the other."""
 
-    format, keeps_shown = NAME, False
-    expected = "an item with a text under 'type' or 'role'"
-    accepts = staticmethod(accepts)
-
-    def begun(self, record: dict[str, Any]) -> RecordEvents:
-        read = RecordEvents(self, Origin(format=NAME, id=record.get("id")), None)
-        read.response = None  # an item does not tell it
-        return read
+    keeps_shown = False
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        read.response = None  # an item does not tell it
         event = READER.item(record)
         if event is not None:
             read.take(event)
@@ -143,10 +137,11 @@ FORMAT = Format(
     name=NAME,
     matches=matches,
     accepts=accepts,
-    decoder=lambda records, options: ResponsesDecoder(options),
+    expected="an item with a text under 'type' or 'role'",
+    decoder=ResponsesDecoder,
     encoder=_Encoder,
     live=True,
     source_id=member("id"),
-    times=False,
+    time=None,
     marks_errors=False,
 )

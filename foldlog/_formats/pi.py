@@ -17,7 +17,7 @@ there they have no ids, and ``firstKeptEntryIndex`` counts lines. pi writes a se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import blocks_of, kind_of, said_in, thinking_of
@@ -81,13 +81,8 @@ class PiDecoder(FollowingDecoder):
     Of what is shown it knows the number of the entry; a summary has none, since pi never keeps it.
     """
 
-    format = NAME
-    expected = "an entry object"
-    lacks = "text under 'type', which every entry has"
-    accepts = staticmethod(_accepts)
-
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
         self._places: dict[str, _Place] = {}
         self._newest: _Place | None = None
         self._count = 0
@@ -300,7 +295,8 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=_accepts,
-    decoder=lambda records, options: PiDecoder(options),
+    expected="an entry with a text under 'type'",
+    decoder=PiDecoder,
     encoder=PiEncoder,
     conversation=first_named(_session),
     rewritten=True,

@@ -118,8 +118,12 @@ def joined_text(content: Content) -> str:
     return content if isinstance(content, str) else "\n\n".join(part["text"] for part in content if part.get("text"))
 
 
-def read_time(text: Any) -> tuple[datetime | None, str | None]:
-    """Return a source's time as (timestamp, origin.time): the first if the time names its zone, else the second."""
+SourceTime = tuple[datetime | None, str | None]
+"""The time of a record as an event has it: a timestamp if the source names its zone, else the ``origin.time``."""
+
+
+def read_time(text: Any) -> SourceTime:
+    """Return the time in a text of a source."""
     if type(text) is not str:
         return None, None
     try:

@@ -14,7 +14,7 @@ from foldlog._formats.blocks import is_blank, said
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Options, RecordDecoder
 from foldlog._formats.members import Members
-from foldlog._formats.record import NotAnEvent, read_time, refused, text_or_empty, usage_told
+from foldlog._formats.record import refused, text_or_empty, usage_told
 from foldlog._usage import COPIED
 from foldlog.eventstore import (
     Action,
@@ -33,26 +33,17 @@ from foldlog.eventstore import (
 class FollowingDecoder(RecordDecoder):
     """A decoder that knows what it made: the ``calls`` that wait for results, and what a View shows (``shown``).
 
-    A format says its name, what its records are, what a record ``read``s as, and of each event that is shown what its
-    compactions ask for. ``past`` is the history before the first record, if there is one.
+    A subclass says what a record ``read``s as, and of each event that is shown what its compactions ask for. ``rules``
+    is the format, and ``past`` the history before the first record, if there is one.
     """
 
-    format: str
-    id_key: ClassVar[str] = "id"
-    time_key: ClassVar[str] = "timestamp"
-    """The keys of a record under which its source's id and its time are."""
-    accepts: Callable[[Any], bool]
-    """Whether a value is a record."""
-    expected: str
-    """A record, for the message about another value."""
-    lacks: ClassVar[str] = ""
-    """What another object lacks, where it is not said as other values are."""
     keeps_shown: ClassVar[bool] = True
     """Whether ``shown`` is kept: where no record asks for it, a decoder of a long history needs no memory for it."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(options)
-        self.options = options
+        assert options.format is not None
+        self.rules, self.options = options.format, options
         self.past = options.past if options.first_id else None
         self.calls = OpenCalls(None if self.past is None else self.past.view)
         self.shown = Members[Any](None if self.past is None else self.earlier, options.first_id)
@@ -75,15 +66,14 @@ class FollowingDecoder(RecordDecoder):
 
     def check(self, record: Any) -> None:
         """Raise ``NotAnEvent`` for a value that is not a record."""
-        if not self.accepts(record):
-            if self.lacks and type(record) is dict:
-                raise NotAnEvent(f"the object has no {self.lacks}")
-            raise refused(self.expected, record)
+        if not self.rules.accepts(record):
+            raise refused(self.rules.expected, record)
 
     def begun(self, record: dict[str, Any]) -> RecordEvents:
         """Return the record before it is read: its id and its time."""
-        timestamp, time = read_time(record.get(self.time_key))
-        return RecordEvents(self, Origin(format=self.format, id=record.get(self.id_key), time=time), timestamp)
+        rules = self.rules
+        timestamp, time = rules.time(record) if rules.time else (None, None)
+        return RecordEvents(self, Origin(format=rules.name, id=rules.source_id(record), time=time), timestamp)
 
     @abstractmethod
     def read(self, read: RecordEvents, record: Any) -> None:

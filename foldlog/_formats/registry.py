@@ -132,4 +132,5 @@ def format_named(name: str) -> Format:
     return found
 
 
-copyreg.pickle(Format, lambda format: (format_named, (format.name,)))  # another process has to know the format too
+for kind in {Format, *map(type, FORMATS.values())}:  # another process has to know the format too
+    copyreg.pickle(kind, lambda format: (format_named, (format.name,)))

@@ -316,7 +316,7 @@ class Source:
             self._held = list(self._reader)
         records = self._reader if self._held is None else self._held
         readable = (located.value for located in records if located.problem is None)  # a decoder counts only these
-        decoder = self.rules.decoder(readable, options)
+        decoder = self.rules.reader(readable, options)
         self._find_all(str(self.path), options)
         is_sent: bool | None = None  # None while there is no event
         number = 0
@@ -331,7 +331,7 @@ class Source:
             try:
                 events = decoder.events(located.value)
                 keep(located.value, events, self.format, parsed=True)
-                for event in () if self.rules.times else events:
+                for event in () if self.rules.time else events:
                     if event.origin is not None:  # it happened before the import, at no known time
                         force_setattr(event.origin, "time", event.origin.time or "")
             except NotAnEvent as error:

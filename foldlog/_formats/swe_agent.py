@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.format import Format, Past
-from foldlog._formats.openai_chat import OpenAI, OpenAIChatDecoder, OpenAIChatEncoder, accepts, beside
-from foldlog._formats.record import joined_text
+from foldlog._formats.openai_chat import EXPECTED, OpenAI, OpenAIChatDecoder, OpenAIChatEncoder, accepts, beside
+from foldlog._formats.record import joined_text, member
 
 NAME = "swe-agent"
 
@@ -26,8 +26,6 @@ _TYPES = {"system": "system_prompt", "user": "observation", "assistant": "action
 
 
 class _Dialect(OpenAI):
-    format = NAME
-
     def __init__(self, past: Past | None = None) -> None:
         self._past = past
         self._last: dict[str, Any] = {}
@@ -77,11 +75,13 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=accepts,
+    expected=EXPECTED,
     decoder=lambda records, options: OpenAIChatDecoder(_Dialect(options.past), options),
     encoder=lambda: OpenAIChatEncoder(_Dialect()),
     beside=beside,
     note="a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it",
     live=True,
-    times=False,
+    source_id=member("id"),
+    time=None,
     marks_errors=False,
 )

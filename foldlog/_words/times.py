@@ -24,7 +24,7 @@ def told_at(event: Event, recorded_at: datetime) -> datetime | None:
     if event.timestamp is not None:
         return event.timestamp
     if event.origin is None or (
-        event.origin.time is None and known_format(event.origin.format, lambda one: one.times) is False
+        event.origin.time is None and known_format(event.origin.format, lambda one: one.time is not None) is False
     ):
         return recorded_at
     return _read(event.origin.time)

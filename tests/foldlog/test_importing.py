@@ -249,7 +249,7 @@ _WITHOUT_IDS = "openai-chat", "openai-responses", "langchain", "swe-agent", "age
 
 @pytest.mark.parametrize("redacted_by", ["event", "history"])
 @pytest.mark.parametrize(
-    "name, live", [(name, live) for name in FORMATS for live in {False, not registry.FORMATS[name].times}]
+    "name, live", [(name, live) for name in FORMATS for live in {False, registry.FORMATS[name].time is None}]
 )
 def test_a_redacted_history_of_each_format_is_recognized_under_another_name(name, live, redacted_by, histories):
     """A redaction by the history takes the records of other events that repeat the content. These may be redacted

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.claude_code.branches import accepts, shown_chain
+from foldlog._formats.claude_code.branches import accepts
 from foldlog._formats.claude_code.reading import ClaudeCodeDecoder, reads_on
 from foldlog._formats.claude_code.writing import NAME, ClaudeCodeEncoder
 from foldlog._formats.format import Format, first_named
@@ -59,10 +59,10 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=accepts,
-    decoder=lambda records, options: ClaudeCodeDecoder(options, shown_chain(records) if options.past is None else None),
+    expected="a line of Claude Code with a text under 'type'",
+    decoder=ClaudeCodeDecoder,
     encoder=ClaudeCodeEncoder,
     conversation=first_named(_session),
-    looks_ahead=True,
     live=True,
     reads_on=reads_on,
     kept_in=("$CLAUDE_CONFIG_DIR/projects", "~/.claude/projects", "~/.config/claude/projects"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice, takewhile
 from typing import Any
 
 from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of, said_in, texts_of
 from foldlog._formats.calls import Recent
-from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, accepts, is_side, parent_of
+from foldlog._formats.claude_code.branches import SAID, ShownChain, Switches, is_side, parent_of, shown_chain
 from foldlog._formats.claude_code.lines import (
     TITLES,
     Kept,
@@ -44,17 +45,13 @@ _CLEARED = (
 class ClaudeCodeDecoder(FollowingDecoder):
     """Lines of one history to events, of which those of one chain are shown. Of what is shown it knows the line.
 
-    Without a ``chain`` it begins at any line, and finds out; then the earlier history is read once, when a line follows
-    an unknown line or brings a title.
+    With a ``past`` it begins at any line, and finds out which chain is shown; then the earlier history is read once,
+    when a line follows an unknown line or brings a title.
     """
 
-    format, id_key = NAME, "uuid"
-    expected = "an event object"
-    lacks = "text under 'type', which every line of Claude Code has"
-    accepts = staticmethod(accepts)
-
-    def __init__(self, options: Options, chain: ShownChain | None) -> None:
-        super().__init__(options)
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
+        chain = shown_chain(records) if options.past is None else None
         self._is_begun = chain is not None
         self._is_whole = self.past is None
         self._has_response = self.past is None

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from foldlog._formats.blocks import texts_of
 from foldlog._formats.calls import OpenCalls
-from foldlog._formats.codex.lines import has_failed, line_of, parent_of, place_of_summary, texts_in
+from foldlog._formats.codex.lines import Line, has_failed, line_of, parent_of, place_of_summary, texts_in
 from foldlog._formats.codex.writing import NAME
 from foldlog._formats.messages import READER
-from foldlog._formats.record import NotAnEvent, described, read_time, text_or_empty, within
+from foldlog._formats.record import text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Observation, Origin, SystemMessage
 
@@ -55,8 +55,6 @@ class _Known(NamedTuple):
 class CodexDecoder(FollowingDecoder):
     """Records of one history to events, one record after the other."""
 
-    format = NAME
-
     def known(self, event: Event, read: RecordEvents | None) -> _Known:
         if isinstance(event, SystemMessage):
             is_base = event.meta.get("instructions") == _IS_BASE["instructions"]
@@ -65,22 +63,11 @@ class CodexDecoder(FollowingDecoder):
             return _Known(_TURN if event.source == "user" else _OTHER, texts_of(event.content))
         return _Known(_OTHER, [])
 
-    def check(self, record: Any) -> None:
-        if type(record) is not dict:
-            raise NotAnEvent(f"expected a record object, found {described(record)}")
-        if (line := line_of(record)) is None:
-            raise NotAnEvent("the object has no text under 'type', which every record of Codex has")
-        self._line = line
-
-    def begun(self, record: dict[str, Any]) -> RecordEvents:
-        timestamp, time = read_time(record.get("timestamp"))
-        read = RecordEvents(self, _origin(self._line.payload, time), timestamp)
-        read.response = None
-        return read
-
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         """Add the event of a record, after those of the items of a compaction's history, or of calls that it aborts."""
-        line, payload = self._line
+        line, payload = line_of(record) or Line("", None)
+        read.response = None
+        read.begin(_origin(payload, read.origin.time), read.timestamp)
         if read.version == 0 and self.past is None and line != "session_meta":
             self.options.findings.append(_NO_SESSION)
         if line == "compacted" and type(payload) is dict:

@@ -118,8 +118,8 @@ def _is_node(record: Any) -> bool:
 
 
 class _Decoder(TreeDecoder):
-    def __init__(self, kind: Kind, options: Options) -> None:
-        super().__init__(kind, options)
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
         self._open: dict[Any, Action] = {}
         """The call that waits for a result after each node."""
 
@@ -225,14 +225,19 @@ _KIND = Kind(
     records=_records,
     is_about=_is_about,
     is_message=_is_node,
-    expected="a node of a conversation of ChatGPT with a text under 'id', and a 'message' with an 'author'",
     named=("conversation_id", "id"),
     id="id",
     parent="parent",
     title="title",
     newest="current_node",
-    changed_at=lambda record: time_at(member("update_time")(record)),
-    decoder=_Decoder,
     written=_written,
 )
-FORMAT = export(_KIND, matches=_matches, document=_document)
+_Decoder.kind = _KIND
+FORMAT = export(
+    _KIND,
+    matches=_matches,
+    expected="a node of a conversation of ChatGPT with a text under 'id', and a 'message' with an 'author'",
+    decoder=_Decoder,
+    document=_document,
+    changed_at=lambda record: time_at(member("update_time")(record)),
+)

@@ -191,14 +191,19 @@ _KIND = Kind(
     records=_records,
     is_about=_is_about,
     is_message=_is_message,
-    expected="a message of Claude.ai with a text under 'uuid', and the 'sender' human or assistant",
     named=("uuid",),
     id="uuid",
     parent="parent_message_uuid",
     title="name",
     newest=_NEWEST,
-    changed_at=lambda record: read_time(member("updated_at")(record))[0],
-    decoder=_Decoder,
     written=_written,
 )
-FORMAT = export(_KIND, matches=_matches, document=_document)
+_Decoder.kind = _KIND
+FORMAT = export(
+    _KIND,
+    matches=_matches,
+    expected="a message of Claude.ai with a text under 'uuid', and the 'sender' human or assistant",
+    decoder=_Decoder,
+    document=_document,
+    changed_at=lambda record: read_time(member("updated_at")(record))[0],
+)

@@ -41,12 +41,10 @@ class Kind:
     ``has``        whether a JSON value is a conversation
     ``records``    its records, damaged ones too, the last one for all but the messages; none where nothing was said
     ``is_about``   whether a record is that of a conversation, and not a message
-    ``is_message`` whether an object is a message; ``expected`` says in words what one has
+    ``is_message`` whether an object is a message
     ``named``      the keys of a conversation under which its name may be, the first that has a text
     ``id parent``  the keys of a message for its id and that of the message that it follows
     ``title newest``  the keys of a conversation for its title and the id of the newest message that is shown
-    ``changed_at`` see ``Format.changed_at``
-    ``decoder``    the decoder of one history
     ``written``    messages after the one with this id, of an event, or of the calls of a reply, each with its result
     """
 
@@ -56,14 +54,11 @@ class Kind:
     records: Callable[[Record], list[Any]]
     is_about: Callable[[Any], bool]
     is_message: Callable[[Record], bool]
-    expected: str
     named: Sequence[str]
     id: str
     parent: str
     title: str
     newest: str
-    changed_at: Callable[[Any], datetime | None]
-    decoder: Callable[[Kind, Options], TreeDecoder]
     written: Callable[[Sequence[Any], str | None], Sequence[Record]]
 
     def name_of(self, conversation: Record) -> str | None:
@@ -79,20 +74,17 @@ class Kind:
         return self.name_of(record) or "" if self.is_about(record) else None
 
 
-def export(kind: Kind, *, matches: Callable[[Any], bool], document: Callable[[Iterable[Any]], list[Record]]) -> Format:
-    """Return the format of such exports."""
+def export(kind: Kind, **rules: Any) -> Format:
+    """Return the format of such exports, with these fields of its own."""
     return Format(
         name=kind.name,
-        matches=matches,
         accepts=kind.accepts,
-        decoder=lambda records, options: kind.decoder(kind, options),
         encoder=lambda: _Encoder(kind),
         conversation=first_named(kind.name_in),
         files=_Exports(kind),
         rewritten=True,
-        document=document,
         source_id=member(kind.id),
-        changed_at=kind.changed_at,
+        **rules,
     )
 
 
@@ -171,19 +163,20 @@ class TreeDecoder(FollowingDecoder):
 
     keeps_shown = False
 
-    def __init__(self, kind: Kind, options: Options) -> None:
-        super().__init__(options)
-        self.format, self.accepts, self.expected, self._kind = kind.name, kind.accepts, kind.expected, kind
+    kind: Kind
+
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
         self._ends: dict[str, int] = {}
         self._tip: str | None = None
         self._root: Any = None
 
     def begun(self, record: Record) -> RecordEvents:
-        name = None if self._kind.is_about(record) else record[self._kind.id]
-        return RecordEvents(self, Origin(format=self._kind.name, id=name), None)
+        name = None if self.kind.is_about(record) else record[self.kind.id]
+        return RecordEvents(self, Origin(format=self.kind.name, id=name), None)
 
     def read(self, read: RecordEvents, record: Record) -> None:
-        kind, is_about, title = self._kind, self._kind.is_about(record), record.get(self._kind.title)
+        kind, is_about, title = self.kind, self.kind.is_about(record), record.get(self.kind.title)
         after = record.get(kind.newest if is_about else kind.parent, _NO_PARENT)
         if self._tip is None and not is_about:
             self._root = text_or_none(after)

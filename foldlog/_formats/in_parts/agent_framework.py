@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, in_parts, kept, named, text_of
+from foldlog._formats.in_parts.parts import Made, PartsFormat, answered, called, kept, named, text_of
 from foldlog._formats.messages import SPEAKERS, filled
 from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty
 from foldlog._formats.told import call_id_of, data_in, file_at, parts_as, role_of
@@ -26,7 +26,6 @@ from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
 _KINDS = ("message", "chat_message")
-_NO_CONTENTS = [{"type": "message"}]
 
 
 _is_message, _is_content = has(role=str, contents=list), has(type=str)
@@ -37,7 +36,8 @@ def _accepts(record: Any) -> bool:
     return _is_message(record) and record.get("type") in _KINDS and all(map(_is_content, record["contents"]))
 
 
-def _read(content: dict[str, Any], record: dict[str, Any]) -> Made:
+def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
+    content = content or {"type": "message"}
     name, text = content["type"], content.get("text")
     if name == "text" and type(text) is str:
         return SystemMessage if record["role"] in ("system", "developer") else Message, {"content": text}
@@ -86,20 +86,18 @@ def _written_file(url: str, _name: str) -> dict[str, Any]:
     return {"type": "data" if media_type else "uri", "uri": url, "media_type": media_type or "image/*"}
 
 
-FORMAT = in_parts(
-    PartsKind(
-        name="agent-framework",
-        accepts=_accepts,
-        matches=lambda record: _accepts(record) and bool(record["contents"]),
-        source_id=member("message_id"),
-        expected="a message with a role, and contents that name their types",
-        noun="message",
-        parts=lambda record: record["contents"] or _NO_CONTENTS,
-        source=lambda record: SPEAKERS.get(record["role"], "environment"),
-        read=_read,
-        part=_contents,
-        thought=lambda text, signed: filled({"type": "text_reasoning", "text": text, "protected_data": signed}),
-        written=_written,
-        kept_at=("contents",),
-    )
+FORMAT = PartsFormat(
+    name="agent-framework",
+    accepts=_accepts,
+    matches=lambda record: _accepts(record) and bool(record["contents"]),
+    source_id=member("message_id"),
+    time=lambda record: (None, None),
+    expected="a message with a role, and contents that name their types",
+    noun="message",
+    parts=("contents",),
+    source=lambda record: SPEAKERS.get(record["role"], "environment"),
+    read=_read,
+    part=_contents,
+    thought=lambda text, signed: filled({"type": "text_reasoning", "text": text, "protected_data": signed}),
+    written=_written,
 )

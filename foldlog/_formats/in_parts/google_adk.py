@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -31,11 +31,10 @@ from foldlog._formats.format import Options
 from foldlog._formats.in_parts.parts import (
     Made,
     PartsDecoder,
-    PartsKind,
+    PartsFormat,
     answered,
     called,
     file_of,
-    in_parts,
     kept,
     named,
     text_of,
@@ -59,7 +58,6 @@ from foldlog.eventstore import (
 
 NAME = "google-adk"
 
-_NO_PARTS: tuple[None] = (None,)
 _NO_ACTIONS: dict[str, Any] = {
     key: {} for key in ("state_delta", "artifact_delta", "requested_auth_configs", "requested_tool_confirmations")
 }
@@ -109,8 +107,8 @@ class _Decoder(PartsDecoder):
 
     keeps_shown = True
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options, _KIND)
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
         self._invocations: dict[str, int] = {}
         """The version before each invocation."""
 
@@ -160,7 +158,7 @@ class _Decoder(PartsDecoder):
                 gone.append(member_id)
             elif last <= span.last:
                 offset += 1
-        read.begin(Origin(format=NAME), time_at(record.get("timestamp")))
+        read.begin(Origin(format=NAME), read.timestamp)
         told = {"summary": _text_in(content), "summary_offset": offset}
         metadata = {key: compaction[key] for key in _TIMES}
         read.add(CondensationAction, forgotten_event_ids=tuple(gone), metadata=metadata, **told)
@@ -236,14 +234,16 @@ def _written_file(url: str, _name: str = "") -> dict[str, Any]:
     return {"file_data": {"file_uri": url, "mime_type": "image/*"}}
 
 
-_KIND = PartsKind(
+FORMAT = PartsFormat(
     name=NAME,
     accepts=_accepts,
     matches=lambda record: _accepts(record) and type(record.get("actions")) is dict,
+    decoder=_Decoder,
     source_id=member("id"),
+    time=lambda record: (time_at(record.get("timestamp")), None),
     expected="an event that names its author and its invocation_id, with parts that are objects",
     noun="event",
-    parts=lambda record: (record.get("content") or {}).get("parts") or _NO_PARTS,
+    parts=("content", "parts"),
     source=lambda record: "user" if record["author"] == "user" else "agent",
     read=_read,
     part=_parts,
@@ -251,8 +251,5 @@ _KIND = PartsKind(
         {"text": text, "thought": True, "thought_signature": urlsafe_b64encode(signed.encode()).decode()}
     ),
     written=_written,
-    time=lambda record, part, place: (time_at(record.get("timestamp")), None),
     usage=lambda record: usage_told(record.get("usage_metadata"), _USAGE, model=record.get("model_version")),
-    kept_at=("content", "parts"),
 )
-FORMAT = in_parts(_KIND, _Decoder)

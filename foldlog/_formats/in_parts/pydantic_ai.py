@@ -19,11 +19,10 @@ Each part is one event: see ``parts.py``. An adapter adds ``entry_id`` and
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, file_of, in_parts, kept, named, text_of
-from foldlog._formats.record import dict_or_empty, has, joined_text, member, read_time, usage_told, within
+from foldlog._formats.in_parts.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of
+from foldlog._formats.record import SourceTime, dict_or_empty, has, joined_text, member, read_time, usage_told, within
 from foldlog._formats.told import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of, stamp_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
@@ -57,7 +56,8 @@ def _accepts(record: Any) -> bool:
     return _is_message(record) and record.get("kind") in ("request", "response") and all(map(_is_part, record["parts"]))
 
 
-def _read(part: dict[str, Any], record: dict[str, Any]) -> Made:
+def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
+    part = part or {"part_kind": record["kind"]}
     name, kind, content, tool = part["part_kind"], record["kind"], part.get("content"), part.get("tool_name")
     if kind == "request":
         if name == "system-prompt" and type(content) is str:
@@ -79,8 +79,8 @@ def _read(part: dict[str, Any], record: dict[str, Any]) -> Made:
     return kept(name, data, thinks=name == "thinking" and kind == "response", shown=name != kind)
 
 
-def _time(record: dict[str, Any], part: dict[str, Any], place: int) -> tuple[datetime | None, str | None]:
-    time = read_time(part.get("timestamp"))
+def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> SourceTime:
+    time = read_time(within(part, "timestamp"))
     if not place and time[0] is None and record["kind"] == "response":
         return read_time(record.get("timestamp"))
     return time
@@ -162,24 +162,21 @@ def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
     return usage_told(usage, model=record.get("model_name"), reply=record.get("provider_response_id"), cost=cost)
 
 
-FORMAT = in_parts(
-    PartsKind(
-        name="pydantic-ai",
-        accepts=_accepts,
-        matches=lambda record: _accepts(record) and bool(record["parts"]),
-        source_id=member("entry_id"),
-        expected="a request or a response with parts that name their part_kind",
-        noun="response",
-        parts=lambda record: record["parts"] or [{"part_kind": record["kind"]}],
-        source=lambda record: "agent" if record["kind"] == "response" else "environment",
-        read=_read,
-        part=lambda event: [_part(event)],
-        thought=_thought,
-        written=_written,
-        kept_at=("parts",),
-        again=_again,
-        response=member("provider_response_id"),
-        time=_time,
-        usage=_usage_in,
-    )
+FORMAT = PartsFormat(
+    name="pydantic-ai",
+    accepts=_accepts,
+    matches=lambda record: _accepts(record) and bool(record["parts"]),
+    source_id=member("entry_id"),
+    expected="a request or a response with parts that name their part_kind",
+    noun="response",
+    parts=("parts",),
+    source=lambda record: "agent" if record["kind"] == "response" else "environment",
+    read=_read,
+    part=lambda event: [_part(event)],
+    thought=_thought,
+    written=_written,
+    again=_again,
+    response=member("provider_response_id"),
+    part_time=_time,
+    usage=_usage_in,
 )

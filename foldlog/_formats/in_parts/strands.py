@@ -18,14 +18,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Made, PartsKind, answered, called, file_of, in_parts, kept, named, text_of
+from foldlog._formats.in_parts.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of
 from foldlog._formats.messages import filled
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import dict_or_empty, dicts_in, has, member, read_time, time_text, usage_told
 from foldlog._formats.told import call_id_of, data_in, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
 
-_NO_CONTENTS = [{"message": None}]
 _USAGE = {
     "prompt_tokens": "inputTokens",
     "cached_tokens": "cacheReadInputTokens",
@@ -46,7 +45,8 @@ def _accepts(record: Any) -> bool:
     )
 
 
-def _read(content: dict[str, Any], record: dict[str, Any]) -> Made:
+def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
+    content = content or {"message": None}
     name, inside = next(iter(content.items()))
     if name == "text" and type(inside) is str:
         return Message, {"content": inside}
@@ -98,24 +98,19 @@ def _written_file(url: str, _name: str) -> dict[str, Any]:
     return {"image": held} if kind == "image" else {"document": {"name": "file", **held}}
 
 
-FORMAT = in_parts(
-    PartsKind(
-        name="strands",
-        accepts=_accepts,
-        matches=lambda record: _accepts(record) and "redact_message" in record,
-        source_id=member("message", "tracking_id"),
-        expected="a message with a message_id, a role and contents",
-        noun="message",
-        parts=lambda record: record["message"]["content"] or _NO_CONTENTS,
-        source=lambda record: "user" if record["message"]["role"] == "user" else "agent",
-        read=_read,
-        part=_contents,
-        thought=lambda text, signed: {
-            "reasoningContent": {"reasoningText": filled({"text": text, "signature": signed})}
-        },
-        written=_written,
-        kept_at=("message", "content"),
-        time=lambda record, part, place: read_time(record.get("created_at")),
-        usage=lambda record: usage_told(dict_or_empty(record["message"].get("metadata")).get("usage"), _USAGE),
-    )
+FORMAT = PartsFormat(
+    name="strands",
+    accepts=_accepts,
+    matches=lambda record: _accepts(record) and "redact_message" in record,
+    source_id=member("message", "tracking_id"),
+    time=lambda record: read_time(record.get("created_at")),
+    expected="a message with a message_id, a role and contents",
+    noun="message",
+    parts=("message", "content"),
+    source=lambda record: "user" if record["message"]["role"] == "user" else "agent",
+    read=_read,
+    part=_contents,
+    thought=lambda text, signed: {"reasoningContent": {"reasoningText": filled({"text": text, "signature": signed})}},
+    written=_written,
+    usage=lambda record: usage_told(dict_or_empty(record["message"].get("metadata")).get("usage"), _USAGE),
 )

@@ -20,10 +20,19 @@ from foldlog._formats.blocks import kind_of, part_of, said, said_in, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.opencode.files import SessionFiles, info_of, session_in
 from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
-from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told, within
+from foldlog._formats.record import (
+    dict_or_empty,
+    dicts_in,
+    joined_text,
+    text_or_empty,
+    text_or_none,
+    time_at,
+    usage_told,
+    within,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import call_id_of, data_in, file_at, milliseconds_of, parts_as, role_of, session_of
-from foldlog.eventstore import Action, Content, Event, Message, Observation, Origin, Retraction
+from foldlog.eventstore import Action, Content, Event, Message, Observation, Retraction
 
 NAME = "opencode"
 
@@ -64,12 +73,8 @@ _USAGE = {
 class _Decoder(FollowingDecoder):
     """Records of one session to events. Of what is shown it knows the id of the message."""
 
-    format = NAME
-    expected = "a message of OpenCode with an object under 'info' and an array under 'parts'"
-    accepts = staticmethod(_accepts)
-
     def __init__(self, records: Iterable[Any], options: Options) -> None:
-        super().__init__(options)
+        super().__init__(records, options)
         sessions = [None, *filter(_is_session, records)]
         self._parent = text_or_empty(within(sessions[-1], "info", "parentID"))
         """The session that started this one, which the last record tells."""
@@ -78,14 +83,9 @@ class _Decoder(FollowingDecoder):
         self._asked: dict[Any, _Part] = {}
         """The part that asks for a compaction, by the id of its message."""
 
-    def begun(self, record: _Part) -> RecordEvents:
-        name, created = text_or_empty(record["info"].get("id")), within(record, "info", "time", "created")
-        read = RecordEvents(self, Origin(format=NAME, id=name or None), time_at(created, 1000))
-        read.known = name
-        return read
-
     def read(self, read: RecordEvents, record: _Part) -> None:
         info, parts = record["info"], dicts_in(record.get("parts"))
+        read.known = read.origin.id or ""
         if read.version == 0 and self._parent:
             read.meta["parent"] = f"{self.options.prefix}{self._parent}"
         role = info.get("role") or "message"
@@ -296,14 +296,15 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=_accepts,
+    expected="a message of OpenCode with an object under 'info' and an array under 'parts'",
+    time=lambda record: (time_at(within(record, "info", "time", "created"), 1000), None),
     decoder=_Decoder,
     encoder=_Encoder,
     conversation=first_named(session_in),
-    looks_ahead=True,
     files=SessionFiles(),
     rewritten=True,
     kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
     document=_document,
-    source_id=lambda record: within(record, "info", "id"),
+    source_id=lambda record: text_or_none(within(record, "info", "id")) or None,
     changed_at=lambda record: time_at(within(record, "info", "time", "updated"), 1000),
 )

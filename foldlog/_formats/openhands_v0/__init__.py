@@ -91,6 +91,5 @@ FORMAT = Format(
     decoder=_decoder,
     encoder=OpenHandsV0Encoder,
     beside=_beside,
-    looks_ahead=True,
     live=True,
 )

@@ -22,11 +22,11 @@ end where the leaf is not the last step. Where records come one by one, all of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foldlog._formats.format import Beside, Format, Options
-from foldlog._formats.openhands_v1.branches import Branches, accepts
+from foldlog._formats.format import Beside, Format
+from foldlog._formats.openhands_v1.branches import accepts
 from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder
 from foldlog._formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
 from foldlog._formats.record import dict_or_empty, dicts_in, member, usage_told
@@ -41,14 +41,6 @@ def _matches(record: Any) -> bool:
     if not accepts(record):
         return False
     return record["kind"].endswith(_ENDINGS) or ("id" in record and ("timestamp" in record or "source" in record))
-
-
-def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV1Decoder:
-    if options.past is not None:
-        return OpenHandsV1Decoder(options)
-    return OpenHandsV1Decoder(
-        options, Branches(options.leaf, 0 if options.leaf is None else sum(map(accepts, records)))
-    )
 
 
 def metrics_in(state: Any) -> dict[str, dict[str, Any]]:
@@ -72,7 +64,8 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=accepts,
-    decoder=_decoder,
+    expected="an event with a text under 'kind'",
+    decoder=OpenHandsV1Decoder,
     encoder=OpenHandsV1Encoder,
     beside=_beside,
     live=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from foldlog._formats.calls import Recent
@@ -53,18 +54,15 @@ _CAUSES_MAX = 10_000
 class OpenHandsV1Decoder(FollowingDecoder):
     """Records of one history to events, one record after the other.
 
-    Without ``branches`` all of them are on the active branch. Before the event of a record may come a retraction of the
+    With a ``past`` all of them are on the active branch. Before the event of a record may come a retraction of the
     branch that it leaves, and a condensation of an event that it replaces.
     """
 
-    format = NAME
-    expected = "an event object"
-    lacks = "text under 'kind', which every event of OpenHands V1 has"
-    accepts = staticmethod(accepts)
-
-    def __init__(self, options: Options, branches: Branches | None = None) -> None:
-        super().__init__(options)
-        self._branches = branches
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
+        self._branches: Branches | None = None
+        if options.past is None:
+            self._branches = Branches(options.leaf, 0 if options.leaf is None else sum(map(accepts, records)))
         self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
         self._requested: bool | None = None if self.past is not None else False
         """Whether a condensation is requested; None before the View was asked."""

@@ -14,7 +14,7 @@ which spans are a history, where their messages are, and what of them is read. T
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from itertools import takewhile
 from operator import eq
@@ -29,7 +29,7 @@ from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import data_url, image_at, session_of
-from foldlog.eventstore import Annotation, Content, Event, Origin, Retraction
+from foldlog.eventstore import Annotation, Content, Event, Retraction
 
 _USAGE = {
     "prompt_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
@@ -53,19 +53,13 @@ _OF_MESSAGES = ("role", "parts", "content", "name", "id", "type", "index", "tool
 class _Decoder(FollowingDecoder):
     """Spans of one history to events."""
 
-    format, keeps_shown = NAME, False
-    expected = "an object of OpenTelemetry with one span: {'resourceSpans': […]}"
-    accepts = staticmethod(lambda record: span_of(record) is not None)
+    keeps_shown = False
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
         self._agents = AgentSpans()
         self._said: list[tuple[bytes, int]] = []
         """What was said on the branch that is shown: the gist of each message, and the version after it."""
-
-    def begun(self, record: dict[str, Any]) -> RecordEvents:
-        span = TracedSpan(record)
-        return RecordEvents(self, Origin(format=NAME, id=span.told.get("spanId")), time_at(span.began / 1e9))
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         span, began = TracedSpan(record), read.timestamp
@@ -232,8 +226,10 @@ def _message(chat: dict[str, Any]) -> dict[str, Any]:
 FORMAT = Format(
     name=NAME,
     matches=lambda record: TracedSpan(record).is_ours,
-    accepts=_Decoder.accepts,
-    decoder=lambda records, options: _Decoder(options),
+    accepts=lambda record: span_of(record) is not None,
+    expected="an object of OpenTelemetry with one span: {'resourceSpans': […]}",
+    time=lambda record: (time_at(TracedSpan(record).began / 1e9), None),
+    decoder=_Decoder,
     encoder=_Encoder,
     files=SpanFiles(),
     rewritten=True,

@@ -279,7 +279,9 @@ def test_writers_of_one_history_lose_nothing(histories):
 def test_all_records_are_appended_or_none_and_errors_say_which(histories):
     history = histories["c1"]
     good = {"role": "user", "content": "a"}
-    with pytest.raises(InvalidEvent, match=r"record 1: the object has no text under 'role'.*nothing was appended"):
+    with pytest.raises(
+        InvalidEvent, match=r"record 1: expected .* text under 'role', found another object.*nothing was appended"
+    ):
         history.append_records([good, {"content": "b"}], format="openai-chat")
     assert history.version() == 0
     history.append_records([good], format="openai-chat", expected_version=0)
