@@ -18,7 +18,7 @@ The records, and the events that they become:
     every other observation    Observation; its content is what V0's memory told the model
 
 ``reading.py`` and ``writing.py`` are the two directions, ``delegates.py`` finds the work of delegates, and
-``recalled.py`` has the knowledge that V0 recalled for its agent.
+``memory.py`` has the words that V0's agent sent to its model.
 
 The oldest files nest an action and its observation in an array; resolver files have neither ids nor ``args``: there an
 observation answers the action before it.
@@ -26,11 +26,11 @@ observation answers the action before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foldlog._formats.format import Beside, Format, Options
-from foldlog._formats.openhands_v0.delegates import outside_history
+from foldlog._formats.format import Beside, Format
+from foldlog._formats.openhands_v0.delegates import members_of
 from foldlog._formats.openhands_v0.reading import OpenHandsV0Decoder
 from foldlog._formats.openhands_v0.writing import NAME, OpenHandsV0Encoder
 from foldlog._formats.record import dict_or_empty, dicts_in, usage_told
@@ -65,15 +65,10 @@ def _matches_one(record: Any) -> bool:
 
 def _accepts(record: Any) -> bool:
     """Return whether ``record`` names an action or an observation of any kind, or is an array of two such objects."""
-    members, count = (record, 2) if type(record) is list else ([record], 1)
-    return len(members) == count and all(
+    members = members_of(record)
+    return len(members) == 1 + (members is record) and all(
         type(it) is dict and (type(it.get("action")) is str or type(it.get("observation")) is str) for it in members
     )
-
-
-def _decoder(records: Iterable[Any], options: Options) -> OpenHandsV0Decoder:
-    looks = options.past is None and not options.as_history
-    return OpenHandsV0Decoder(options, outside_history(records) if looks else ())
 
 
 def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
@@ -88,7 +83,7 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=_accepts,
-    decoder=_decoder,
+    decoder=OpenHandsV0Decoder,
     encoder=OpenHandsV0Encoder,
     beside=_beside,
     live=True,

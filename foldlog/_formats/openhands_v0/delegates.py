@@ -6,13 +6,18 @@ one by one, all records after a delegation are, until its result comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from foldlog._formats.packing import events_of, unpack
 
 if TYPE_CHECKING:
     from foldlog.projections import View
+
+
+def members_of(record: Any) -> Sequence[Any]:
+    """Return the objects of a record: the oldest files have an action and its observation in an array."""
+    return record if type(record) is list else (record,)
 
 
 def outside_history(records: Iterable[Any]) -> set[int]:
@@ -24,7 +29,7 @@ def outside_history(records: Iterable[Any]) -> set[int]:
     open_at: list[int] = []
     outside: set[int] = set()
     for number, record in enumerate(records):
-        for member in record if type(record) is list else (record,):
+        for member in members_of(record):
             if type(member) is not dict:
                 continue
             if member.get("action") == "delegate":
@@ -44,17 +49,15 @@ class OpenDelegations:
 
     def takes(self, record: Any) -> bool:
         """Return whether the next record is a delegate's."""
-        for member in record if type(record) is list else (record,):
-            if type(member) is dict and type(member.get("action")) is not str:
+        for member in members_of(record):
+            if type(member.get("action")) is not str:
                 self._open -= member.get("observation") == "delegate" and self._open > 0
         outside = self._open > 0
-        for member in record if type(record) is list else (record,):
-            self._open += type(member) is dict and member.get("action") == "delegate"
+        self._open += sum(member.get("action") == "delegate" for member in members_of(record))
         return outside
 
 
 def open_delegations(view: View) -> int:
     """Return the number of delegations in a View that have no result."""
     records = [unpack([call]) for call in view.open_calls if events_of(call) == 1]
-    members = [member for record in records for member in (record if type(record) is list else (record,))]
-    return sum(member.get("action") == "delegate" for member in members)
+    return sum(member.get("action") == "delegate" for record in records for member in members_of(record))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
 from foldlog._formats.calls import Recent
-from foldlog._formats.format import Options, RecordDecoder
-from foldlog._formats.openhands_v0.delegates import OpenDelegations, open_delegations
-from foldlog._formats.openhands_v0.memory import call_of, done_by_user, final_words, observed
-from foldlog._formats.openhands_v0.recalled import Recollection
+from foldlog._formats.format import Options
+from foldlog._formats.openhands_v0.delegates import OpenDelegations, members_of, open_delegations, outside_history
+from foldlog._formats.openhands_v0.memory import Recollection, call_of, done_by_user, final_words, observed
 from foldlog._formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING
 from foldlog._formats.record import NotAnEvent, described, dict_or_empty, read_time, text_or_empty, text_or_none
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import image_at
 from foldlog._usage import usage_of
 from foldlog.eventstore import (
@@ -22,7 +22,6 @@ from foldlog.eventstore import (
     CondensationRequest,
     CondensationSummary,
     Content,
-    Event,
     Message,
     Observation,
     Origin,
@@ -51,88 +50,79 @@ _ENVELOPE = frozenset(
 _OBSERVED = _ENVELOPE | {"content", "success"}
 
 
-class OpenHandsV0Decoder(RecordDecoder):
-    """Records of one history to events, one record after the other.
+class OpenHandsV0Decoder(FollowingDecoder):
+    """Records of one history to events, one record after the other: an event for each, or for each object in one."""
 
-    ``outside`` tells by their numbers which records are outside the agent's history (``outside_history``).
-    """
+    keeps_shown = False
 
-    def __init__(self, options: Options, outside: Container[int] = ()) -> None:
-        super().__init__(options)
-        self._as_history = options.as_history
-        self._outside = outside
-        self._first_id = options.first_id
-        self._past = options.past if options.first_id else None
+    def __init__(self, records: Iterable[Any], options: Options) -> None:
+        super().__init__(records, options)
+        whole = options.past is None and not options.as_history
+        self._outside = outside_history(records) if whole else set[int]()
+        """The numbers of the records that are outside the agent's history."""
         self._delegations: OpenDelegations | None = None
-        self._is_live = options.past is not None
         self._event_ids: Recent[int | str, int] = Recent(_CAUSES_MAX)
         self._by_user: Recent[int, bool] = Recent(_CAUSES_MAX)
-        self._recollection = Recollection(self._past)
+        self._recollection = Recollection(self.past)
         self._last_action: int | None = None
         self._record_number = -1
 
-    def events(self, record: Any) -> list[Event]:
-        """Return the events of the next record: one, or for an array one for each of its objects.
-
-        Raises ``NotAnEvent`` if the record is not an event; then nothing has changed.
-        """
+    def check(self, record: Any) -> None:
         self._record_number += 1
-        outside = self._is_outside(record)
-        if type(record) is not list:
-            return [self._event(record, _is_action(record), outside)]
-        if not record:
+        if record == []:
             raise NotAnEvent("expected an event object or an array of them, found an empty array")
-        are_actions = [_is_action(member) for member in record]
-        pairs = zip(record, are_actions, strict=True)
-        return [self._event(member, is_action, outside) for member, is_action in pairs]
+        for member in members_of(record):
+            if type(member) is not dict:
+                raise NotAnEvent(f"expected an event object, found {described(member)}")
+            if all(type(member.get(key)) is not str for key in ("action", "observation")):
+                raise NotAnEvent("an event has a text under 'action' or 'observation', this object has neither")
 
-    def _event(self, record: dict[str, Any], is_action: bool, outside: bool) -> Event:
+    def read(self, read: RecordEvents, record: Any) -> None:
+        outside = self._is_outside(record)
+        for member in members_of(record):
+            self._read(read, member, outside)
+
+    def _read(self, read: RecordEvents, record: dict[str, Any], outside: bool) -> None:
+        is_action, source, source_id = type(record.get("action")) is str, record.get("source"), record.get("id")
         timestamp, time = read_time(record.get("timestamp"))
-        origin = Origin(format=NAME, id=record.get("id"), time=time)
-        cause = self._cause(record, is_action)
-        fields: dict[str, Any] = {"id": self.next_id, "timestamp": timestamp, "origin": origin, "cause": cause}
-        source = record.get("source")
+        read.begin(Origin(format=NAME, id=source_id, time=time), timestamp)
+        read.meta = _usage_in(record)
+        fields: dict[str, Any] = {"cause": self._cause(read, record, is_action)}
         if type(source) is str and source in _SOURCES:
             fields["source"] = _SOURCES[source]
-        if told := _usage_in(record):
-            fields["meta"] = told
-        build = self._action if is_action else self._observation
-        event = build(record, fields, outside)
+        event = (self._action if is_action else self._observation)(read, record, fields, outside)
         if is_action and isinstance(event, Action) and event.source != "agent":
             self._by_user[event.id] = True
-        source_id = record.get("id")
         if type(source_id) is int or type(source_id) is str:
             self._event_ids[source_id] = event.id
-        self.next_id += 1
         self._last_action = event.id if is_action else None
-        return event
 
     def skip_to(self, next_id: int) -> None:
         super().skip_to(next_id)
         self._last_action = None
 
     def _is_outside(self, record: Any) -> bool:
-        if not self._is_live:
-            return not self._as_history and self._record_number in self._outside
+        if self.options.past is None:
+            return self._record_number in self._outside
         if self._delegations is None:
-            self._delegations = OpenDelegations(0 if self._past is None else open_delegations(self._past.view()))
+            self._delegations = OpenDelegations(0 if self.past is None else open_delegations(self.past.view()))
         return self._delegations.takes(record)
 
-    def _cause(self, record: dict[str, Any], is_action: bool) -> int | None:
+    def _cause(self, read: RecordEvents, record: dict[str, Any], is_action: bool) -> int | None:
         cause = record.get("cause")
         if type(cause) is int or type(cause) is str:
             known = self._event_ids.get(cause)
             return self._earlier(cause) if known is None else known
         if is_action or "cause" in record or "id" in record:
             return None
-        if self._past is not None and self.next_id == self._first_id:
-            newest = next(self._past.newest_first(), None)
+        if self.past is not None and read.version == self.options.first_id:
+            newest = next(self.past.newest_first(), None)
             return newest.id if isinstance(newest, Action) and newest.origin is not None else None
         return self._last_action
 
     def _earlier(self, source_id: int | str) -> int | None:
         """Return the event with this id of the source before the first record."""
-        for event in () if self._past is None else islice(self._past.newest_first(), _CAUSES_MAX):
+        for event in () if self.past is None else islice(self.past.newest_first(), _CAUSES_MAX):
             origin = event.origin
             if origin is not None and origin.format == NAME and origin.id == source_id:
                 if isinstance(event, Action) and event.source != "agent":
@@ -140,61 +130,39 @@ class OpenHandsV0Decoder(RecordDecoder):
                 return event.id
         return None
 
-    def _action(self, record: dict[str, Any], fields: dict[str, Any], outside: bool) -> Event:
-        name = record["action"]
-        args = _payload(record, "args", _ENVELOPE)
-        fields["shown"] = self._as_history or not (outside or name in _BOOKKEEPING or args.get("hidden") is True)
+    def _action(self, read: RecordEvents, record: dict[str, Any], fields: dict[str, Any], outside: bool) -> Any:
+        name, args = record["action"], _payload(record, "args", _ENVELOPE)
+        is_hidden = outside or name in _BOOKKEEPING or args.get("hidden") is True
+        fields["shown"] = name not in _STRUCTURAL and (self.options.as_history or not is_hidden)
         if name == "message":
-            return _message(args, fields)
+            return read.add(Message, **_message(args, fields))
         if name == "finish":
-            return Message(content=final_words(args, record.get("tool_call_metadata")), **{"source": "agent", **fields})
+            said = final_words(args, record.get("tool_call_metadata"))
+            return read.add(Message, content=said, **{"source": "agent", **fields})
         if name == "system":
             tools = args.get("tools")
-            return SystemMessage(
-                content=text_or_empty(args.get("content")), tools=tuple(tools) if type(tools) is list else (), **fields
-            )
-        if name in _BOOKKEEPING or (name in _STRUCTURAL and outside):
-            return _annotation("action", record, fields)
-        if name in _STRUCTURAL:
-            fields["shown"] = False
-            if name == "condensation_request":
-                return CondensationRequest(**fields)
-            forgets = _forgets(args)
-            if forgets is None:
-                return _annotation("action", record, fields)
-            condensation = CondensationAction(**forgets, **fields)
+            given = tuple(tools) if type(tools) is list else ()
+            return read.add(SystemMessage, content=text_or_empty(args.get("content")), tools=given, **fields)
+        forgets = _forgets(args) if name == "condensation" else {}
+        if name in _BOOKKEEPING or (name in _STRUCTURAL and (outside or forgets is None)):
+            return read.add(Annotation, **_kept("action", record), **fields)
+        if name == "condensation_request":
+            return read.add(CondensationRequest, **fields)
+        if name == "condensation":
+            condensation = read.add(CondensationAction, **(forgets or {}), **fields)
             self._recollection.forget(condensation.forgotten)
             return condensation
-        return self._done(name, args, record, fields)
+        return read.add(Action, **_done(name, args, record, fields))
 
-    def _done(self, name: str, args: dict[str, Any], record: dict[str, Any], fields: dict[str, Any]) -> Action:
-        """Return an action with a tool: the call that the model wrote, where the record has it."""
-        metadata = record.get("tool_call_metadata")
-        fields["call_id"], fields["response_id"] = call_id, _ = _call(metadata)
-        call = call_of(metadata)
-        if call is not None:
-            return Action(tool=call.tool, arguments=call.arguments, thought=call.said, **fields)
-        arguments = args if type(record.get("args", args or None)) is dict else None
-        if call_id is None and name in _OWN and fields.get("source", "agent") == "agent":
-            fields["source"] = "environment"
-        if call_id is None and fields.get("source", "agent") != "agent":
-            told = done_by_user(name, args) if fields["source"] == "user" else ""
-            return Action(tool=name, arguments=arguments, thought=told, **fields)
-        thought = text_or_empty(args.get("thought"))
-        if thought:
-            arguments = {key: value for key, value in args.items() if key != "thought"}
-        tool = text_or_empty(dict_or_empty(metadata).get("function_name")) or name
-        return Action(tool=tool, arguments=arguments, thought=thought, **fields)
-
-    def _observation(self, record: dict[str, Any], fields: dict[str, Any], outside: bool) -> Event:
-        name = record["observation"]
-        extras = _payload(record, "extras", _OBSERVED)
-        fields["shown"] = self._as_history or not (outside or name in _BOOKKEEPING or extras.get("hidden") is True)
-        if name in OBSERVED_BOOKKEEPING and not self._as_history:
-            return _annotation("observation", record, fields)
+    def _observation(self, read: RecordEvents, record: dict[str, Any], fields: dict[str, Any], outside: bool) -> Any:
+        name, extras = record["observation"], _payload(record, "extras", _OBSERVED)
+        is_hidden = outside or name in _BOOKKEEPING or extras.get("hidden") is True
+        fields["shown"] = self.options.as_history or not is_hidden
+        if name in OBSERVED_BOOKKEEPING and not self.options.as_history:
+            return read.add(Annotation, **_kept("observation", record), **fields)
         content = text_or_empty(record.get("content"))
         if name == "condense":
-            return CondensationSummary(content=content, **fields)
+            return read.add(CondensationSummary, content=content, **fields)
         call_id, _ = _call(record.get("tool_call_metadata"))
         told: Content = content
         if name == "recall":
@@ -202,13 +170,34 @@ class OpenHandsV0Decoder(RecordDecoder):
         else:
             by_user = fields["cause"] is not None and self._by_user.get(fields["cause"]) is not None
             told = observed(name, content, extras, by_user=by_user)
-            if name in _SAID_BY_ITSELF and call_id is None and fields["cause"] is None and self.next_id:
-                return Message(content=told, **{**fields, "source": "environment"})
+            if name in _SAID_BY_ITSELF and call_id is None and fields["cause"] is None and read.version:
+                return read.add(Message, content=told, **{**fields, "source": "environment"})
             images = extras.get("image_urls") if name == "run_ipython" else None
             if images and _is_texts(images):
                 told = _with_images(told, images)
                 extras = {key: value for key, value in extras.items() if key != "image_urls"}
-        return Observation(tool=name, content=told, extras=extras, call_id=call_id, is_error=name == "error", **fields)
+        answer = {"tool": name, "content": told, "call_id": call_id, "is_error": name == "error"}
+        return read.add(Observation, **answer, extras=extras, **fields)
+
+
+def _done(name: str, args: dict[str, Any], record: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an action with a tool: the call that the model wrote, where the record has it."""
+    metadata = record.get("tool_call_metadata")
+    fields["call_id"], fields["response_id"] = call_id, _ = _call(metadata)
+    call = call_of(metadata)
+    if call is not None:
+        return {"tool": call.tool, "arguments": call.arguments, "thought": call.said, **fields}
+    arguments = args if type(record.get("args", args or None)) is dict else None
+    if call_id is None and name in _OWN and fields.get("source", "agent") == "agent":
+        fields["source"] = "environment"
+    if call_id is None and fields.get("source", "agent") != "agent":
+        told = done_by_user(name, args) if fields["source"] == "user" else ""
+        return {"tool": name, "arguments": arguments, "thought": told, **fields}
+    thought = text_or_empty(args.get("thought"))
+    if thought:
+        arguments = {key: value for key, value in args.items() if key != "thought"}
+    tool = text_or_empty(dict_or_empty(metadata).get("function_name")) or name
+    return {"tool": tool, "arguments": arguments, "thought": thought, **fields}
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
@@ -219,16 +208,6 @@ def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
     if type(usage) is dict:
         told["accumulated"] = {**usage_of(usage), "cost": metrics.get("accumulated_cost")}
     return told
-
-
-def _is_action(record: Any) -> bool:
-    if type(record) is not dict:
-        raise NotAnEvent(f"expected an event object, found {described(record)}")
-    if type(record.get("action")) is str:
-        return True
-    if type(record.get("observation")) is str:
-        return False
-    raise NotAnEvent("an event has a text under 'action' or 'observation', this object has neither")
 
 
 def _payload(record: dict[str, Any], key: str, envelope: frozenset[str]) -> dict[str, Any]:
@@ -242,7 +221,7 @@ def _with_images(text: str, urls: list[str]) -> Content:
     return ({"type": "text", "text": text}, *map(image_at, urls))
 
 
-def _message(args: dict[str, Any], fields: dict[str, Any]) -> Message:
+def _message(args: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     content: Content = text_or_empty(args.get("content"))
     spellings = [name for name in ("image_urls", "images_urls") if args.get(name)]
     if len(spellings) == 1 and type(args.get("content")) is str and _is_texts(args[spellings[0]]):
@@ -250,17 +229,16 @@ def _message(args: dict[str, Any], fields: dict[str, Any]) -> Message:
     if "source" not in fields:
         # The oldest files do not say who speaks; only the agent waits for a response.
         fields["source"] = "agent" if args.get("wait_for_response") is True else "user"
-    return Message(content=content, **fields)
+    return {"content": content, **fields}
 
 
 def _is_texts(value: Any) -> bool:
     return type(value) is list and all(type(item) is str for item in value)
 
 
-def _annotation(naming: str, record: dict[str, Any], fields: dict[str, Any]) -> Annotation:
-    name = record[naming]
+def _kept(naming: str, record: dict[str, Any]) -> dict[str, Any]:
     taken = ("id", "timestamp", "source", "cause", naming)
-    return Annotation(name=name, data={key: value for key, value in record.items() if key not in taken}, **fields)
+    return {"name": record[naming], "data": {key: value for key, value in record.items() if key not in taken}}
 
 
 def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ The records, and the events that they become:
     every other kind, known or not                         Annotation
 
 ``reading.py`` and ``writing.py`` are the two directions, ``contents.py`` converts contents and has the words for a
-result, ``branches.py`` follows the tree. ``event_files.py`` is a growing conversation as the files of OpenHands.
+result. ``event_files.py`` is a growing conversation as the files of OpenHands.
 
 Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another branch, and at the
 end where the leaf is not the last step. Where records come one by one, all of them are on the active branch, and
@@ -26,8 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foldlog._formats.format import Beside, Format
-from foldlog._formats.openhands_v1.branches import accepts
-from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder
+from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder, accepts
 from foldlog._formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
 from foldlog._formats.record import dict_or_empty, dicts_in, member, usage_told
 

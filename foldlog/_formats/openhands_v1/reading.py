@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from foldlog._formats.calls import Recent
 from foldlog._formats.format import Options
 from foldlog._formats.members import PROMPT_REPLACED
 from foldlog._formats.messages import SPEAKERS
-from foldlog._formats.openhands_v1.branches import Branches, Place, ShownEvent, accepts
 from foldlog._formats.openhands_v1.contents import content_of, observed
 from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, SUMMARY
-from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty, text_or_none
+from foldlog._formats.record import dict_or_empty, dicts_in, has, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import parts_in
 from foldlog.eventstore import (
@@ -41,6 +40,8 @@ _USUAL_SOURCE: dict[str, Source] = {
     "PauseEvent": "user",
     "InterruptEvent": "user",
 }
+_NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent"})
+"""Kinds of records that cannot be the end of a branch."""
 _REJECTED = "The action was rejected, and no reason was given."
 """The text for a rejection without a reason: "no output" would say that the action was done."""
 _OF_NO_RECORD = (
@@ -51,18 +52,43 @@ _CAUSES_MAX = 10_000
 """An action waits for its result during this many events; after that the two are not paired."""
 
 
-class OpenHandsV1Decoder(FollowingDecoder):
-    """Records of one history to events, one record after the other.
+class ShownEvent(NamedTuple):
+    """A member of the View: the id of its source, and the call that it makes or answers. ``is_prompt``: whether it is
+    a system prompt.
+    """
 
-    With a ``past`` all of them are on the active branch. Before the event of a record may come a retraction of the
-    branch that it leaves, and a condensation of an event that it replaces.
+    source_id: str | None = None
+    call_id: str | None = None
+    is_answer: bool = False
+    is_prompt: bool = False
+
+
+class _Place(NamedTuple):
+    """A step: the version after it, and whether a condensation is requested there."""
+
+    version: int
+    requested: bool
+
+
+accepts = has(kind=str)
+
+
+class OpenHandsV1Decoder(FollowingDecoder):
+    """Records of one history to events, one record after the other. Memory: some words for each record.
+
+    A log is a tree: ``parent_id`` names the event before each one; in old logs it is the one in the line before. A step
+    that does not follow the newest step is on another branch. Its events come after a retraction to the version at
+    which the step that it follows was the newest. ``Options.leaf`` is the step in which the active branch ends. With a
+    ``past`` all records are on the active branch.
     """
 
     def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(records, options)
-        self._branches: Branches | None = None
-        if options.past is None:
-            self._branches = Branches(options.leaf, 0 if options.leaf is None else sum(map(accepts, records)))
+        self._left = 0 if options.leaf is None or options.past is not None else sum(map(accepts, records))
+        """The number of records up to the last one, after which the branch of the leaf is shown."""
+        self._places: dict[str, _Place | None] = {}
+        self._newest: _Place | None = None
+        self._previous: _Place | None = None
         self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
         self._requested: bool | None = None if self.past is not None else False
         """Whether a condensation is requested; None before the View was asked."""
@@ -80,9 +106,11 @@ class OpenHandsV1Decoder(FollowingDecoder):
         return ShownEvent(source_id, call_id, isinstance(event, Observation), isinstance(event, SystemMessage))
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        kind, own, branches = record["kind"], (read.origin, read.timestamp), self._branches
-        if branches is not None and (left := branches.before(record)) is not None:
-            self._go_to(read, left)
+        kind, own, parent = record["kind"], (read.origin, read.timestamp), record.get("parent_id")
+        above = self._places.get(parent) if type(parent) is str else self._previous
+        is_step, is_followed = kind not in _NOT_A_STEP, self.options.past is None
+        if is_followed and is_step and self._newest is not None:
+            self._go_to(read, above)
         if kind == PROMPT_UPDATE:
             self._replace_prompt(read)
         read.begin(*own)
@@ -93,15 +121,22 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._event_ids[event.origin.id] = event.id
         if isinstance(event, CondensationRequest | CondensationAction):
             self._requested = isinstance(event, CondensationRequest)
-        if branches is not None:
-            active = branches.after(record, Place(read.version, bool(self._requested)))
-            if active is not None:
-                self._go_to(read, active)
+        if is_followed:
+            self._previous = _Place(read.version, bool(self._requested)) if is_step else above
+            self._newest = self._previous if is_step else self._newest
+            if type(record.get("id")) is str:
+                self._places[record["id"]] = self._previous
+            self._left -= 1
+            if not self._left:
+                self._go_to(read, self._places.get(self.options.leaf or "", self._newest))
 
-    def _go_to(self, read: RecordEvents, place: Place) -> None:
-        """Add the retraction to a place on another branch, and decline an open request on the branch that is left:
-        otherwise it would stay open.
+    def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
+        """Add the retraction to a place, if it is on another branch, and decline an open request on the branch that is
+        left: otherwise it would stay open.
         """
+        if place is self._newest:
+            return
+        place = place or _Place(0, requested=False)
         declined = self._requested and not place.requested
         self._requested = place.requested
         read.begin(Origin(format=NAME), None)
