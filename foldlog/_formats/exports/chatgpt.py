@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order, name_of
-from foldlog._formats.format import Options
+from foldlog._formats.exports.trees import Exports, Record, TreeDecoder, TreeFormat, in_order, name_of
+from foldlog._formats.format import Options, first_named
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, joined_text, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import RecordEvents
@@ -41,45 +41,49 @@ _TEXTS = ("text", "result", "summary", "content", "name")
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def _is_conversation(value: Any) -> bool:
-    if type(value) is not dict or "mapping" not in value:
-        return False
-    nodes = dict_or_empty(value["mapping"]).values()
-    return "current_node" in value or ("title" in value and any("message" in dict_or_empty(node) for node in nodes))
+class _Files(Exports):
+    begins = (frozenset((b"mapping",)), frozenset((b"conversation_id", b"current_node")))
+    named = ("conversation_id", "id")
+
+    def has(self, value: Any) -> bool:
+        if type(value) is not dict or "mapping" not in value:
+            return False
+        nodes = dict_or_empty(value["mapping"]).values()
+        return "current_node" in value or ("title" in value and any("message" in dict_or_empty(node) for node in nodes))
+
+    def records(self, conversation: Record) -> list[Any]:
+        """Return a record for each node, and one for the conversation; none where the nodes have no message. A damaged
+        node comes after the node that has it among its children.
+        """
+        mapping = conversation["mapping"]
+        if type(mapping) is not dict:
+            return [mapping, {**conversation, "mapping": {}}]
+        nodes = {name: node if _is_node(node) else {} for name, node in mapping.items()}
+        listed = ((name, node["children"]) for name, node in nodes.items() if type(node.get("children")) is list)
+        above = {text_or_none(child): name for name, those in listed for child in those}
+        parents = {
+            name: text_or_none(node.get("parent", above.get(name)))
+            for name, node in nodes.items()
+            if node.get("id", name) == name
+        }
+        if not any(nodes[name].get("message", True) for name in parents):
+            return []
+        times = {name: time_at(dict_or_empty(nodes[name].get("message")).get("create_time")) for name in parents}
+        ordered = in_order(parents, times)
+        children: dict[str, list[str]] = {name: [] for name in ordered}
+        for name in ordered:
+            if (parent := parents[name]) is not None and parent in children:
+                children[parent].append(name)
+        records, rest = list[Any](), {name: node for name, node in mapping.items() if name not in parents}
+        for name in ordered:
+            node = nodes[name]
+            records.append({key: value for key, value in node.items() if key != "children"} if node else mapping[name])
+            if node and node.get("children", _NONE) != children[name]:
+                rest[name] = {key: node[key] for key in ("children",) if key in node}
+        return [*records, {**conversation, "mapping": rest}]
 
 
-def _records(conversation: Record) -> list[Any]:
-    """Return a record for each node, and one for the conversation; none where the nodes have no message. A damaged node
-    comes after the node that has it among its children.
-    """
-    mapping = conversation["mapping"]
-    if type(mapping) is not dict:
-        return [mapping, {**conversation, "mapping": {}}]
-    nodes = {name: node if _is_node(node) else {} for name, node in mapping.items()}
-    listed = ((name, node["children"]) for name, node in nodes.items() if type(node.get("children")) is list)
-    above = {text_or_none(child): name for name, those in listed for child in those}
-    parents = {
-        name: text_or_none(node.get("parent", above.get(name)))
-        for name, node in nodes.items()
-        if node.get("id", name) == name
-    }
-    if not any(nodes[name].get("message", True) for name in parents):
-        return []
-    times = {name: time_at(dict_or_empty(nodes[name].get("message")).get("create_time")) for name in parents}
-    ordered = in_order(parents, times)
-    children: dict[str, list[str]] = {name: [] for name in ordered}
-    for name in ordered:
-        if (parent := parents[name]) is not None and parent in children:
-            children[parent].append(name)
-    records, rest = list[Any](), {name: node for name, node in mapping.items() if name not in parents}
-    for name in ordered:
-        node = nodes[name]
-        records.append({key: value for key, value in node.items() if key != "children"} if node else mapping[name])
-        if node and node.get("children", _NONE) != children[name]:
-            rest[name] = {key: node[key] for key in ("children",) if key in node}
-    return [*records, {**conversation, "mapping": rest}]
-
-
+_FILES = _Files()
 _NONE = object()
 
 
@@ -218,26 +222,21 @@ def _matches(record: Any) -> bool:
     return message is None or (type(message) is dict and "author" in message and "content" in message)
 
 
-_KIND = Kind(
+FORMAT = TreeFormat(
     name=NAME,
-    begins=(frozenset((b"mapping",)), frozenset((b"conversation_id", b"current_node"))),
-    has=_is_conversation,
-    records=_records,
+    matches=_matches,
+    accepts=lambda record: _is_about(record) or _is_node(record),
+    expected="a node of a conversation of ChatGPT with a text under 'id', and a 'message' with an 'author'",
+    decoder=_Decoder,
+    conversation=first_named(lambda record: _FILES.name_of(record) or "" if _is_about(record) else None),
+    files=_FILES,
+    document=_document,
+    source_id=member("id"),
+    changed_at=lambda record: time_at(member("update_time")(record)),
     is_about=_is_about,
-    is_message=_is_node,
-    named=("conversation_id", "id"),
     id="id",
     parent="parent",
     title="title",
     newest="current_node",
-    written=_written,
-)
-_Decoder.kind = _KIND
-FORMAT = export(
-    _KIND,
-    matches=_matches,
-    expected="a node of a conversation of ChatGPT with a text under 'id', and a 'message' with an 'author'",
-    decoder=_Decoder,
-    document=_document,
-    changed_at=lambda record: time_at(member("update_time")(record)),
+    write=_written,
 )

@@ -19,7 +19,8 @@ from typing import Any
 from foldlog._formats.anthropic_messages import read_blocks
 from foldlog._formats.blocks import blocks_of, kind_of
 from foldlog._formats.claude_code.writing import result_of, use_of
-from foldlog._formats.exports.trees import Kind, Record, TreeDecoder, export, in_order, name_of
+from foldlog._formats.exports.trees import Exports, Record, TreeDecoder, TreeFormat, in_order, name_of
+from foldlog._formats.format import first_named
 from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, text_or_none, time_text
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import role_of, session_of
@@ -34,28 +35,34 @@ _SENDERS = {"human": "user", "assistant": "assistant"}
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def _is_conversation(value: Any) -> bool:
-    if type(value) is not dict or type(value.get("uuid")) is not str:
-        return False
-    return type(value.get("chat_messages")) is list or {"chat_messages", "name"} <= value.keys()
+class _Files(Exports):
+    begins = (frozenset((b"uuid", b"chat_messages")), frozenset((b"uuid", b"name", b"summary")))
+    named = ("uuid",)
+
+    def has(self, value: Any) -> bool:
+        if type(value) is not dict or type(value.get("uuid")) is not str:
+            return False
+        return type(value.get("chat_messages")) is list or {"chat_messages", "name"} <= value.keys()
+
+    def records(self, conversation: Record) -> list[Any]:
+        """Return the messages and the conversation; none where it has no message."""
+        told: Any = conversation["chat_messages"]
+        told = told if type(told) is list else [told]
+        messages: dict[str | None, Any] = {text_or_none(dict_or_empty(each).get("uuid")): each for each in told}
+        about = {key: value for key, value in conversation.items() if key != "chat_messages"}
+        if None in messages or len(messages) < len(told):
+            return [*told, about]
+        parents: dict[str, str | None] = {}
+        before: str | None = None
+        for name, message in messages.items():
+            parents[str(name)] = text_or_none(message.get("parent_message_uuid", before))
+            before = name
+        ordered = in_order(parents, {name: read_time(messages[name].get("created_at"))[0] for name in parents})
+        other = {} if ordered == list(messages) else {"chat_messages": list(messages)}
+        return [*(messages[name] for name in ordered), {**about, **other}] if messages else []
 
 
-def _records(conversation: Record) -> list[Any]:
-    """Return the messages and the conversation; none where it has no message."""
-    told: Any = conversation["chat_messages"]
-    told = told if type(told) is list else [told]
-    messages: dict[str | None, Any] = {text_or_none(dict_or_empty(each).get("uuid")): each for each in told}
-    about = {key: value for key, value in conversation.items() if key != "chat_messages"}
-    if None in messages or len(messages) < len(told):
-        return [*told, about]
-    parents: dict[str, str | None] = {}
-    before: str | None = None
-    for name, message in messages.items():
-        parents[str(name)] = text_or_none(message.get("parent_message_uuid", before))
-        before = name
-    ordered = in_order(parents, {name: read_time(messages[name].get("created_at"))[0] for name in parents})
-    other = {} if ordered == list(messages) else {"chat_messages": list(messages)}
-    return [*(messages[name] for name in ordered), {**about, **other}] if messages else []
+_FILES = _Files()
 
 
 def _document(records: Iterable[Any]) -> list[Record]:
@@ -82,8 +89,8 @@ def _is_about(record: Any) -> bool:
     return type(record) is dict and "sender" not in record and {"uuid", "name"} <= record.keys()
 
 
-def _is_message(record: Record) -> bool:
-    return type(record.get("uuid")) is str and text_or_none(record.get("sender")) in _SENDERS
+def _is_message(record: Any) -> bool:
+    return type(member("uuid")(record)) is str and text_or_none(record.get("sender")) in _SENDERS
 
 
 class _Decoder(TreeDecoder):
@@ -181,29 +188,24 @@ def _matches(record: Any) -> bool:
     """Return whether a record is a message with what it says, or the conversation with its account."""
     if _is_about(record):
         return "updated_at" in record and "account" in record
-    return type(record) is dict and _is_message(record) and ("content" in record or "text" in record)
+    return _is_message(record) and ("content" in record or "text" in record)
 
 
-_KIND = Kind(
+FORMAT = TreeFormat(
     name=NAME,
-    begins=(frozenset((b"uuid", b"chat_messages")), frozenset((b"uuid", b"name", b"summary"))),
-    has=_is_conversation,
-    records=_records,
+    matches=_matches,
+    accepts=lambda record: _is_about(record) or _is_message(record),
+    expected="a message of Claude.ai with a text under 'uuid', and the 'sender' human or assistant",
+    decoder=_Decoder,
+    conversation=first_named(lambda record: _FILES.name_of(record) or "" if _is_about(record) else None),
+    files=_FILES,
+    document=_document,
+    source_id=member("uuid"),
+    changed_at=lambda record: read_time(member("updated_at")(record))[0],
     is_about=_is_about,
-    is_message=_is_message,
-    named=("uuid",),
     id="uuid",
     parent="parent_message_uuid",
     title="name",
     newest=_NEWEST,
-    written=_written,
-)
-_Decoder.kind = _KIND
-FORMAT = export(
-    _KIND,
-    matches=_matches,
-    expected="a message of Claude.ai with a text under 'uuid', and the 'sender' human or assistant",
-    decoder=_Decoder,
-    document=_document,
-    changed_at=lambda record: read_time(member("updated_at")(record))[0],
+    write=_written,
 )

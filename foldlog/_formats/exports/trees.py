@@ -21,7 +21,7 @@ from typing import Any
 
 from foldlog._formats.files.readers import JsonLines, Placed, elements, held_in, on_lines
 from foldlog._formats.files.scanner import Scanner
-from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options, first_named
+from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options, RecordEncoder
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.pairs import TurnsEncoder
 from foldlog._formats.record import Located, described, member, text_or_none
@@ -33,59 +33,26 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """What a format says of its conversations.
+class TreeFormat(Format):
+    """A format of such exports.
 
-    ``name``       the name of the format
-    ``begins``     keys that a file begins with, any of these sets
-    ``has``        whether a JSON value is a conversation
-    ``records``    its records, damaged ones too, the last one for all but the messages; none where nothing was said
     ``is_about``   whether a record is that of a conversation, and not a message
-    ``is_message`` whether an object is a message
-    ``named``      the keys of a conversation under which its name may be, the first that has a text
     ``id parent``  the keys of a message for its id and that of the message that it follows
     ``title newest``  the keys of a conversation for its title and the id of the newest message that is shown
-    ``written``    messages after the one with this id, of an event, or of the calls of a reply, each with its result
+    ``write``      messages after the one with this id, of an event, or of the calls of a reply, each with its result
     """
 
-    name: str
-    begins: Sequence[frozenset[bytes]]
-    has: Callable[[Any], bool]
-    records: Callable[[Record], list[Any]]
+    encoder: Callable[[], RecordEncoder] = TurnsEncoder
+    rewritten: bool = True
     is_about: Callable[[Any], bool]
-    is_message: Callable[[Record], bool]
-    named: Sequence[str]
     id: str
     parent: str
     title: str
     newest: str
-    written: Callable[[Sequence[Any], str | None], Sequence[Record]]
+    write: Callable[[Sequence[Any], str | None], Sequence[Record]]
 
-    def name_of(self, conversation: Record) -> str | None:
-        """Return the name of a conversation."""
-        return next((name for key in self.named if type(name := conversation.get(key)) is str), None)
-
-    def accepts(self, record: Any) -> bool:
-        """Return whether a value is a message, or the record of a conversation."""
-        return type(record) is dict and (self.is_about(record) or self.is_message(record))
-
-    def name_in(self, record: Any) -> str | None:
-        """Return the name of the conversation that a record tells; empty if it has none."""
-        return self.name_of(record) or "" if self.is_about(record) else None
-
-
-def export(kind: Kind, **rules: Any) -> Format:
-    """Return the format of such exports, with these fields of its own."""
-    return Format(
-        name=kind.name,
-        accepts=kind.accepts,
-        encoder=lambda: _Encoder(kind),
-        conversation=first_named(kind.name_in),
-        files=_Exports(kind),
-        rewritten=True,
-        source_id=member(kind.id),
-        **rules,
-    )
+    def writer(self) -> RecordEncoder:
+        return _Encoder(self)
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -93,24 +60,40 @@ def export(kind: Kind, **rules: Any) -> Format:
 _KEY = re.compile(rb'"(\w+)"\s*:')
 
 
-class _Exports(FileReader):
-    """Files with an array of conversations, with one, or with one on each line."""
+class Exports(FileReader):
+    """Files with an array of conversations, with one, or with one on each line.
 
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
+    ``begins``  keys that a file begins with, any of these sets
+    ``named``   the keys of a conversation under which its name may be, the first that has a text
+    """
+
+    begins: Sequence[frozenset[bytes]]
+    named: Sequence[str]
+
+    @abstractmethod
+    def has(self, value: Any) -> bool:
+        """Return whether a JSON value is a conversation."""
+
+    @abstractmethod
+    def records(self, conversation: Record) -> list[Any]:
+        """Return its records, damaged ones too, the last one for all but the messages; none where nothing was said."""
+
+    def name_of(self, conversation: Record) -> str | None:
+        """Return the name of a conversation."""
+        return next((name for key in self.named if type(name := conversation.get(key)) is str), None)
 
     def holds(self, path: Path, begin: bytes) -> bool:
-        is_begun = any(map(set(_KEY.findall(begin)).issuperset, self._kind.begins))
-        return is_begun and any(self._kind.has(it.value) for it in islice(_conversations(path), LOOK_AT))
+        is_begun = any(map(set(_KEY.findall(begin)).issuperset, self.begins))
+        return is_begun and any(self.has(it.value) for it in islice(_conversations(path), LOOK_AT))
 
     def histories(self, path: Path) -> Iterator[Contained]:
         for located in _conversations(path):
             value = located.value
-            if not self._kind.has(value):
+            if not self.has(value):
                 problem = located.problem or f"expected a conversation, found {described(value)} of another kind"
                 yield Contained(None, Placed(0, partial(iter, [(f"{path}:{located.line}", None, problem)])))
-            elif records := self._kind.records(value):
-                yield Contained(self._kind.name_of(value), held_in(path, located.line, records))
+            elif records := self.records(value):
+                yield Contained(self.name_of(value), held_in(path, located.line, records))
 
 
 def _conversations(path: Path) -> Iterator[Located]:
@@ -162,8 +145,7 @@ class TreeDecoder(FollowingDecoder):
     """
 
     keeps_shown = False
-
-    kind: Kind
+    rules: TreeFormat
 
     def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(records, options)
@@ -172,12 +154,12 @@ class TreeDecoder(FollowingDecoder):
         self._root: Any = None
 
     def begun(self, record: Record) -> RecordEvents:
-        name = None if self.kind.is_about(record) else record[self.kind.id]
-        return RecordEvents(self, Origin(format=self.kind.name, id=name), None)
+        name = None if self.rules.is_about(record) else record[self.rules.id]
+        return RecordEvents(self, Origin(format=self.rules.name, id=name), None)
 
     def read(self, read: RecordEvents, record: Record) -> None:
-        kind, is_about, title = self.kind, self.kind.is_about(record), record.get(self.kind.title)
-        after = record.get(kind.newest if is_about else kind.parent, _NO_PARENT)
+        rules, is_about, title = self.rules, self.rules.is_about(record), record.get(self.rules.title)
+        after = record.get(rules.newest if is_about else rules.parent, _NO_PARENT)
         if self._tip is None and not is_about:
             self._root = text_or_none(after)
         if type(after) is not str or after not in self._ends:
@@ -189,9 +171,9 @@ class TreeDecoder(FollowingDecoder):
         else:
             self.say(read, record)
         read.close("conversation" if is_about else "message", read.meta.get("title"))
-        self._tip = after if is_about else record[kind.id]
+        self._tip = after if is_about else record[rules.id]
         if not is_about:
-            self._ends[record[kind.id]] = read.version
+            self._ends[record[rules.id]] = read.version
 
     @abstractmethod
     def say(self, read: RecordEvents, record: Record) -> None:
@@ -204,19 +186,19 @@ class TreeDecoder(FollowingDecoder):
 class _Encoder(TurnsEncoder):
     """Writes events that were not imported as messages after the last one that is shown."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, format: TreeFormat) -> None:
         super().__init__()
-        self._kind = kind
+        self._format = format
         self._tip: str | None = None
 
     def written(self, events: Sequence[Any]) -> Sequence[Record]:
-        records = self._kind.written(events, self._tip)
+        records = self._format.write(events, self._tip)
         for record in records:
             self.follow(events, record)
         return records
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        key = self._kind.newest if self._kind.is_about(record) else self._kind.id
+        key = self._format.newest if self._format.is_about(record) else self._format.id
         self._tip = text_or_none(member(key)(record)) or self._tip
 
 
