@@ -128,11 +128,8 @@ class _Session:
                 block.encode()
             except UnicodeEncodeError:
                 problem = "not UTF-8"
-            yield Located(line, 0, None if problem else _record(kind, block), problem)
+            yield Located(line, 0, None if problem else _record(kind, block), problem, str(self._path))
             line += block.count("\n")
-
-    def place(self, located: Located) -> str:
-        return f"{self._path}:{located.line}"
 
     def says_something(self) -> bool:
         """Return whether a model was or will be told something, or a block cannot be read. Cost: the blocks before."""

@@ -88,11 +88,8 @@ class _Task(Array):
         marks = self._marks()
         for number, located in enumerate(super().__iter__()):
             yield located
-            yield from (Located(located.line, 0, mark) for mark in marks.get(number, ()))
+            yield from (located._replace(value=mark, problem=None) for mark in marks.get(number, ()))
         yield from marks.get(_TORN, ())
-
-    def place(self, located: Located) -> str:
-        return super().place(located) if located.offset != _TORN else f"{self.marked}:{located.line}"
 
     def _marks(self) -> dict[int, list[Any]]:
         """Return the marks by the number of the message after which they come."""
@@ -100,7 +97,7 @@ class _Task(Array):
         before: Any = None
         for located in Array(self.marked) if self.marked.is_file() else ():
             if located.problem is not None:
-                marks.setdefault(_TORN, []).append(located._replace(offset=_TORN))
+                marks.setdefault(_TORN, []).append(located)
             match located.value:
                 case {"conversationHistoryDeletedRange": [int(), int(last)] as deleted, **told} if deleted != before:
                     index, before = told.get("conversationHistoryIndex"), deleted

@@ -29,12 +29,12 @@ from typing import Any
 
 from foldlog._formats.blocks import said_in, texts_of, thinking_of
 from foldlog._formats.files.found import NotAHistory
-from foldlog._formats.files.readers import Array, Placed, PlacedRecord, around
+from foldlog._formats.files.readers import Array, Placed, around
 from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson, parse
 from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, within
+from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, member, read_time, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._values import replaced
 from foldlog.eventstore import Action, Annotation, SystemMessage, install_command
@@ -71,9 +71,8 @@ class _Logs(FileReader):
                 raise NotAHistory(path, f"is a log of Inspect that is damaged, or not yet finished: {error}") from error
             return
         log = around(path, "samples")
-        samples = Array(path, key="samples")
-        for located in samples:
-            yield _contained(log, located.value, located.problem, samples.place(located))
+        for located in Array(path, key="samples"):
+            yield _contained(log, located.value, located.problem, located.place)
 
 
 def _in_zip(path: Path) -> Iterator[Contained]:
@@ -119,12 +118,12 @@ def _contained(log: Any, sample: Any, problem: str | None, place: str) -> Contai
     return Contained(f"{run}/{name}" if type(run) is str and name else name, records)
 
 
-def _records(sample: dict[str, Any], problem: str | None, place: str) -> Iterator[PlacedRecord]:
+def _records(sample: dict[str, Any], problem: str | None, place: str) -> Iterator[Located]:
     messages, attachments = sample.get("messages", []), dict_or_empty(sample.get("attachments"))
     instead = {f"{begin}{key}": text for key, text in attachments.items() for begin in _REFERENCES}
     for message in messages if type(messages) is list else [messages]:
-        yield place, replaced(message, instead), None
-    yield place, {key: value for key, value in sample.items() if key not in _NOT_KEPT}, problem
+        yield at(place, replaced(message, instead))
+    yield at(place, {key: value for key, value in sample.items() if key not in _NOT_KEPT}, problem)
 
 
 def _accepts(record: Any) -> bool:

@@ -38,12 +38,22 @@ class ImportFinding(NamedTuple):
 
 
 class Located(NamedTuple):
-    """A JSON value with its place, or the problem at that place."""
+    """A JSON value, or the problem in its place: ``source`` is a file in which it is on a line, or says the place."""
 
     line: int
     offset: int
     value: Any
     problem: str | None = None
+    source: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+def at(source: str, value: Any, problem: str | None = None) -> Located:
+    """Return a value whose place ``source`` says, or the problem there."""
+    return Located(0, 0, value, problem, source)
 
 
 class RecordReader(Protocol):
@@ -54,9 +64,6 @@ class RecordReader(Protocol):
         """The approximate size of the records, in bytes."""
 
     def __iter__(self) -> Iterator[Located]: ...
-
-    def place(self, located: Located) -> str:
-        """Return its place, for a finding."""
 
 
 _JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "number", float: "number"}

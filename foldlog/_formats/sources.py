@@ -324,7 +324,7 @@ class Source:
             if located.problem is not None:
                 self.is_whole = False
                 before = None if located.value is FILLED else (number, decoder.next_id)
-                self._find(self._reader.place(located), located.problem, before)
+                self._find(located.place, located.problem, before)
                 continue
             if growth is not None:
                 decoder.skip_to(growth.first_id(located.value, decoder.next_id))
@@ -336,13 +336,13 @@ class Source:
                         force_setattr(event.origin, "time", event.origin.time or "")
             except NotAnEvent as error:
                 self.is_whole = False
-                self._find(self._reader.place(located), str(error), (number, decoder.next_id))
+                self._find(located.place, str(error), (number, decoder.next_id))
                 continue
             number += 1
             if growth is not None:
                 growth.took()
             if options.findings:
-                self._find_all(self._reader.place(located), options)
+                self._find_all(located.place, options)
             is_sent = is_sent or any(event.shown for event in events)
             yield located.value, events
         if is_sent is False:

@@ -24,7 +24,7 @@ from foldlog._formats.files.scanner import Scanner
 from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options, RecordEncoder
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.pairs import TurnsEncoder
-from foldlog._formats.record import Located, described, member, text_or_none
+from foldlog._formats.record import Located, at, described, member, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import id_of_source
 from foldlog.eventstore import Event, Origin, Retraction
@@ -91,7 +91,7 @@ class Exports(FileReader):
             value = located.value
             if not self.has(value):
                 problem = located.problem or f"expected a conversation, found {described(value)} of another kind"
-                yield Contained(None, Placed(0, partial(iter, [(f"{path}:{located.line}", None, problem)])))
+                yield Contained(None, Placed(0, partial(iter, [at(located.place, None, problem)])))
             elif records := self.records(value):
                 yield Contained(self.name_of(value), held_in(path, located.line, records))
 
@@ -106,9 +106,9 @@ def _conversations(path: Path) -> Iterator[Located]:
             if scanner.peek() == "[":
                 yield from elements(scanner)
             else:
-                yield Located(scanner.line, 0, scanner.value())
+                yield Located(scanner.line, 0, scanner.value(), None, scanner.source)
         except UnreadableJson as error:
-            yield Located(scanner.line, 0, None, str(error))
+            yield scanner.located(error)
 
 
 # -- the order --------------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def container_at(path: Path, offset: int, line: int, *, hold: bool) -> Container
             if offset == 0 and scanner.peek():
                 raise Broken("not JSON: more text after the end of the object")
         except UnreadableJson as error:
-            return Container(fields, arrays, Located(scanner.line, 0, None, str(error)), keys)
+            return Container(fields, arrays, scanner.located(error), keys)
     return Container(fields, arrays, None, keys)
 
 
@@ -123,7 +123,11 @@ def history_of(
         return None
     key, format = found
     answer, usage = format.beside(container.fields, arrays[key])
-    after = [Located(line, 0, record) for record in answer] if container.problem is None else [container.problem]
+    after = (
+        [Located(line, 0, record, None, str(path)) for record in answer]
+        if container.problem is None
+        else [container.problem]
+    )
     return Found(
         names.of(container.fields, number=number, conversation=format.conversation(arrays[key])),
         format,

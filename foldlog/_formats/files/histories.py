@@ -117,7 +117,7 @@ def _in_folder(
         yield from contained
         return
     steps = _event_files(names)
-    format = recognize.format_of(value for _, value, _ in (record_in(folder / name) for _, name in steps[:LOOK_AT]))
+    format = recognize.format_of(record_in(folder / name).value for _, name in steps[:LOOK_AT])
     taken: frozenset[str] = frozenset()
     if isinstance(format, Format):
         yield _of_event_files(root, folder, steps, format)
@@ -173,9 +173,11 @@ def _of_event_files(root: Path, folder: Path, steps: list[tuple[int, str]], form
     home = folder.absolute().parent if folder.name in ("events", "messages") else folder.absolute()
     beside = [home / "metadata.json", home / "base_state.json"]
     told = [record_in(path) for path in beside if path.exists()]
-    state = {key: each[key] for _, each, _ in told if type(each) is dict for key in each}
+    state = {key: each.value[key] for each in told if type(each.value) is dict for key in each.value}
     torn = [
-        ImportFinding(at, why or str(refused("an object", each))) for at, each, why in told if type(each) is not dict
+        ImportFinding(each.place, each.problem or str(refused("an object", each.value)))
+        for each in told
+        if type(each.value) is not dict
     ]
     leaf = state.get("leaf_event_id")
     files = [folder / each for each in _with_missing(steps)]

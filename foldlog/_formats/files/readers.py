@@ -20,7 +20,7 @@ from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.scanner import CUT, Broken, Scanner
 from foldlog._formats.format import Contained
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG, UnreadableJson, parse
-from foldlog._formats.record import Located
+from foldlog._formats.record import Located, at
 
 _new = tuple.__new__  # what Located(...) calls, without the call around it
 
@@ -40,22 +40,19 @@ class JsonLines:
 
     def __iter__(self) -> Iterator[Located]:
         with self._path.open("rb", _BUFFER) as file:
-            number, offset = 0, file.seek(self._offset)
+            number, offset, source = 0, file.seek(self._offset), str(self._path)
             while line := file.readline(RECORD_SIZE_MAX + 1):
                 number += 1
                 start, offset = offset, offset + len(line)
                 if len(line) > RECORD_SIZE_MAX:
                     while not line.endswith(b"\n") and (line := file.readline(RECORD_SIZE_MAX)):
                         offset += len(line)
-                    yield Located(number, start, None, TOO_LONG)
+                    yield Located(number, start, None, TOO_LONG, source)
                     continue
                 if b"\0" in line:
                     line = line.strip(_PADDING)
                 if line and not line.isspace():
-                    yield parsed(line, number, start)
-
-    def place(self, located: Located) -> str:
-        return f"{self._path}:{located.line}"
+                    yield parsed(line, number, start, source)
 
 
 def on_lines(path: Path, least: int = 2) -> bool:
@@ -94,9 +91,9 @@ class Array:
                     self._go_to(scanner, self._key)
                 whole = yield from elements(scanner)
                 if whole and self._key is None and scanner.peek():
-                    yield Located(scanner.line, 0, None, "not JSON: more text after the end of the array")
+                    yield scanner.located("not JSON: more text after the end of the array")
             except UnreadableJson as error:
-                yield Located(scanner.line, 0, None, str(error))
+                yield scanner.located(error)
         yield from self._after
 
     def _go_to(self, scanner: Scanner, key: str) -> None:
@@ -106,36 +103,20 @@ class Array:
             scanner.skip()
         raise UnreadableJson(f"holds no array under {key!r}")
 
-    def place(self, located: Located) -> str:
-        return f"{self._path}:{located.line}"
-
 
 def opened(path: Path) -> contextlib.closing[sqlite3.Connection]:
     """Open a SQLite database as it lies there: its program may write to it."""
     return contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True))
 
 
-PlacedRecord = tuple[str, Any, str | None]
-"""A record with its place in words, and the problem there."""
-
-
 class Placed:
-    """Records that a format reads by itself: ``read`` yields them with their places. Another process may read them, so
-    ``read`` can be pickled.
-    """
+    """Records that a format reads by itself. Another process may read them, so ``read`` can be pickled."""
 
-    def __init__(self, size_bytes: int, read: Callable[[], Iterator[PlacedRecord]]) -> None:
+    def __init__(self, size_bytes: int, read: Callable[[], Iterator[Located]]) -> None:
         self.size_bytes, self._read = size_bytes, read
-        self._places: list[str] = []
 
     def __iter__(self) -> Iterator[Located]:
-        self._places = []
-        for number, (place, value, problem) in enumerate(self._read()):
-            self._places.append(place)
-            yield Located(number, 0, value, problem)
-
-    def place(self, located: Located) -> str:
-        return self._places[located.line]
+        return self._read()
 
 
 def held_in(path: Path, line: int, records: Sequence[Any]) -> Placed:
@@ -143,19 +124,18 @@ def held_in(path: Path, line: int, records: Sequence[Any]) -> Placed:
     return Placed(0, partial(_numbered, f"{path}:{line}, record", records))
 
 
-def _numbered(place: str, records: Sequence[Any]) -> Iterator[PlacedRecord]:
-    return ((f"{place} {number}", record, None) for number, record in enumerate(records))
+def _numbered(place: str, records: Sequence[Any]) -> Iterator[Located]:
+    return (at(f"{place} {number}", record) for number, record in enumerate(records))
 
 
-def record_in(path: Path) -> PlacedRecord:
+def record_in(path: Path) -> Located:
     """Return the record that a file is."""
     try:
         if path.stat().st_size > RECORD_SIZE_MAX:
-            return str(path), None, TOO_LONG
-        _, _, value, problem = parsed(path.read_bytes(), 0, 0)
+            return at(str(path), None, TOO_LONG)
+        return parsed(path.read_bytes(), 0, 0, str(path))
     except OSError as error:
-        return str(path), None, f"cannot be read: {error.strerror}"
-    return str(path), value, problem
+        return at(str(path), None, f"cannot be read: {error.strerror}")
 
 
 def around(path: Path, key: str) -> dict[str, Any]:
@@ -180,15 +160,14 @@ def in_document(
     yield Contained(name_in(around(path, key)) or None, Placed(path.stat().st_size, records))
 
 
-def _with_around(path: Path, key: str, before: Sequence[str], after: str) -> Iterator[PlacedRecord]:
+def _with_around(path: Path, key: str, before: Sequence[str], after: str) -> Iterator[Located]:
     held, _ = _around(path, key)
     held.pop(key, None)
     if before:
-        yield str(path), {name: held.pop(name) for name in before if name in held}, None
-    array = Array(path, key=key)
-    yield from ((array.place(each), each.value, each.problem) for each in array)
+        yield at(str(path), {name: held.pop(name) for name in before if name in held})
+    yield from Array(path, key=key)
     if held or after:
-        yield str(path), {after: held} if after else held, None
+        yield at(str(path), {after: held} if after else held)
 
 
 def _around(path: Path, key: str) -> tuple[dict[str, Any], bool]:
@@ -226,11 +205,11 @@ def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, N
         while scanner.peek() != "]":
             line, offset = scanner.line, scanner.offset if offsets else 0
             try:
-                element = Located(line, offset, scanner.value())
+                element = Located(line, offset, scanner.value(), None, scanner.source)
             except Broken:
                 raise
             except UnreadableJson as error:
-                element = Located(line, offset, None, str(error))
+                element = Located(line, offset, None, str(error), scanner.source)
             if scanner.peek() not in _BETWEEN and type(element.value) in _NUMBERS:
                 raise Broken(CUT)  # the 1 of 10 or of 1.5
             yield element
@@ -238,14 +217,14 @@ def elements(scanner: Scanner, *, offsets: bool = False) -> Generator[Located, N
                 scanner.take(",")
         scanner.take("]")
     except Broken as error:
-        yield Located(scanner.line, 0, None, str(error))
+        yield scanner.located(error)
         return False
     return True
 
 
-def parsed(text: bytes, line: int, offset: int) -> Located:
+def parsed(text: bytes, line: int, offset: int, source: str) -> Located:
     """Return the record in a text, or the problem with it."""
     try:
-        return _new(Located, (line, offset, parse(text), None))
+        return _new(Located, (line, offset, parse(text), None, source))
     except UnreadableJson as error:
-        return Located(line, offset, None, str(error) if text.strip() else "empty")
+        return Located(line, offset, None, str(error) if text.strip() else "empty", source)

@@ -21,6 +21,7 @@ from foldlog._formats.json_text import (
     check_depth,
     fault,
 )
+from foldlog._formats.record import Located
 
 CUT = "not JSON: the file ends in the middle of a value"
 
@@ -56,6 +57,7 @@ class Scanner:
             offset = len(codecs.BOM_UTF8)
         file.seek(offset)
         self._file = file
+        self.source = str(getattr(file, "name", ""))
         self._window = window
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._text = ""
@@ -70,6 +72,10 @@ class Scanner:
         """The line of the position; the first line is 1."""
         self._count_lines()
         return self._line
+
+    def located(self, problem: object) -> Located:
+        """Return the problem at the position."""
+        return Located(self.line, 0, None, str(problem), self.source)
 
     @property
     def offset(self) -> int:

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.files.readers import Placed, PlacedRecord, in_document, opened, parsed, record_in
+from foldlog._formats.files.readers import Placed, in_document, opened, parsed, record_in
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog._formats.record import dict_or_empty, text_or_empty, within
+from foldlog._formats.record import Located, at, dict_or_empty, text_or_empty, within
 
 _Part = dict[str, Any]
 
@@ -35,7 +35,7 @@ _UNREAD = (
     "quit OpenCode and import the database again"
 )
 
-_Rows = Callable[[str, str], Iterator[tuple[str, PlacedRecord]]]
+_Rows = Callable[[str, str], Iterator[tuple[str, Located]]]
 """Reads a session, its messages, or the parts of a message, with their ids."""
 
 
@@ -81,18 +81,19 @@ def _in_storage(storage: Path, moved: set[str | None]) -> Iterator[Contained]:
             yield Contained(name, Placed(size, read))
 
 
-def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:
+def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[tuple[str, Located]]:
     files = [session] if table == "session" else sorted((storage / table / of).glob("*.json"))
     return ((file.stem, record_in(file)) for file in files)
 
 
-def _records(rows: _Rows, session: str) -> Iterator[PlacedRecord]:
+def _records(rows: _Rows, session: str) -> Iterator[Located]:
     """Yield the messages of a session with their parts, and the session."""
-    for name, (place, info, problem) in rows("message", session):
+    for name, message in rows("message", session):
         parts = list(rows("part", name))
-        yield from ((at, {"id": part}, why) for part, (at, _, why) in parts if why is not None)
-        yield place, {"info": info, "parts": [part for _, (_, part, why) in parts if why is None]}, problem
-    yield from ((place, {"info": info}, problem) for _, (place, info, problem) in rows("session", session))
+        yield from (each._replace(value={"id": part}) for part, each in parts if each.problem is not None)
+        read = [each.value for _, each in parts if each.problem is None]
+        yield message._replace(value={"info": message.value, "parts": read})
+    yield from (each._replace(value={"info": each.value}) for _, each in rows("session", session))
 
 
 def _is_database(path: Path) -> bool:
@@ -107,12 +108,12 @@ def _is_database(path: Path) -> bool:
 
 def _in_database(path: Path) -> Iterator[Contained]:
     log = path.with_name(f"{path.name}-wal")
-    unread: list[PlacedRecord] = [(str(log), None, _UNREAD)] if log.is_file() and log.stat().st_size else []
+    unread = [at(str(log), None, _UNREAD)] if log.is_file() and log.stat().st_size else []
     try:
         with opened(path) as database:
             sessions = database.execute(_SESSIONS).fetchall()
     except sqlite3.Error as error:
-        unread.append((str(path), None, f"cannot be read: {error}"))
+        unread.append(at(str(path), None, f"cannot be read: {error}"))
         yield Contained(None, Placed(path.stat().st_size, partial(iter, unread)))
         return
     for session, size in sessions:
@@ -120,25 +121,24 @@ def _in_database(path: Path) -> Iterator[Contained]:
         unread = []
 
 
-def _in_tables(path: Path, session: str, unread: list[PlacedRecord]) -> Iterator[PlacedRecord]:
+def _in_tables(path: Path, session: str, unread: list[Located]) -> Iterator[Located]:
     yield from unread
     try:
         with opened(path) as database:
             database.row_factory = sqlite3.Row
             yield from _records(partial(_rows, path, database), session)
     except (sqlite3.Error, UnreadableJson) as error:
-        yield str(path), None, f"cannot be read any further: {error}"
+        yield at(str(path), None, f"cannot be read any further: {error}")
 
 
-def _rows(path: Path, database: sqlite3.Connection, table: str, of: str) -> Iterator[tuple[str, PlacedRecord]]:
+def _rows(path: Path, database: sqlite3.Connection, table: str, of: str) -> Iterator[tuple[str, Located]]:
     for row in database.execute(_SELECT[table], (of,)):
-        place, value, problem = f"{path}, {table} {row['id']}", dict(row), None
+        place, value = f"{path}, {table} {row['id']}", dict(row)
         if table == "session":
-            value = _exported(value)
+            yield row["id"], at(place, _exported(value))
         else:
-            told = parsed(str(value.pop("data")).encode(), 0, 0)
-            value, problem = {**told.value, **value} if type(told.value) is dict else told.value, told.problem
-        yield row["id"], (place, value, problem)
+            told = parsed(str(value.pop("data")).encode(), 0, 0, place)
+            yield row["id"], told._replace(value={**told.value, **value}) if type(told.value) is dict else told
 
 
 def _exported(row: _Part) -> _Part:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._formats.files.found import NotAHistory
-from foldlog._formats.files.readers import JsonLines, Placed, PlacedRecord, on_lines, record_in
+from foldlog._formats.files.readers import JsonLines, Placed, on_lines, record_in
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog._formats.record import Located, dict_or_empty, dicts_in, refused, text_or_empty
+from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, refused, text_or_empty
 
 NAME = "otlp-genai"
 
@@ -143,12 +143,12 @@ class SpanFiles(FileReader):
         """
         found: list[TracedSpan] = []
         trees: dict[str, _Tree] = {}
-        problems: list[PlacedRecord] = []
+        problems: list[Located] = []
         for row in _requests(path):
-            if row[2] is not None:
+            if row.problem is not None:
                 problems.append(row)
                 continue
-            span = TracedSpan(row[1])
+            span = TracedSpan(row.value)
             trees.setdefault(span.trace, _Tree(span.trace)).add(span)
             found += [span] if span.is_ours else ()
         histories: dict[str, list[TracedSpan]] = {}
@@ -156,22 +156,22 @@ class SpanFiles(FileReader):
             histories.setdefault(trees[each.trace].history_of(each.id), []).append(each)
         told = {name: spans for name, spans in histories.items() if any(each.messages() for each in spans)}
         if not told:
-            raise NotAHistory(path, f"{problems[0][0]}: {problems[0][2]}" if problems else _SILENT)
+            raise NotAHistory(path, f"{problems[0].place}: {problems[0].problem}" if problems else _SILENT)
         for name, spans in told.items():
             ordered = sorted(spans, key=lambda each: each.place)
-            rows = [(f"{path}, span {each.id}", each.record, None) for each in ordered]
+            rows = [at(f"{path}, span {each.id}", each.record) for each in ordered]
             yield Contained(name, Placed(0, partial(iter, [*rows, *problems])))  # whose they are is not known
 
 
-def _requests(path: Path) -> Iterator[PlacedRecord]:
+def _requests(path: Path) -> Iterator[Located]:
     """Yield a request for each span of a file, which is a request or has one on each line."""
-    _, whole, why = ("", None, "on lines") if on_lines(path, 1) else record_in(path)
-    for located in JsonLines(path) if why else [Located(1, 0, whole)]:
-        place, request = f"{path}:{located.line}", dict_or_empty(located.value)
+    whole = None if on_lines(path, 1) else record_in(path)
+    for located in JsonLines(path) if whole is None or whole.problem else [whole._replace(line=1)]:
+        request = dict_or_empty(located.value)
         if located.problem or not _SIGNALS & request.keys():
-            yield place, None, located.problem or "holds no spans"
+            yield located._replace(value=None, problem=located.problem or "holds no spans")
         for record, problem in _single({_LEVELS[0]: request.get(_LEVELS[0], [])}, *_LEVELS):
-            yield place, record, problem
+            yield located._replace(value=record, problem=problem)
 
 
 def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any, str | None]]:

@@ -17,6 +17,7 @@ import foldlog as api
 from foldlog._formats.files.found import Found
 from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import Placed
+from foldlog._formats.record import at as located_at
 from foldlog._formats.registry import FORMATS
 from foldlog._formats.rewritten import is_rewriting
 from foldlog._formats.sources import Source
@@ -52,10 +53,10 @@ def written_again(at, records, corpus):
 
 
 def source(name, records, damaged_at=None, path=Path("a.jsonl")):
-    rows = [("a.jsonl", each, None) for each in records]
+    rows = [located_at("a.jsonl", each) for each in records]
     if damaged_at is not None:
-        rows[damaged_at] = ("a.jsonl", None, "damaged")
-    return Source(Found(Name("c"), FORMATS[name], path, Placed(0, lambda: rows)))
+        rows[damaged_at] = located_at("a.jsonl", None, "damaged")
+    return Source(Found(Name("c"), FORMATS[name], path, Placed(0, lambda: iter(rows))))
 
 
 def shown(events):
