@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
+from foldlog.projections.errors import NoSuchEvent
 
 __all__ = ["Departure", "Lifetime", "Lifetimes", "Moment", "Span", "Standing"]
 
@@ -117,34 +117,6 @@ class Lifetimes:
         """Yield all lifetimes, events first."""
         yield from self.events
         yield from self.summaries.values()
-
-    def ids_at(self, version: int) -> list[int]:
-        """Return the ids of the View at a version, in its order. Raises ``NoSuchVersion``. Cost: one comparison for
-        each event up to it.
-        """
-        if not 0 <= version <= self.version:
-            raise NoSuchVersion(self.conversation, version, self.version)
-        register: tuple[int, int] | None = None
-        covering = {}
-        for summary, one in self.summaries.items():
-            span = next((span for span in one.spans if span.covers(version)), None)
-            if span is not None and span.index is not None:
-                register = span.index, summary
-            elif span is not None:
-                covering[summary] = span.place
-        standing = [at for at in self.order if covering.get(at.summary) == at.place]
-        ids: list[int] = []
-        place = 0
-        for one in self.events[:version]:
-            while place < len(standing) and standing[place].event < one.id:
-                ids.append(standing[place].summary)
-                place += 1
-            if any(span.covers(version) for span in one.spans):
-                ids.append(one.id)
-        ids += [at.summary for at in standing[place:]]
-        if register is not None:
-            ids.insert(*register)
-        return ids
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from foldlog.eventstore.events import CondensationAction, Event
 from foldlog.formats import open_sources
 from foldlog.projections import View, Views, audit
 from foldlog.projections.units import is_unseen
+from tests.shown_at import shown_at
 
 SHIPPED = Path(__file__).parents[2] / "foldlog" / "sample"
 
@@ -32,7 +33,7 @@ def check(events: list[Event]) -> None:
         lives = reader.lifetimes("c", event_tokens)
         for version in range(len(events) + 1):
             assert reader.at("c", version) == slowly
-            assert lives.ids_at(version) == [event.id for event in slowly]
+            assert shown_at(lives, version) == [event.id for event in slowly]
             sent = {slowly[place].id for place in slowly.fit_positions if not is_unseen(slowly[place])}
             assert {event.id for event in slowly if lives.of(event.id).at(version) == "sent"} == sent
             slowly = slowly.then(events[version : version + 1])

@@ -12,6 +12,7 @@ from foldlog.projections.retractions import target
 from foldlog.projections.units import is_unseen
 from tests.how_many import examples
 from tests.properties.histories import histories
+from tests.shown_at import shown_at
 
 
 @examples(150)
@@ -24,7 +25,7 @@ def test_lifetimes_agree_with_the_view_of_each_version(events: list[Event]) -> N
     assert lives.version == len(lives.events) == len(events)
     for version in range(len(events) + 1):
         view = View.from_events(events[:version])
-        assert lives.ids_at(version) == [event.id for event in view], version
+        assert shown_at(lives, version) == [event.id for event in view], version
         sent = {view[place].id for place in view.fit_positions if not is_unseen(view[place])}
         assert {one.id for one in lives if one.at(version) == "sent"} == sent, version
         shown = {one.id for one in lives if one.at(version) in ("sent", "pending")}
