@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from foldlog._observed import opens
+from foldlog import _observed
 from foldlog.eventstore.errors import InvalidOption, install_command
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, Compression, WriteSettings
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from foldlog.eventstore.maintenance.backup import Restored
 
 
-@opens
 def open_store(
     url: str | os.PathLike[str],
     *,
@@ -55,8 +54,10 @@ def open_store(
         raise TypeError(f"keys is a KeyRing, such as KeyRing.from_file(path), not a {type(keys).__name__}")
     if clock is not None and not callable(clock):
         raise TypeError(f"clock is a function that returns the present time, not {clock!r}")
-    recorder, settings = recorder_and_settings(url, durability, compression, keys)
-    return Store(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
+    with _observed.span("foldlog.open"):
+        made: Callable[..., Store] = Store if _observed.telemetry is None else _observed.telemetry.store
+        recorder, settings = recorder_and_settings(url, durability, compression, keys)
+        return made(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
 
 
 def recorder_and_settings(

@@ -93,8 +93,8 @@ class Telemetry(Protocol):
     def span(self, name: str, values: Mapping[str, Any]) -> AbstractContextManager[dict[str, Any]]:
         """Observe a piece of work. What the block puts into the map is known at its end."""
 
-    def opened(self, store: Any, arguments: Mapping[str, Any]) -> Any:
-        """Return the store whose appends are observed."""
+    def store(self, *given: Any, **named: Any) -> Any:
+        """Return a ``Store`` whose appends are observed, made as that class makes one."""
 
 
 telemetry: Telemetry | None = None
@@ -142,17 +142,3 @@ def waits(wait: Callable[P, T]) -> Callable[P, T]:
             (tell if seconds > _LONG_S else measure)("foldlog.store.waited", seconds=seconds)
 
     return timed
-
-
-def opens(opening: Callable[P, T]) -> Callable[P, T]:
-    """Decorate the function that opens a store."""
-
-    @wraps(opening)
-    def observed(*args: P.args, **kwargs: P.kwargs) -> T:
-        if telemetry is None:
-            return opening(*args, **kwargs)
-        with span("foldlog.open"):
-            store: T = telemetry.opened(opening(*args, **kwargs), kwargs)
-            return store
-
-    return observed

@@ -21,7 +21,6 @@ from msgspec.structs import replace
 from foldlog import _observed
 from foldlog._observed import TRACEPARENT
 from foldlog.eventstore import (
-    EVENT_BYTES_MAX,
     Event,
     Recorded,
     Store,
@@ -89,11 +88,8 @@ class _Telemetry:
         self._histograms = {name: meter.create_histogram(name, unit=unit) for name, unit in _HISTOGRAMS.items()}
         self._lag = meter.create_gauge("foldlog.follower.lag", unit="s", description="Age of the oldest unread event.")
 
-    def opened(self, store: Store, arguments: Mapping[str, Any]) -> Store:
-        database, size = store.database, arguments.get("event_bytes_max", EVENT_BYTES_MAX)
-        return _ObservedStore(
-            self, database.recorder, database.settings, clock=arguments.get("clock"), event_bytes_max=size
-        )
+    def store(self, *given: Any, **named: Any) -> Store:
+        return _ObservedStore(self, *given, **named)
 
     def told(self, name: str, values: Mapping[str, Any]) -> None:
         match name.removeprefix("foldlog."):
