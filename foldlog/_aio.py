@@ -17,7 +17,17 @@ from foldlog import _observed
 from foldlog._history import History as SyncHistory
 from foldlog._recall import RecallTool
 from foldlog._threads import ThreadPool, awaiting_here, pause
-from foldlog.eventstore import Action, Appending, Event, Outcome, Recorded, Store, can_append_all
+from foldlog.eventstore import (
+    ANY_VERSION,
+    Action,
+    Appending,
+    Event,
+    Outcome,
+    Recorded,
+    Store,
+    can_append_all,
+    prepare_append,
+)
 from foldlog.eventstore.log import appending
 from foldlog.projections import View
 
@@ -158,10 +168,13 @@ class PendingAppend:
         few = few and not any(isinstance(each, Mapping) for each in events)  # a chat message may need the View
         if _observed.telemetry is not None:  # it has a span of its own
             return False
-        return self.how.keys() <= _OF_SHORT and (few or isinstance(events, Event))
+        may_reply = self.history._asked_at is not None  # then it may be appended twice
+        return self.how.keys() <= _OF_SHORT and (few or isinstance(events, Event)) and not may_reply
 
     def prepare(self) -> Appending:
-        return self.history._prepare_append(self.events, **self.how)
+        history, how = self.history, {"expected_version": ANY_VERSION, **self.how}
+        appended = history._appendable(self.events, None)
+        return prepare_append(history._store, history.id, appended, **how, generation=history._generation)
 
 
 def append_all(store: Store, appends: Sequence[PendingAppend]) -> list[Outcome[tuple[Recorded, ...]]]:

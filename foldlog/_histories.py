@@ -139,7 +139,7 @@ class Histories:
         history = self[conversation]
         generation = Generation(replaces_erased=replace_erased)
         given = {ATTRIBUTES: dict(check_map("attributes", attributes or {}))}
-        self._documents.append(conversation, (), given, expected_version=0, generation=generation)
+        Documents(self.store).append(conversation, (), given, expected_version=0, generation=generation)
         history._generation.key = generation.key
         return history
 
@@ -175,10 +175,6 @@ class Histories:
 
         unread = partial(tell, "foldlog.resume.finding")
         return (row.id for row in to_resume(self.store, self.views, self.store.iter_conversations(), unread))
-
-    @cached_property
-    def _documents(self) -> Documents:
-        return Documents(self.store)
 
     @cached_property
     def _handler(self) -> CondenseHandler:

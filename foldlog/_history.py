@@ -41,12 +41,20 @@ from foldlog.eventstore import (
     check_whole,
     from_microseconds,
     has_content,
-    prepare_append,
     summary_id,
 )
 from foldlog.eventstore.arguments import check_map, check_text
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
-from foldlog.projections import Difference, NoSuchEvent, NoSuchVersion, View, Why, append_tool_result, interrupt
+from foldlog.projections import (
+    Difference,
+    NoSuchEvent,
+    NoSuchVersion,
+    View,
+    Why,
+    append_tool_result,
+    begins_reply,
+    interrupt,
+)
 
 if TYPE_CHECKING:
     from foldlog._histories import Histories
@@ -54,7 +62,7 @@ if TYPE_CHECKING:
     from foldlog._recall import RecallTool
     from foldlog._reports.stats import Stats
     from foldlog.condensers import AgentModel, Condensation
-    from foldlog.eventstore import Appending, ReadTransaction
+    from foldlog.eventstore import ReadTransaction
     from foldlog.projections import Lifetimes, Views
 
 T = TypeVar("T")
@@ -68,8 +76,8 @@ Appended: TypeAlias = "Event | Mapping[str, Any] | Condensation | Iterable[Event
 
 class _How(TypedDict):
     generation: Generation
-    expected_version: ExpectedVersion
     idempotency_key: str | None
+    dedupe: Literal["origin"] | None
 
 
 class History:
@@ -207,7 +215,9 @@ class History:
         repeated ``idempotency_key`` with the same events appends nothing and returns the recorded events. ``documents``
         are new values of documents by name, JSON and bytes, or ``DELETED``, in the same transaction as the events. With
         them, the events may be empty: see ``foldlog.eventstore.Documents.append``. ``dedupe="origin"`` leaves out
-        imported events whose source id the history already has: see ``foldlog.eventstore.Store.append``.
+        imported events whose source id the history already has: see ``foldlog.eventstore.Store.append``. If others
+        appended since the last ``prepare`` or ``step`` of this object, the ``meta`` of a model's reply notes which View
+        it answers, so that no condenser forgets what came while the model answered.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says which rule is broken),
         ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
@@ -215,25 +225,38 @@ class History:
         for any length of the history; for a chat message with calls or results also that of ``view``.
         """
         appended = self._appendable(events, idempotency_key)
-        how: _How = {
-            "generation": self._generation,
-            "expected_version": expected_version,
-            "idempotency_key": idempotency_key,
-        }
-        if documents is None:
-            recorded = self._store.append(self.id, appended, dedupe=dedupe, **how)
-        else:
-            recorded = self._histories._documents.append(self.id, appended, documents, dedupe=dedupe, **how)
+        how: _How = {"generation": self._generation, "idempotency_key": idempotency_key, "dedupe": dedupe}
+
+        def append(events: Event | Iterable[Event], version: ExpectedVersion) -> tuple[Recorded, ...]:
+            if documents is None:
+                return self._store.append(self.id, events, expected_version=version, **how)
+            return Documents(self._store).append(self.id, events, documents, expected_version=version, **how)
+
+        given = (appended,) if isinstance(appended, Event) else tuple(appended) if self._asked_at is not None else ()
+        if self._asked_at is None or not any(map(begins_reply, given)):
+            return self._checked(append(appended, expected_version))
+        try:
+            version = self._asked_at if expected_version is ANY_VERSION else expected_version
+            recorded = append(self._answering(given, version), version)
+        except VersionConflict:
+            if expected_version is not ANY_VERSION:
+                raise
+            recorded = append(self._answering(given, None), ANY_VERSION)
+        self._asked_at = None
         return self._checked(recorded)
 
-    def _prepare_append(
-        self, events: Appended, expected_version: ExpectedVersion = ANY_VERSION, idempotency_key: str | None = None
-    ) -> Appending:
-        """Return the work of an append, for ``appending.append_all``. What that records goes to ``_checked``."""
-        appended = self._appendable(events, idempotency_key)
-        return prepare_append(
-            self._store, self.id, appended, expected_version, idempotency_key, generation=self._generation
-        )
+    def _answering(self, events: Sequence[Event], version: int | None) -> Sequence[Event]:
+        """Return events to append at a version. Replies of a model note which View they answer, if it is not the one at
+        this version: the model was not shown what others appended since.
+        """
+        if self._asked_at in (None, version):
+            return events
+        noted, said = list[Event](), None
+        for event in events:
+            begins = begins_reply(event, said)
+            said = event if begins_reply(event) else said
+            noted.append(structs.replace(event, meta={**event.meta, ANSWERS: self._asked_at}) if begins else event)
+        return noted
 
     def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | Iterable[Event]:
         """Return the events to append: for a ``Condensation`` its action, for chat messages their events. Raises
@@ -445,9 +468,7 @@ class History:
         messages. Return the events as recorded: the ``Action`` of each tool call, or the agent's ``Message``.
 
         ``cost`` is what the call cost in US dollars; a reply of litellm tells it itself. ``meta`` is kept with the
-        first of the events beside model, usage and cost, and prevails; ``timestamp`` is when they happened. If others
-        appended since the last ``prepare`` or ``step`` of this object, ``meta`` notes which View the reply answers, so
-        that no condenser forgets what came while the model answered.
+        first of the events beside model, usage and cost, and prevails; ``timestamp`` is when they happened.
 
         See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with neither a text nor a
         call, and for a message of the user or the system, ``InvalidArgument`` for another object, and what ``append``
@@ -455,20 +476,9 @@ class History:
         """
         from foldlog._replies import events_of_reply
 
-        events = self._apart(
-            events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp), (), idempotency_key
-        )
-        asked_at, self._asked_at = self._asked_at, None
-        try:
-            if asked_at is not None and expected_version is ANY_VERSION:
-                try:
-                    return self.append(events, expected_version=asked_at, idempotency_key=idempotency_key)
-                except VersionConflict:  # the model was not shown what others appended since
-                    events = (structs.replace(events[0], meta={**events[0].meta, ANSWERS: asked_at}), *events[1:])
-            return self.append(events, expected_version=expected_version, idempotency_key=idempotency_key)
-        except BaseException:
-            self._asked_at = asked_at  # for who appends it again
-            raise
+        events = events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp)
+        events = self._apart(events, (), idempotency_key)
+        return self.append(events, expected_version=expected_version, idempotency_key=idempotency_key)
 
     def append_tool_result(
         self,

@@ -75,9 +75,8 @@ class Recording:
         """Return a decoder that continues at the known end of the history."""
         with self._lock:
             decoder, key = self._decoders.pop((history.id, format), (None, None))
-        if decoder is None or key != history._met():
-            return Decoder(format, history)
-        return decoder if expected_version in (ANY_VERSION, decoder.version) else Decoder(format, history)
+        is_usable = decoder and key == history._met() and expected_version in (ANY_VERSION, decoder.version)
+        return decoder if decoder and is_usable else Decoder(format, history)
 
 
 def _decoded(decoder: Decoder, records: Iterable[Any]) -> tuple[list[Event], list[str]]:

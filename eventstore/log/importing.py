@@ -32,7 +32,7 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import damage_named, find_again, find_begun
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.past import Link
-from foldlog.eventstore.log.redacted import can_be_redacted, without_content
+from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
 from foldlog.eventstore.log.row import (
     chained,
     dense_rows,
@@ -299,7 +299,7 @@ def timed_as(stored: Event, given: Event) -> Event:
 
 def say_the_same(stored: Event, given: Event) -> bool:
     """Return whether a stored event equals the given one; of a redacted one, whether what stays of it does."""
-    given = timed_as(stored, given)
+    stored, given = untraced(stored), timed_as(stored, given)
     if stored.redacted is not None:
         return can_be_redacted(given) and without_content(replace(given, id=stored.id), stored.redacted) == stored
     if isinstance(stored, Redaction):

@@ -82,6 +82,8 @@ class _Given:
     """
 
     def __init__(self, given: HistoriesGiven) -> None:
+        self._asked = dict[str, int]()
+        """Which Views models were sent, where what they answer is appended by another ``History``."""
         self._owned = not isinstance(given, aio.AsyncHistories | Histories)
         if isinstance(given, aio.AsyncHistories):
             self.histories, self._sync = given, given.sync
@@ -296,6 +298,7 @@ class SentRecords:
     def __init__(self, history: History, *, condense: bool) -> None:
         self.view = history.prepare() if condense else history.sent()
         self.log, self._history = history.view(), history
+        history._asked_at = self.view.version
 
     @property
     def is_all(self) -> bool:

@@ -162,6 +162,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
     def _sent(self, history: History, run: Any) -> list[Message]:
         try:
             prompt = SentRecords(history, condense=self._condense)
+            self._asked[history.id] = prompt.view.version
             shown = prompt.view if run is None else _before(run, prompt, history)
         except ConversationErased:
             return []
@@ -169,6 +170,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
 
     def _saved(self, conversation: str, records: list[Any], run: _Run | None) -> None:
         history = self.histories.sync[conversation]
+        history._asked_at = self._asked.pop(conversation, None)
         while True:
             with suppress(VersionConflict):  # another writer appended
                 append_or_begin(self.histories.sync, history, lambda given: _append_new(given, records, run))
@@ -211,6 +213,7 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
     if excluded:
         events.append(CondensationAction(forgotten_event_ids=tuple(excluded), metadata=_BY_SDK))
     if events:  # history.append warns of a summary that stands beside an older one, as the SDK's do
+        events = [*history._answering(events, view.version)]
         history._store.append(history.id, events, expected_version=view.version, generation=history._generation)
 
 

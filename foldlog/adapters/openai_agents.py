@@ -146,16 +146,17 @@ class FoldlogSession(OpenHistories):
 
     def _sent(self, given: Sequence[Any]) -> list[Any] | None:
         """Return what a model is sent in the place of these items; None if it is these."""
-        prompt = SentRecords(self.history.sync, condense=self._condense)
+        known, prompt = self.history.sync._asked_at, SentRecords(self.history.sync, condense=self._condense)
         if prompt.is_all:
             return None
         for event in reversed(prompt.log):
             if newest := _items(prompt, [event]):
                 forms = newest, _items(prompt, [each for each in prompt.view if each.id == event.id])
-                rests = (_after(given, form[-1]) for form in forms if form)
-                return next(
-                    ([*_items(prompt, well_formed(prompt.view)), *rest] for rest in rests if rest is not None), None
-                )
+                for rest in (_after(given, form[-1]) for form in forms if form):
+                    if rest is not None:
+                        return [*_items(prompt, well_formed(prompt.view)), *rest]
+                break
+        self.history.sync._asked_at = known
         return None
 
     @property
@@ -180,9 +181,12 @@ class FoldlogSession(OpenHistories):
         self._appended(lambda history: history.append_records(items, format=_FORMAT))
 
     def _appended(self, append: Callable[[History], tuple[Recorded, ...]]) -> None:
-        history, _ = append_or_begin(self.histories.sync, self.history.sync, append)
+        known = self.history.sync._asked_at
+        history, recorded = append_or_begin(self.histories.sync, self.history.sync, append)
         if history is not self.history.sync:
             self.history = self.histories[self.history.id]
+        if known is not None and recorded:  # the model of a run is shown what the run adds, not what others add
+            self.history.sync._asked_at = recorded[-1].id + 1 if recorded[0].id == known else known
 
     def _cleared(self) -> None:
         history = self.histories.sync[self.history.id]

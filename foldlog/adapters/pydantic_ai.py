@@ -229,7 +229,10 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         moves.add(_entry(entry) for entry in entries)
         moves.go_to(record.head_id)
         documents = {"attributes": attributes, _RECORD: to_plain(_records.dump_python(record))}
+        history._asked_at = self._asked.get(history.id)
         history.append(moves.events, expected_version=version, documents=documents, dedupe="origin")
+        if history._asked_at is None:  # it was answered
+            self._asked.pop(history.id, None)
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
         """Return whether one of the entries has the time of a redacted part, and not what is left of this part."""
@@ -349,6 +352,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     def _sent(self, history: History) -> list[ModelMessage] | None:
         """Return the messages that a model is sent of a conversation; None if they are all of it."""
         prompt = SentRecords(history, condense=self.condense)
+        self.store._asked[history.id] = prompt.view.version
         if prompt.is_all:
             return None
         records = prompt.records(well_formed(prompt.view), _FORMAT)

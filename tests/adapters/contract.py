@@ -363,6 +363,28 @@ class Runs(Keeps):
         assert capsys.readouterr().out.splitlines()[-1].endswith(self.prints)
 
 
+class Answers(Runs):
+    """The SDK appends a reply to the conversation in which others may have appended since the prompt."""
+
+    async def test_a_reply_notes_that_others_appended_while_the_model_answered(self):
+        late = list[int]()
+
+        def script(number: int) -> str:
+            if number == 1:
+                late.append(history_of(store).append(Message(source="user", content="stop"))[0].event.id)
+            return f"answer {number}"
+
+        with foldlog.open("memory:") as histories:
+            store, model = self.opened(histories), self.model(script)
+            for prompt in ("go", "go on"):
+                await self.run(store, model, prompt, measure)
+            said = [each for each in history_of(store).events() if getattr(each, "source", None) == "agent"]
+            first, second = [each.meta.get("answers_version") for each in said]
+            assert first is None
+            assert second is not None
+            assert second <= late[0] < said[1].id
+
+
 class Condenses(Runs):
     condense = False
     """Whether ``opened`` and ``run`` condense."""

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 
+import anyio
 import pytest
 
 import foldlog
-from foldlog import Action, Condensation, CondensationAction, Message, Observation, View
+from foldlog import Action, Condensation, CondensationAction, Message, Observation, View, aio
 from foldlog.condensers import (
     Condenser,
     InvalidCondenser,
@@ -212,6 +213,37 @@ def test_what_a_reply_does_not_answer_is_told_after_a_failure_and_a_redaction(op
     assert next(history.events(recorded[0].event.id)).meta == {"answers_version": asked_at}
     history.append_reply(reply | {"content": "secret"}, idempotency_key="1")
     assert late in history.prepare()
+
+
+REPLIES = {
+    "append": lambda history, reply: history.append(reply),
+    "append of events": lambda history, reply: history.append(foldlog.from_openai(reply)),
+    "append behind others": lambda history, reply: history.append([{"role": "user", "content": "now"}, reply]),
+    "append at a version": lambda history, reply: history.append(reply, expected_version=history.version()),
+    "append with documents": lambda history, reply: history.append(reply, documents={"state": 1}),
+    "append_reply": lambda history, reply: history.append_reply(reply),
+    "append_records": lambda history, reply: history.append_records([reply], format="openai-chat"),
+    "async": lambda history, reply: anyio.run(in_async, history, foldlog.from_openai(reply)),
+}
+
+
+async def in_async(history, events):
+    face = aio.face_of(history._histories)[history.id]
+    face.sync = history
+    await face.append([*events])
+
+
+@pytest.mark.parametrize("way", REPLIES)
+@pytest.mark.parametrize("others", [True, False])
+def test_each_way_of_a_reply_into_the_log_keeps_what_came_while_the_model_answered(opened, way, others):
+    history = opened(condenser={"type": "amortized", "max_size": 4, "keep_first": 0})["c1"]
+    history.append([Message(source="user", content="go"), *(Message(source="agent", content="on") for _ in range(9))])
+    asked_at = history.prepare().version
+    late = opened()["c1"].append(Message(source="user", content="stop"))[0].event if others else None
+    REPLIES[way](history, {"role": "assistant", "content": "done"})
+    said = next(event for event in history.events(reverse=True) if isinstance(event, Message))
+    assert said.meta.get("answers_version") == (asked_at if others else None)
+    assert late is None or late in history.prepare()
 
 
 def test_a_report_of_a_failure_that_was_redacted_does_not_end_the_rules(opened):

@@ -26,7 +26,7 @@ import foldlog
 from foldlog.adapters.agent_framework import FoldlogHistoryProvider
 from foldlog.eventstore import CondensationAction, Observation
 from tests.adapters.agent_framework.scripted import ScriptedClient, call, parts, replies, said
-from tests.adapters.contract import STRATEGIES, Condenses
+from tests.adapters.contract import STRATEGIES, Answers, Condenses
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +115,7 @@ async def test_a_session_of_the_sdk_is_copied_and_copied_on(provider, tmp_path):
         await provider.copy_from(theirs, "s")
 
 
-class TestKeeps(Condenses):
+class TestKeeps(Answers, Condenses):
     runtime = "agent-framework"
     keeps_late = True
 

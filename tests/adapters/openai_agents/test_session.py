@@ -24,7 +24,7 @@ from foldlog.adapters.openai_agents import FoldlogSession
 from foldlog.eventstore import ConversationErased
 from foldlog.formats import Encoder
 from foldlog.projections import well_formed
-from tests.adapters.contract import Condenses
+from tests.adapters.contract import Answers, Condenses
 from tests.adapters.openai_agents.scripted import ScriptedModel, call, reasoning, replies, said
 
 pytestmark = pytest.mark.anyio
@@ -173,7 +173,7 @@ async def test_a_session_of_the_sdk_is_copied_and_copied_on(histories, tmp_path)
         theirs.close()
 
 
-class TestKeeps(Condenses):
+class TestKeeps(Answers, Condenses):
     runtime = "openai-agents"
     left = 0  # the SDK keeps a turn when its tools are done
 

@@ -21,7 +21,7 @@ from pydantic_ai.usage import RunUsage
 
 from foldlog.adapters._linked import Moves
 from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
-from tests.adapters.contract import Condenses, Lists
+from tests.adapters.contract import Answers, Condenses, Lists
 from tests.adapters.pydantic_ai.scripted import any_message, reply, said, scripted, told
 
 pytestmark = pytest.mark.anyio
@@ -250,7 +250,7 @@ async def test_a_copy_of_another_store_has_its_branches_and_forks(store, histori
             assert exact(await store.read_history(tip)) == exact(await theirs.read_history(tip))
 
 
-class TestKeeps(Lists, Condenses):
+class TestKeeps(Answers, Lists, Condenses):
     runtime = "pydantic-ai"
     prints = "4 messages, 4 events are shown to the model"
 
