@@ -77,15 +77,16 @@ def unkept(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Even
 
 
 def held(view: View, action: CondensationAction) -> CondensationAction:
-    """Return a condensation without the events that must stay: those from ``kept_place`` on, calls that wait, and each
-    event of a unit of which another one stays. A summary then stands in the place of the first event that goes.
+    """Return a condensation without the events that must stay: those from ``kept_place`` on, calls that wait, and of
+    each unit that is sent all, where one stays. A summary then stands in the place of the first event that goes.
 
     Raises ``NoCondensationAvailable`` where no event of the log may go, or what stays could not be sent.
     """
     shown = {event.id for event in view.events}
     named = ids_named(action, shown)
     ids = named.difference(event.id for event in view[min(view.cut_points[-1], kept_place(view)) :])
-    while parted := left_behind_by_ids(view.events, view.left_behind, shown - ids):
+    sent = sent_ids(view)  # parts of abandoned calls may go alone: no model is sent the others
+    while parted := left_behind_by_ids(view.events, view.left_behind, shown - ids) & sent:
         ids -= parted
     chosen = tuple(event for event in view.events if event.id in ids)
     going = apart(view, chosen) if action.summary is None else chosen
@@ -97,7 +98,7 @@ def held(view: View, action: CondensationAction) -> CondensationAction:
         metadata = {**action.metadata, "events_kept_whole": whole}
         action = forget(going, metadata, summary=action.summary, offset=offset)
     after = view.then((action,))
-    lost = sent_ids(view) - sent_ids(after) - {event.id for event in going}
+    lost = sent - sent_ids(after) - {event.id for event in going}
     if lost or (_has_message(view) and not _has_message(after)):
         what = f"{len(lost)} events that stay could not" if lost else "no message could"
         raise NoCondensationAvailable(f"without the {len(going)} events to forget {what} be sent")

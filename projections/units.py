@@ -201,7 +201,7 @@ class WaitingCalls:
         """That of the newest response; None once it has ended."""
         self._first_of_response = 0
         self._answered = set[str]()
-        """The call ids that were answered since it began."""
+        """The call ids of its actions that were answered."""
 
     def add(self, action: Action, position: int) -> bool:
         """Add the next action. Return whether it begins a response."""
@@ -228,7 +228,7 @@ class WaitingCalls:
         if event_id is None or event_id not in self.waiting:
             return None
         position, called = self.waiting.pop(event_id)
-        if called is not None:
+        if called is not None and event_id >= self._first_of_response:
             self._answered.add(called)
         return position
 

@@ -202,5 +202,4 @@ def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
     if first < len(view):
         return (frozenset(range(first, len(view))),)
     calls = frozenset(newest).intersection(view.fit_positions)
-    loops = view.units.loops
-    return (calls, calls.intersection(index for loop in loops for index in loop))
+    return (calls, calls.intersection(index for loop in view.units.loops for index in loop))

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import planned_before
+from foldlog.condensers.selection import held
 from foldlog.eventstore.events import Annotation, CondensationAction, Event, Origin, Retraction
 from foldlog.projections import View, well_formed
 from foldlog.projections.units import pending_positions, units
@@ -133,6 +134,13 @@ def test_a_call_that_joins_forgotten_ones_and_waits_outdates_a_plan():
     view = viewed(message(), call(call_id="a", response_id="r"), answer(call_id="a"))
     plan = (condensed(1, 2), view)
     assert "nothing can be forgotten" in outdated(plan, later(view, call(call_id="b", response_id="r")))
+
+
+def test_abandoned_calls_hold_no_event_of_their_response():
+    view = viewed(message(), call("b1", "b1", "r"), call("b2", "b2", "r"), answer(call_id="b1"), messages(3))
+    for gone in ([0, 1], [2, 3], [3, 4]):
+        plan = condensed(*gone, summary="S", offset=gone[0])
+        assert held(view, plan) is plan
 
 
 def test_a_view_of_which_no_message_was_sent_may_lose_what_was_not_sent():

@@ -109,6 +109,15 @@ def test_an_observation_delivered_twice_does_not_end_the_waiting_of_the_other_ca
     assert view.then([deployed, Observation(content="up", call_id="d2")]).cut_points == (0, 1, 6)
 
 
+def test_a_response_goes_on_though_another_one_with_the_same_call_id_was_answered():
+    calls = [("x", "q"), ("y", "q"), ("z", "r"), None, ("y", "r")]
+    made = [
+        Action(tool="run", call_id=of[0], response_id=of[1]) if of else Observation(content="o", call_id="y")
+        for of in calls
+    ]
+    assert [each.members for each in View.from_events(made).units.parallel_calls] == [[0, 1, 3], [2, 4]]
+
+
 def test_a_view_of_other_events_is_as_old_and_keeps_the_flag():
     view = View.from_events([*said("a", "b"), CondensationRequest(id=2)])
     masked = view.with_events([view[1]])
