@@ -127,11 +127,7 @@ class _Decoder(FollowingDecoder):
 
 
 class _Encoder(PairsEncoder):
-    _last = 0
-
-    def follow(self, events: Sequence[Event], record: Any) -> None:
-        step = record.get("step_id") if type(record) is dict else None
-        self._last = step if type(step) is int else self._last
+    last = 0
 
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
         (event,) = events
@@ -153,8 +149,8 @@ class _Encoder(PairsEncoder):
         return [step | ({"observation": {"results": told}} if told else {})]
 
     def _step(self, event: Event, source: str, message: str) -> dict[str, Any]:
-        self._last += 1
-        return {"step_id": self._last, **stamp_of(event), "source": source, "message": message}
+        self.last = self.last + 1 if type(self.last) is int else 1
+        return {"step_id": self.last, **stamp_of(event), "source": source, "message": message}
 
 
 def _reasoning(thinking: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -192,23 +192,16 @@ def _with_files(text: str, held: Any) -> Content:
 class CopilotEncoder(RepliesEncoder):
     """Events of one history to lines of a session, each after the line before it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._last: Any = None
-
     def head(self, event: Event) -> list[_Part]:
         start = {"sessionId": session_of(event), "version": 1, "producer": "foldlog"}
         return [self._line("foldlog-start", event, "session.start", start | {"copilotVersion": "", "startTime": ""})]
-
-    def follow(self, events: Sequence[Event], record: Any) -> None:
-        self._last = record.get("id") if type(record) is dict else self._last
 
     def written(self, events: Sequence[Any]) -> list[_Part]:
         name = str(id_of_source(events[0]) or f"foldlog-{events[0].id}")
         return [self._line(name, events[0], *_written(events))]
 
     def _line(self, name: str, event: Event, kind: str, data: _Part) -> _Part:
-        above, self._last = self._last, name
+        above, self.last = self.last, name
         return {"type": kind, "data": data, "id": name, "timestamp": time_of(event), "parentId": above}
 
 

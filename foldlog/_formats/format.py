@@ -72,8 +72,12 @@ class RecordEncoder(ABC):
     its record, because one of its parts was redacted, is written as one that was not imported, with the source's id.
     """
 
+    rules: Any
+    """The format, which ``Format.writer`` adds."""
     misplaced = 0
     """The number of summaries that were written at another place among what a View keeps: an export tells it."""
+    last: Any = None
+    """The id of the last record that has one."""
 
     @abstractmethod
     def records(self, event: Event) -> Sequence[Any] | None:
@@ -87,10 +91,10 @@ class RecordEncoder(ABC):
         return ()
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        """Remember of a record what later records need, such as its id. ``events`` were made of it. None stands for no
-        record: of a step to another branch, and of an event that was taken back.
+        """Remember of a record what later records need: by default its id. ``events`` were made of it. None stands for
+        no record: of a step to another branch, and of an event that was taken back.
         """
-        return
+        self.last = self.rules.source_id(record) or self.last
 
     def end(self) -> Sequence[Any]:
         """Return the record that is complete only when no further event of it comes, if there is one.
@@ -259,7 +263,9 @@ class Format:
 
     def writer(self) -> RecordEncoder:
         """Return the encoder of a history."""
-        return self.encoder()
+        encoder = self.encoder()
+        encoder.rules = self
+        return encoder
 
 
 class Recognize(NamedTuple):

@@ -206,7 +206,6 @@ class PiEncoder(RepliesEncoder):
     def __init__(self) -> None:
         super().__init__()
         self._shown = Members[Any]()
-        self._last: Any = None
         self._before: list[Any] = []
         """Entries before a condensation that has none."""
 
@@ -235,9 +234,9 @@ class PiEncoder(RepliesEncoder):
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         if type(record) is dict and record.get("type") != "session" and "id" in record:
-            self._last = record["id"]
+            self.last = record["id"]
         for event in events:
-            self._shown.follow(event, None if isinstance(event, CondensationAction) else self._last)
+            self._shown.follow(event, None if isinstance(event, CondensationAction) else self.last)
 
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
         message: dict[str, Any]
@@ -259,7 +258,7 @@ class PiEncoder(RepliesEncoder):
         return [self._entry(events, "message", message={**message, "timestamp": milliseconds_of(event)})]
 
     def _entry(self, events: Sequence[Event], kind: str, **fields: Any) -> dict[str, Any]:
-        entry = {"type": kind, "id": _id(events[0]), "parentId": self._last}
+        entry = {"type": kind, "id": _id(events[0]), "parentId": self.last}
         entry |= {"timestamp": time_of(events[0]), **fields}
         self.follow(events, entry)
         return entry

@@ -32,29 +32,6 @@ from foldlog.eventstore import Event, Origin, Retraction
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeFormat(Format):
-    """A format of such exports.
-
-    ``is_about``   whether a record is that of a conversation, and not a message
-    ``id parent``  the keys of a message for its id and that of the message that it follows
-    ``title newest``  the keys of a conversation for its title and the id of the newest message that is shown
-    ``write``      messages after the one with this id, of an event, or of the calls of a reply, each with its result
-    """
-
-    encoder: Callable[[], RecordEncoder] = TurnsEncoder
-    rewritten: bool = True
-    is_about: Callable[[Any], bool]
-    id: str
-    parent: str
-    title: str
-    newest: str
-    write: Callable[[Sequence[Any], str | None], Sequence[Record]]
-
-    def writer(self) -> RecordEncoder:
-        return _Encoder(self)
-
-
 # -- files ------------------------------------------------------------------------------------------------------------
 
 _KEY = re.compile(rb'"(\w+)"\s*:')
@@ -186,20 +163,37 @@ class TreeDecoder(FollowingDecoder):
 class _Encoder(TurnsEncoder):
     """Writes events that were not imported as messages after the last one that is shown."""
 
-    def __init__(self, format: TreeFormat) -> None:
-        super().__init__()
-        self._format = format
-        self._tip: str | None = None
+    rules: TreeFormat
 
     def written(self, events: Sequence[Any]) -> Sequence[Record]:
-        records = self._format.write(events, self._tip)
+        records = self.rules.write(events, self.last)
         for record in records:
             self.follow(events, record)
         return records
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        key = self._format.newest if self._format.is_about(record) else self._format.id
-        self._tip = text_or_none(member(key)(record)) or self._tip
+        key = self.rules.newest if self.rules.is_about(record) else self.rules.id
+        self.last = text_or_none(member(key)(record)) or self.last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeFormat(Format):
+    """A format of such exports.
+
+    ``is_about``   whether a record is that of a conversation, and not a message
+    ``id parent``  the keys of a message for its id and that of the message that it follows
+    ``title newest``  the keys of a conversation for its title and the id of the newest message that is shown
+    ``write``      messages after the one with this id, of an event, or of the calls of a reply, each with its result
+    """
+
+    encoder: Callable[[], RecordEncoder] = _Encoder
+    rewritten: bool = True
+    is_about: Callable[[Any], bool]
+    id: str
+    parent: str
+    title: str
+    newest: str
+    write: Callable[[Sequence[Any], str | None], Sequence[Record]]
 
 
 def name_of(event: Event) -> str:

@@ -61,6 +61,37 @@ class PartsDecoder(FollowingDecoder):
 _NO_PARTS = (None,)
 
 
+class PartsEncoder(RepliesEncoder):
+    """Writes a record for each message, for the calls of a reply and for their results; for what stays of a redacted
+    one also the parts that no event is read of.
+    """
+
+    rules: PartsFormat
+
+    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
+        return self.written(results)
+
+    def written(self, events: Sequence[Any]) -> list[Any]:
+        parts = [part for event in events for part in (*_before(self.rules, event), *self.rules.part(event))]
+        return [self.rules.written(events[0], parts)]
+
+    def records(self, event: Event) -> Sequence[Any] | None:
+        if isinstance(event, Annotation) and event.redacted is not None and event.origin is not None:
+            parts = self.rules.again(event)
+            return [self.rules.written(event, parts)] if parts else ()
+        return super().records(event)
+
+
+def _before(format: PartsFormat, event: Any) -> list[Any]:
+    """Return the parts of what the model thought before an event, and of what it said before a call."""
+    thinking = event.thinking if isinstance(event, Action | Message) else ()
+    parts = [format.thought(*told) for told in map(thought_in, thinking) if told[0]]
+    if not isinstance(event, Action) or not event.thought:
+        return parts
+    told = Message(source="agent", content=event.thought, timestamp=event.timestamp, origin=event.origin)
+    return [*parts, *format.part(told)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartsFormat(Format):
     """A format whose records have a list of parts at ``Format.parts``.
@@ -78,7 +109,7 @@ class PartsFormat(Format):
     """
 
     decoder: Callable[[Iterable[Any], Options], RecordDecoder] = PartsDecoder
-    encoder: Callable[[], RecordEncoder] = RepliesEncoder
+    encoder: Callable[[], RecordEncoder] = PartsEncoder
     live: bool = True
     noun: str
     source: Callable[[Record], Source]
@@ -90,42 +121,6 @@ class PartsFormat(Format):
     part_time: Callable[[Record, Any, int], SourceTime] | None = None
     usage: Callable[[Record], dict[str, Any]] = lambda record: {}
     again: Callable[[Annotation], list[Any]] = lambda event: [event.data] if isinstance(event.data, dict) else []
-
-    def writer(self) -> RecordEncoder:
-        return PartsEncoder(self)
-
-
-class PartsEncoder(RepliesEncoder):
-    """Writes a record for each message, for the calls of a reply and for their results; for what stays of a redacted
-    one also the parts that no event is read of.
-    """
-
-    def __init__(self, format: PartsFormat) -> None:
-        super().__init__()
-        self._format = format
-
-    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        return self.written(results)
-
-    def written(self, events: Sequence[Any]) -> list[Any]:
-        parts = [part for event in events for part in (*_before(self._format, event), *self._format.part(event))]
-        return [self._format.written(events[0], parts)]
-
-    def records(self, event: Event) -> Sequence[Any] | None:
-        if isinstance(event, Annotation) and event.redacted is not None and event.origin is not None:
-            parts = self._format.again(event)
-            return [self._format.written(event, parts)] if parts else ()
-        return super().records(event)
-
-
-def _before(format: PartsFormat, event: Any) -> list[Any]:
-    """Return the parts of what the model thought before an event, and of what it said before a call."""
-    thinking = event.thinking if isinstance(event, Action | Message) else ()
-    parts = [format.thought(*told) for told in map(thought_in, thinking) if told[0]]
-    if not isinstance(event, Action) or not event.thought:
-        return parts
-    told = Message(source="agent", content=event.thought, timestamp=event.timestamp, origin=event.origin)
-    return [*parts, *format.part(told)]
 
 
 # -- what a part becomes ----------------------------------------------------------------------------------------------

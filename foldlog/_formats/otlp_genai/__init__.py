@@ -24,7 +24,7 @@ from foldlog._formats.blocks import kind_of, said, said_in
 from foldlog._formats.format import Format, Options
 from foldlog._formats.messages import spoken
 from foldlog._formats.openai_chat import OpenAIChatEncoder
-from foldlog._formats.otlp_genai.spans import NAME, AgentSpans, SpanFiles, TracedSpan, parsed, span_of
+from foldlog._formats.otlp_genai.spans import NAME, SpanFiles, Trace, TracedSpan, parsed, span_of
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
@@ -57,7 +57,7 @@ class _Decoder(FollowingDecoder):
 
     def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(records, options)
-        self._agents = AgentSpans()
+        self._traces: dict[str, Trace] = {}
         self._said: list[tuple[bytes, int]] = []
         """What was said on the branch that is shown: the gist of each message, and the version after it."""
 
@@ -65,7 +65,8 @@ class _Decoder(FollowingDecoder):
         span, began = TracedSpan(record), read.timestamp
         found, usage = span.messages(), _told(span.attributes)
         tells = {"messages": found, "usage": usage.keys() & {"usage", "cost"}}
-        below = self._agents.told_below(span, {name for name, told in tells.items() if told})
+        trace = self._traces.setdefault(span.trace, Trace(span.trace))
+        below = trace.told_below(span, {name for name, told in tells.items() if told})
         found = {} if "messages" in below else found
         told = [*found.get("system", ()), *found.get("input", ())]
         same = sum(takewhile(bool, map(eq, map(_gist, told), (gist for gist, _ in self._said))))

@@ -142,18 +142,18 @@ class SpanFiles(FileReader):
         agents.
         """
         found: list[TracedSpan] = []
-        trees: dict[str, _Tree] = {}
+        traces: dict[str, Trace] = {}
         problems: list[Located] = []
         for row in _requests(path):
             if row.problem is not None:
                 problems.append(row)
                 continue
             span = TracedSpan(row.value)
-            trees.setdefault(span.trace, _Tree(span.trace)).add(span)
+            traces.setdefault(span.trace, Trace(span.trace)).add(span)
             found += [span] if span.is_ours else ()
         histories: dict[str, list[TracedSpan]] = {}
         for each in found:
-            histories.setdefault(trees[each.trace].history_of(each.id), []).append(each)
+            histories.setdefault(traces[each.trace].history_of(each.id), []).append(each)
         told = {name: spans for name, spans in histories.items() if any(each.messages() for each in spans)}
         if not told:
             raise NotAHistory(path, f"{problems[0].place}: {problems[0].problem}" if problems else _SILENT)
@@ -184,66 +184,57 @@ def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any
             yield {**holder, key: [one]}, problem
 
 
-class _Tree:
-    """The spans of a trace, by their ids."""
+class Trace:
+    """The spans of a trace, as far as they came."""
 
-    def __init__(self, trace: str) -> None:
-        self._trace = trace
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._above: dict[str, str] = {}
         self._agents: set[str] = set()
-        self._names: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
-        """The conversations by the attributes that name them: of each span; for None the only one, "" for several."""
+        self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
+        """By the attributes that name them: of each span; for None the only one, "" for several."""
+        self._told: list[tuple[str, int, set[str]]] = []
+        """What spans tell, with the first one above that did not come yet, and when they began."""
 
     def add(self, span: TracedSpan) -> None:
         self._above[span.id] = span.parent
         self._agents |= {span.id} if span.is_agent else set()
-        for key, names in self._names.items():
+        for key, names in self._conversations.items():
             if name := text_or_empty(span.attributes.get(key)):
                 names[span.id] = name
                 names[None] = name if names.get(None, name) == name else ""
 
+    def _upwards(self, span: str) -> list[str]:
+        """Return a span and those above it, up to the first that is not known."""
+        path = [span]
+        while (span := self._above.get(span, span)) not in path:
+            path.append(span)
+        return path
+
     def history_of(self, span: str) -> str:
         """Return the conversation of a span, and the agent of which it is a part, if another one called that there."""
-        path = _upwards(span, self._above)
+        path = self._upwards(span)
         agents = [place for place, each in enumerate(path) if each in self._agents]
         name, *of_outermost = (self._conversation_of(path[place:]) for place in (0, *agents[1:][-1:]))
         return f"{name}/{path[agents[0]]}" if of_outermost == [name] else name
 
     def _conversation_of(self, path: list[str]) -> str:
         """Return the conversation that a span or the nearest one above it names, else the only one of the trace."""
-        found = (names.get(each) for names in self._names.values() for each in (*path, None))
-        return next(filter(None, found), self._trace)
-
-
-class AgentSpans:
-    """What the spans before an agent's in a history tell, if they are below it."""
-
-    def __init__(self) -> None:
-        self._above: dict[str, dict[str, str]] = {}
-        self._told: dict[str, list[tuple[str, int, set[str]]]] = {}
-        """Of each trace what spans tell, with the first one above that did not come yet, and when they began."""
+        found = (names.get(each) for names in self._conversations.values() for each in (*path, None))
+        return next(filter(None, found), self._name)
 
     def told_below(self, span: TracedSpan, tells: set[str]) -> set[str]:
         """Return what the spans below an agent's tell. A span below one that is not part of the history is below the
         agents that worked when it began.
         """
-        above, told = self._above.setdefault(span.trace, {}), self._told.setdefault(span.trace, [])
-        above[span.id] = span.parent
+        self.add(span)
         below = set[str]()
-        for unseen, time, kinds in told if span.is_agent else ():
-            if unseen == span.id or (time >= span.began and unseen not in above):
+        for unseen, time, kinds in self._told if span.is_agent else ():
+            if unseen == span.id or (time >= span.began and unseen not in self._above):
                 below |= kinds
-        unseen = _upwards(span.id, above)[-1]
-        told.append((unseen, -1 if span.is_agent or not unseen else span.began, below | tells))
+        unseen = self._upwards(span.id)[-1]
+        self._told.append((unseen, -1 if span.is_agent or not unseen else span.began, below | tells))
         return below
-
-
-def _upwards(span: str, above: dict[str, str]) -> list[str]:
-    """Return a span and those above it, up to the first that is not known."""
-    path = [span]
-    while (span := above.get(span, span)) not in path:
-        path.append(span)
-    return path
 
 
 def _nanoseconds(value: Any) -> int:
