@@ -17,17 +17,7 @@ from foldlog import _observed
 from foldlog._history import History as SyncHistory
 from foldlog._recall import RecallTool
 from foldlog._threads import ThreadPool, awaiting_here, pause
-from foldlog.eventstore import (
-    ANY_VERSION,
-    Action,
-    Appending,
-    Event,
-    Outcome,
-    Recorded,
-    Store,
-    can_append_all,
-    prepare_append,
-)
+from foldlog.eventstore import ANY_VERSION, Action, Appending, Event, Outcome, Recorded, Store, prepare_append
 from foldlog.eventstore.log import appending
 from foldlog.projections import View
 
@@ -323,7 +313,9 @@ class AsyncHistories:
         self._stepping = ThreadPool("foldlog-steps", _STEPPING_THREADS)
         store = histories.store
         self._appending = (
-            ThreadPool("foldlog-appends", 1, partial(append_all, store)) if can_append_all(store.database) else pool
+            ThreadPool("foldlog-appends", 1, partial(append_all, store))
+            if appending.can_append_all(store.database)
+            else pool
         )
         histories._async_face = self
 

@@ -227,16 +227,16 @@ class History:
         appended = self._appendable(events, idempotency_key)
         how: _How = {"generation": self._generation, "idempotency_key": idempotency_key, "dedupe": dedupe}
 
-        def append(events: Event | Iterable[Event], version: ExpectedVersion) -> tuple[Recorded, ...]:
+        def append(events: Event | Sequence[Event], version: ExpectedVersion) -> tuple[Recorded, ...]:
             if documents is None:
                 return self._store.append(self.id, events, expected_version=version, **how)
             return Documents(self._store).append(self.id, events, documents, expected_version=version, **how)
 
-        given = (appended,) if isinstance(appended, Event) else tuple(appended) if self._asked_at is not None else ()
-        if self._asked_at is None or not any(map(begins_reply, given)):
+        asked_at, given = self._asked_at, [appended] if isinstance(appended, Event) else appended
+        if asked_at is None or not any(map(begins_reply, given)):
             return self._checked(append(appended, expected_version))
+        version = asked_at if expected_version is ANY_VERSION else expected_version
         try:
-            version = self._asked_at if expected_version is ANY_VERSION else expected_version
             recorded = append(self._answering(given, version), version)
         except VersionConflict:
             if expected_version is not ANY_VERSION:
@@ -245,20 +245,18 @@ class History:
         self._asked_at = None
         return self._checked(recorded)
 
-    def _answering(self, events: Sequence[Event], version: int | None) -> Sequence[Event]:
+    def _answering(self, events: Sequence[Event], version: int | None) -> list[Event]:
         """Return events to append at a version. Replies of a model note which View they answer, if it is not the one at
         this version: the model was not shown what others appended since.
         """
-        if self._asked_at in (None, version):
-            return events
-        noted, said = list[Event](), None
-        for event in events:
-            begins = begins_reply(event, said)
+        noted, said = [*events], None
+        for place, event in enumerate(events if self._asked_at not in (None, version) else ()):
+            if begins_reply(event, said):
+                noted[place] = structs.replace(event, meta={**event.meta, ANSWERS: self._asked_at})
             said = event if begins_reply(event) else said
-            noted.append(structs.replace(event, meta={**event.meta, ANSWERS: self._asked_at}) if begins else event)
         return noted
 
-    def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | Iterable[Event]:
+    def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
         """Return the events to append: for a ``Condensation`` its action, for chat messages their events. Raises
         ``TypeError`` for another object.
         """

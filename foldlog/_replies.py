@@ -117,14 +117,14 @@ def events_of_reply(
                 f"conversation {conversation!r}: a message of the {event.source} is not the reply of a model; append "
                 f"it with history.append(message); nothing was appended"
             )
-    if not any(isinstance(event, Message | Action | CondensationRequest) for event in events):
+    first = next((event for event in events if isinstance(event, Message | Action | CondensationRequest)), None)
+    if first is None:
         raise InvalidEvent(
             f"conversation {conversation!r}: the reply has neither a text nor a tool call; nothing was appended; it "
             f"has {', '.join(event.name for event in events if isinstance(event, Annotation)) or 'nothing'}; look at "
             f"its finish reason, and ask the model again"
         )
     told = {**({} if cost is None else {"cost": cost}), **(meta or {})}
-    first = next(event for event in events if isinstance(event, Message | Action | CondensationRequest))
     return tuple(
         replace(event, timestamp=timestamp, meta={**event.meta, **told} if event is first else event.meta)
         for event in events

@@ -213,7 +213,7 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
     if excluded:
         events.append(CondensationAction(forgotten_event_ids=tuple(excluded), metadata=_BY_SDK))
     if events:  # history.append warns of a summary that stands beside an older one, as the SDK's do
-        events = [*history._answering(events, view.version)]
+        events = history._answering(events, view.version)
         history._store.append(history.id, events, expected_version=view.version, generation=history._generation)
 
 

@@ -219,7 +219,7 @@ class FoldlogCondenser(CondenserBase):
     @field_validator("config")
     @classmethod
     def _without_keys(cls, config: dict[str, Any]) -> dict[str, Any]:
-        if _has_key(config):
+        if any(isinstance(each, dict) and "api_key" in each for _, each in values_in(config)):
             raise ValueError("config holds an api_key, which the SDK would store; set the key in the environment")
         _made(config)
         return config
@@ -304,7 +304,3 @@ def _masked(event: Any, mask: Event | None) -> Any:
 
 def _made(config: dict[str, Any]) -> Condenser:
     return condenser_from_config(config) if config else default_condenser()
-
-
-def _has_key(config: Any) -> bool:
-    return any(isinstance(each, dict) and "api_key" in each for _, each in values_in(config))

@@ -134,7 +134,7 @@ class PostgresRecorder(Recorder):
 
         while True:
             try:
-                return self._retried(attempt, lambda: call.outcome, 0 if at_once else None)
+                return attempt() if at_once else self._retried(attempt, lambda: call.outcome)
             except IntegrityError:
                 if not call.may_have_met_itself():
                     raise
@@ -225,13 +225,8 @@ class PostgresRecorder(Recorder):
 
         return self._retried(attempt)
 
-    def _retried(
-        self,
-        attempt: Callable[[], T],
-        outcome: Callable[[], str] = lambda: "nothing was read",
-        patience_s: float | None = None,
-    ) -> T:
-        patience = Patience(self._patience_s if patience_s is None else patience_s)
+    def _retried(self, attempt: Callable[[], T], outcome: Callable[[], str] = lambda: "nothing was read") -> T:
+        patience = Patience(self._patience_s)
         while True:
             try:
                 return attempt()

@@ -57,8 +57,6 @@ class SQLiteWriting:
         self._checkpoints = checkpoints
         self._on_copy = on_copy
         self._stage = _NONE
-        self._waits_at_most_s = 0.0
-        """How long the transaction may wait for SQLite's own lock, which a program that is not ours may hold."""
         self._changes = self._changed_before = 0
         self._index: int | None = None
         self._begun_at: bytes | None = None
@@ -73,15 +71,15 @@ class SQLiteWriting:
         self._stage = _NONE
         self._file.check_open()
         self._lock.take(deadline)
-        self._waits_at_most_s = deadline - time.monotonic()
+        self._patience_s = deadline - time.monotonic()  # for SQLite's lock, which a program that is not ours may hold
 
     def begin(self) -> None:
         self._stage = _OPEN
         connection = self.connection or self.open()
-        if self._waits_at_most_s > AT_ONCE_S:
+        if self._patience_s > AT_ONCE_S:
             connection.execute("BEGIN IMMEDIATE")
         else:
-            with maintenance.waiting_at_most(connection, self._waits_at_most_s):
+            with maintenance.waiting_at_most(connection, self._patience_s):
                 connection.execute("BEGIN IMMEDIATE")
         self._file.check()
         self._changed_before = connection.total_changes
