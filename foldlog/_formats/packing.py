@@ -15,6 +15,7 @@ import json
 import zlib
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC
 from functools import cache, partial
 from importlib.resources import files
 from operator import attrgetter
@@ -70,7 +71,9 @@ _TEXT_MIN: Final = 16
 """Texts of this length have places."""
 _PLACES: Final = tuple(map(chr, range(0x81, 0xA0)))
 """The texts that stand for others."""
-_OWN: Final = dict.fromkeys(_PLACES, ...)
+_TIMES: Final = {"\x80s": slice(19), "\x80m": slice(23), "\x80u": slice(26)}
+"""The texts that stand for the time of the first event, and how much they tell of it: down to microseconds."""
+_OWN: Final = dict.fromkeys((*_PLACES, *_TIMES), ...)
 """A record with such a text of its own has no places: no encoder writes the dots."""
 _LEVEL_MAX: Final = 50
 """A record that is nested deeper has no places."""
@@ -165,8 +168,8 @@ def unpack(events: Sequence[Event]) -> Any:
         held = _held(events) if has_places else []
         if _check(text, held) != check:
             raise ValueError("its checksum differs")
-        record = parse(text)
-        return replaced(record, dict(zip(_PLACES, held, strict=False))) if held else record
+        places = _times(events[0]) | dict(zip(held, _PLACES, strict=False)) if has_places else {}
+        return replaced(parse(text), {place: known for known, place in places.items()}) if places else parse(text)
     except (ValueError, IndexError, OSError, zlib.error) as error:
         raise NotUnpacked(
             f"event {events[0].id}: the record that it was imported from cannot be unpacked ({error}); "
@@ -187,7 +190,8 @@ def _inflated(packed: str, events: Sequence[Event], format: str) -> tuple[bytes,
 def _packed(record: Any, events: Sequence[Event], format: str, *, parsed: bool) -> str:
     held, has_places = _held(events), True
     try:
-        rest = replaced(record, _OWN | dict(zip(held, _PLACES, strict=False)), levels=_LEVEL_MAX)
+        places = {**_OWN, **_times(events[0]), **dict(zip(held, _PLACES, strict=False))}
+        rest = replaced(record, places, levels=_LEVEL_MAX)
         text = _encode(rest) if parsed else json_of(rest)
     except (ValueError, TypeError):
         held, has_places, text = [], False, json_of(record)
@@ -231,6 +235,12 @@ def _held(events: Sequence[Event]) -> list[str]:
             values.append(value_of(event.arguments))
     texts = list(dict.fromkeys(texts_in(values, _TEXT_MIN)))
     return texts if len(texts) <= len(_PLACES) else sorted(texts, key=len, reverse=True)[: len(_PLACES)]
+
+
+def _times(event: Event) -> dict[str, str]:
+    """Return the places of the forms of an event's time that records have."""
+    told = event.timestamp and event.timestamp.astimezone(UTC).isoformat(timespec="microseconds")
+    return {f"{told[much]}Z": place for place, much in _TIMES.items()} if told else {}
 
 
 def _values(events: Sequence[Event]) -> bytes:

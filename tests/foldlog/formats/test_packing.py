@@ -125,6 +125,22 @@ def test_a_program_may_set_the_time_of_an_event():
     assert packing.unpack([replace(event, timestamp=datetime(2026, 1, 2, tzinfo=UTC))]) == record
 
 
+@pytest.mark.parametrize("micros, text", [(0, "01Z"), (20_000, "01.020Z"), (20_001, "01.020001Z"), (0, "01+00:00")])
+def test_the_time_of_the_event_costs_two_bytes(micros, text):
+    record = {
+        "at": f"2026-03-01T09:30:{text}",
+        "own": "\x80",
+        "surrogate": "\ud800",
+        "again": [f"2026-03-01T09:30:{text}"],
+    }
+    at = datetime(2026, 3, 1, 9, 30, 1, micros, UTC)
+    timed, without = packed(record, replace(message(LONG), timestamp=at)) + packed(record, message(LONG))
+    assert packing.unpack([timed]) == record
+    assert (len(timed.origin.rest) < len(without.origin.rest)) == text.endswith("Z")
+    (own,) = packed({"at": "\x80s"}, replace(message(LONG), timestamp=at))
+    assert packing.unpack([own]) == {"at": "\x80s"}
+
+
 def test_what_is_not_json_is_refused():
     with pytest.raises(InvalidEvent, match="the record is not JSON"):
         packing.keep({"x": {1, 2}}, [message()], "openai-chat")
