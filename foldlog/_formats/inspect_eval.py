@@ -32,7 +32,7 @@ from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.readers import Array, Placed, around
 from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog._formats.openai_chat import OpenAI, OpenAIChatEncoder
+from foldlog._formats.openai_chat import OpenAIChatEncoder
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, member, read_time, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
@@ -213,10 +213,10 @@ def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
 # -- events to records ------------------------------------------------------------------------------------------------
 
 
-class _Inspect(OpenAI):
+class _Encoder(OpenAIChatEncoder):
     """Messages as Inspect has them."""
 
-    def written(self, message: dict[str, Any]) -> dict[str, Any]:
+    def shaped(self, message: dict[str, Any]) -> dict[str, Any]:
         calls, name = message.pop("tool_calls", ()), message.pop("name", "")
         thought = message.pop("reasoning_content", None)
         thinking = message.pop("thinking_blocks", [] if thought is None else [thinking_of(thought)])
@@ -260,7 +260,7 @@ FORMAT = Format(
     expected="a message of Inspect with a role",
     time=lambda record: read_time(within(record, "completed_at")),
     decoder=_Decoder,
-    encoder=lambda: OpenAIChatEncoder(_Inspect()),
+    encoder=_Encoder,
     files=_Logs(),
     rewritten=True,
     source_id=member("id"),

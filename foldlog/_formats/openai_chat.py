@@ -12,7 +12,7 @@ reply, of the tool that it names.
 Call ids may be used again within a history: a result is for the newest reply with an open call of its id, and there
 for the first of them. Messages have no ids of their own, so an event's ``origin.id`` is None.
 
-Other agents keep such messages too, with more in them: a dialect below ``OpenAI`` says what.
+Other agents keep such messages too, with more in them: subclasses of the decoder and the encoder say what.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from foldlog._formats.blocks import kind_of
-from foldlog._formats.format import Beside, Format, Options
+from foldlog._formats.format import Beside, Format
 from foldlog._formats.lookalikes import lookalike_of_record
 from foldlog._formats.messages import READER, is_message_of_anthropic
 from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
@@ -53,28 +53,6 @@ def matches(record: Any) -> bool:
 
 
 accepts, EXPECTED = has(role=str), "a chat message with a text under 'role'"
-
-
-class OpenAI:
-    """Messages as OpenAI defines them. A dialect may remember earlier messages."""
-
-    has_all_fields = False
-    """Whether a message has each field that it was appended with, and each call the form."""
-
-    def given(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """Return the messages that OpenAI would have in the place of a message."""
-        return [message]
-
-    def written(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Return a message from the message that OpenAI would have."""
-        return message
-
-    def is_copy(self, message: dict[str, Any]) -> bool:
-        """Return whether a message happened in another history, if at all."""
-        return False
-
-    def remember(self, message: dict[str, Any]) -> None:
-        """Remember what later messages need."""
 
 
 def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
@@ -115,9 +93,9 @@ class OpenAIChatDecoder(FollowingDecoder):
 
     keeps_shown = False
 
-    def __init__(self, dialect: OpenAI, options: Options) -> None:
-        super().__init__((), options)
-        self._dialect = dialect
+    def given(self, message: dict[str, Any]) -> Sequence[dict[str, Any]]:
+        """Return the messages that OpenAI would have in the place of a message."""
+        return [message]
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         is_odd = any(kind_of(part) not in _PARTS for part in dicts_in(record.get("content")))
@@ -126,12 +104,10 @@ class OpenAIChatDecoder(FollowingDecoder):
             self.options.findings.append(
                 f"is a message of {foreign.name}; it is kept, and calls and results in it are not shown"
             )
-        read.is_copy = self._dialect.is_copy(record)
-        for message in self._dialect.given(record):
+        for message in self.given(record):
             for event in READER.chat(message, f"message-{self.next_id}"):
                 read.take(event)
         read.close("reply", None)
-        self._dialect.remember(record)
 
 
 # -- events to messages -----------------------------------------------------------------------------------------------
@@ -140,24 +116,20 @@ class OpenAIChatDecoder(FollowingDecoder):
 class OpenAIChatEncoder(RepliesEncoder):
     """Events of one history to messages."""
 
-    def __init__(self, dialect: OpenAI | None = None) -> None:
-        super().__init__()
-        self._dialect = dialect or OpenAI()
+    has_all_fields = False
+    """Whether a message has each field that it was appended with, and each call the form."""
+
+    def shaped(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return a message from the message that OpenAI would have."""
+        return message
 
     def records(self, event: Event) -> Sequence[Any] | None:
         is_reasoning = isinstance(event, Annotation) and event.name == "reasoning"
         return self.say(event, ends_reply=True) if is_reasoning else super().records(event)
 
-    def follow(self, events: Sequence[Event], record: Any) -> None:
-        self._dialect.remember(record or {})
-
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
-        message = message_of(events if self._dialect.has_all_fields else [replace(event, meta={}) for event in events])
-        if message is None:
-            return []
-        message = self._dialect.written(message)
-        self._dialect.remember(message)
-        return [message]
+        message = message_of(events if self.has_all_fields else [replace(event, meta={}) for event in events])
+        return [] if message is None else [self.shaped(message)]
 
 
 def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
@@ -201,7 +173,7 @@ def _call(action: Action) -> dict[str, Any]:
     return call | known | {"type": "function", "function": {"name": action.tool, "arguments": arguments}}
 
 
-class _Chat(OpenAI):
+class _Encoder(OpenAIChatEncoder):
     has_all_fields = True
 
 
@@ -210,8 +182,8 @@ FORMAT = Format(
     matches=matches,
     accepts=accepts,
     expected=EXPECTED,
-    decoder=lambda records, options: OpenAIChatDecoder(OpenAI(), options),
-    encoder=lambda: OpenAIChatEncoder(_Chat()),
+    decoder=OpenAIChatDecoder,
+    encoder=_Encoder,
     beside=beside,
     alike=alike,
     live=True,

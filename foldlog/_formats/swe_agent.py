@@ -13,34 +13,35 @@ A message becomes the events that ``openai_chat`` makes of it. In addition:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.format import Format, Past
-from foldlog._formats.openai_chat import EXPECTED, OpenAI, OpenAIChatDecoder, OpenAIChatEncoder, accepts, beside
+from foldlog._formats.format import Format
+from foldlog._formats.openai_chat import EXPECTED, OpenAIChatDecoder, OpenAIChatEncoder, accepts, beside
 from foldlog._formats.record import joined_text, member
+from foldlog._formats.record_events import RecordEvents
+from foldlog.eventstore import Event
 
 NAME = "swe-agent"
 
-_KEPT = ("role", "agent", "is_demo")
+_KEPT = ("role", "is_demo")
 _TYPES = {"system": "system_prompt", "user": "observation", "assistant": "action", "tool": "observation"}
 
 
-class _Dialect(OpenAI):
-    def __init__(self, past: Past | None = None) -> None:
-        self._past = past
-        self._last: dict[str, Any] = {}
+class _Decoder(OpenAIChatDecoder):
+    _last: dict[str, Any] | None = None
+    """The message before the next one; None before the first."""
 
-    @property
-    def _before(self) -> dict[str, Any]:
-        past, self._past = self._past, None
-        if past is not None and not self._last:
-            self._last = next((record for record, _ in past.newest_records()), {})
-        return self._last
+    def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
+        read.is_copy = bool(record.get("is_demo"))
+        super().read(read, record)
+        self._last = {key: record[key] for key in _KEPT if key in record}
 
     def given(self, message: dict[str, Any]) -> list[dict[str, Any]]:
         if message["role"] == "user":
-            before = self._before
-            is_demo = bool(message.get("is_demo"))
+            is_demo, before = bool(message.get("is_demo")), self._last
+            if before is None:
+                before = next((record for record, _ in self.past.newest_records()), {}) if self.past else {}
             is_answer = before.get("role") == "assistant" and is_demo == bool(before.get("is_demo"))
             return [{**message, "role": "environment"}] if is_demo or is_answer else [message]
         call_ids = message.get("tool_call_ids")
@@ -49,11 +50,15 @@ class _Dialect(OpenAI):
         results = [{**message, "tool_call_id": call_id, "content": ""} for call_id in call_ids[1:]]
         return [{**message, "tool_call_id": next(iter(call_ids), None)}, *results]
 
-    def is_copy(self, message: dict[str, Any]) -> bool:
-        return bool(message.get("is_demo"))
 
-    def written(self, message: dict[str, Any]) -> dict[str, Any]:
-        message["agent"] = self._last.get("agent", "main")
+class _Encoder(OpenAIChatEncoder):
+    _agent: Any = "main"
+
+    def follow(self, events: Sequence[Event], record: Any) -> None:
+        self._agent = (record or {}).get("agent", "main")
+
+    def shaped(self, message: dict[str, Any]) -> dict[str, Any]:
+        message["agent"] = self._agent
         message["message_type"] = _TYPES[message["role"]]
         if message["role"] == "assistant":
             message["thought"] = joined_text(message["content"] or "")
@@ -62,9 +67,6 @@ class _Dialect(OpenAI):
             call_id = message.pop("tool_call_id", None)
             message |= {} if call_id is None else {"tool_call_ids": [call_id]}
         return message
-
-    def remember(self, message: dict[str, Any]) -> None:
-        self._last = {key: message[key] for key in _KEPT if key in message}
 
 
 def _matches(record: Any) -> bool:
@@ -76,8 +78,8 @@ FORMAT = Format(
     matches=_matches,
     accepts=accepts,
     expected=EXPECTED,
-    decoder=lambda records, options: OpenAIChatDecoder(_Dialect(options.past), options),
-    encoder=lambda: OpenAIChatEncoder(_Dialect()),
+    decoder=_Decoder,
+    encoder=_Encoder,
     beside=beside,
     note="a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it",
     live=True,
