@@ -26,8 +26,8 @@ from msgspec.structs import asdict, replace
 
 from foldlog._copies import path_in, stores_in
 from foldlog._formats.files.found import files_below
-from foldlog._formats.live import is_of, recorded
 from foldlog._formats.packing import place_of
+from foldlog._formats.past import is_of, recorded
 from foldlog._page.report import texts_of_page
 from foldlog._search.index import index_path
 from foldlog._values import named_in, values_in

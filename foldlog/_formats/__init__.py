@@ -5,7 +5,7 @@ format.py      what such an object says
 conversion.py  records to events and back; record_events.py and record.py calls.py are what the formats share
 messages.py    messages of providers to events, also for replies; blocks.py, told.py: contents, and what events tell
 packing.py     a record packed beside its events
-live.py        the same, one record after the other; losses.py: what events tell and their records lack
+live.py past.py  the same, one record after the other; losses.py: what events tell and their records lack
 json_text.py   JSON text to values
 files/         paths to records; sources.py joins the two, one history a ``Source``
 detection.py   the format of a history; lookalikes.py: what is refused by its name

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from foldlog._formats.format import Format, Options, RecordDecoder
-from foldlog._formats.live import Encoder, is_of
+from foldlog._formats.live import Encoder
 from foldlog._formats.losses import Losses, several
 from foldlog._formats.packing import keep
+from foldlog._formats.past import is_of
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named
 from foldlog._formats.rewritten import is_rewriting

@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._formats.lookalikes import Lookalike
+from foldlog._formats.past import Past
 from foldlog._formats.record import RecordReader, SourceTime, read_time, within
 from foldlog.eventstore import Event, EventStoreError
 
 if TYPE_CHECKING:
     from datetime import datetime
-
-    from foldlog.projections import View
 
 Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
 LOOK_AT = 50
@@ -102,27 +101,6 @@ class RecordEncoder(ABC):
         It is called before ``follow``, and after the last event.
         """
         return ()
-
-
-class Past(Protocol):
-    """The history before a decoder's first record. It is read only when the decoder asks."""
-
-    def view(self, version: int | None = None) -> View:
-        """Return the View at a version, by default at the end. Cost: the size of that View."""
-
-    def records(self, stop: int | None = None) -> Iterator[tuple[Any, Sequence[Event]]]:
-        """Yield each record of this format in that history, with the events that were made of it. With ``stop``, only
-        events before it. Cost: the events.
-        """
-
-    def newest_records(self) -> Iterator[tuple[Any, Sequence[Event]]]:
-        """Yield these records, the last one first. Cost: the events that are read."""
-
-    def source_id(self, event_id: int) -> Any:
-        """Return the id that the source gave an event of that history, or None."""
-
-    def newest_first(self) -> Iterator[Event]:
-        """Yield the events there, the last one first. Cost: the events that are read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,15 @@ asked, or in rare cases the whole history: each format says when.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from foldlog._formats.format import Format, Options, UnusableFormat
 from foldlog._formats.losses import Losses
 from foldlog._formats.packing import events_of, is_step_aside, keep, parts_of, place_of, unpack
+from foldlog._formats.past import Past, ReadableHistory, is_of
 from foldlog._formats.record import Located, within
 from foldlog._formats.registry import format_named
 from foldlog._values import replaced, values_in
@@ -32,9 +33,6 @@ from foldlog.eventstore import (
 )
 from foldlog.projections.messages.content import data_url, sendable
 
-if TYPE_CHECKING:
-    from foldlog.projections import View
-
 
 class NotLive(EventStoreError, ValueError):
     """Records of this format cannot be added one by one: import the whole history."""
@@ -44,16 +42,6 @@ class NotLive(EventStoreError, ValueError):
             f"records of {format} cannot be added one by one; decode the whole history and import it with store.ingest"
         )
         self.format = format
-
-
-class ReadableHistory(Protocol):
-    """The methods of a history that a decoder needs, such as those of ``foldlog.History``."""
-
-    def version(self) -> int: ...
-
-    def at(self, version: int) -> View: ...
-
-    def events(self, start: int = 0, stop: int | None = None, *, reverse: bool = False) -> Iterator[Event]: ...
 
 
 class Encoder:
@@ -218,7 +206,7 @@ class Decoder:
             raise NotLive(self._format.name)
         self.version = history.version()
         self.findings: list[str] = []
-        past = _Past(self._format.name, history, self.version)
+        past = Past(self._format.name, history, self.version)
         options = Options(first_id=self.version, past=past, findings=self.findings)
         self._decoder = self._format.reader((), options)
 
@@ -249,7 +237,7 @@ def read_on(format: Format, history: ReadableHistory, records: Iterable[Located]
     """
     events: list[Event] = []
     try:
-        if not format.reads_on(_Past(format.name, history, history.version())):
+        if not format.reads_on(Past(format.name, history, history.version())):
             return None
         decoder = Decoder(format, history)
         for located in records:
@@ -266,60 +254,3 @@ def _needs_more(event: Event) -> bool:
     """Return whether an event is made of more than a View: a compaction, or a result of a call on a hidden chain."""
     is_lost = isinstance(event, Observation) and event.call_id is not None and event.cause is None
     return is_lost or isinstance(event, CondensationAction)
-
-
-class _Past:
-    """The history before a decoder's records."""
-
-    def __init__(self, format: str, history: ReadableHistory, version: int) -> None:
-        self._format, self._history, self._version = format, history, version
-
-    def newest_first(self) -> Iterator[Event]:
-        return self._history.events(0, self._version, reverse=True) if self._version else iter(())
-
-    def view(self, version: int | None = None) -> View:
-        return self._history.at(self._version if version is None else version)
-
-    def records(self, stop: int | None = None) -> Iterator[tuple[Any, Sequence[Event]]]:
-        stop = self._version if stop is None else min(stop, self._version)
-        return recorded(self._format, self._history.events(0, stop) if stop else iter(()))
-
-    def newest_records(self) -> Iterator[tuple[Any, Sequence[Event]]]:
-        return _newest_recorded(self._format, self.newest_first())
-
-    def source_id(self, event_id: int) -> Any:
-        (event,) = self._history.events(event_id, event_id + 1)
-        origin = event.origin
-        return origin.id if origin is not None and origin.format == self._format else None
-
-
-def recorded(format: str, events: Iterable[Event]) -> Iterator[tuple[Any, Sequence[Event]]]:
-    """Yield each record from which imported events were made, with these events."""
-    group: list[Event] = []
-    for event in events:
-        is_ours = is_of(event, format)
-        if not is_ours or place_of(event) != len(group):
-            group = []
-        if is_ours and (group or events_of(event)):
-            group.append(event)
-            if len(group) == events_of(group[0]):
-                yield unpack(group), group
-                group = []
-
-
-def _newest_recorded(format: str, newest_first: Iterable[Event]) -> Iterator[tuple[Any, Sequence[Event]]]:
-    """Yield the same, the last record first."""
-    group: list[Event] = []
-    for event in newest_first:
-        is_ours = is_of(event, format)
-        group.insert(0, event)
-        if is_ours and place_of(event):
-            continue
-        if is_ours and events_of(event) == len(group):
-            yield unpack(group), group
-        group = []
-
-
-def is_of(event: Event, format: str) -> bool:
-    """Return whether an event was imported from a format."""
-    return event.origin is not None and event.origin.format == format

@@ -15,8 +15,8 @@ from contextlib import suppress
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
-from foldlog._formats.live import recorded
 from foldlog._formats.packing import is_step_aside
+from foldlog._formats.past import recorded
 from foldlog._formats.record import INCOMPLETE, UNREAD, dicts_in
 from foldlog._formats.rewritten import OF_OTHERS, Growth, StoredRecord, healed_by, is_rewriting, standing_records
 from foldlog._importing.known import (

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._formats.live import recorded
 from foldlog._formats.packing import events_of, place_of
+from foldlog._formats.past import recorded
 from foldlog._formats.rewritten import is_rewriting, is_same, standing_records
 from foldlog._seen_files import Imported, SeenFiles, source_files
 from foldlog._words.gist import count

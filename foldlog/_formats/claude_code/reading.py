@@ -21,7 +21,8 @@ from foldlog._formats.claude_code.lines import (
     words_of,
 )
 from foldlog._formats.claude_code.writing import ENVELOPE, NAME, Shown
-from foldlog._formats.format import Options, Past
+from foldlog._formats.format import Options
+from foldlog._formats.past import Past
 from foldlog._formats.record import text_or_none, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._usage import OF_NO_MODEL

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from foldlog._formats.format import Past
+from foldlog._formats.past import Past
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_empty
 from foldlog.eventstore import Content, Forgotten, Observation
 
