@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -38,67 +38,44 @@ class StoredRecord(NamedTuple):
 
 
 class Growth:
-    """Compare a source, record by record, with the stored records that stand, of a history at ``version``.
+    """The difference of the records of a source from the stored ones that stand, of a history at ``version``: from the
+    first record on that is not the stored one in its place, those that are ``gone``, and others in their place.
 
-    ``is_beyond``: whether the last record is not the stored one in its place. So are all after it.
+    ``same`` is the number of records before. ``starts`` are the ids of the first events of these, and of the next one.
     """
 
-    def __init__(self, standing: Sequence[StoredRecord], version: int, changed_at: Callable[[Any], Any]) -> None:
-        self._standing, self._version, self._changed_at = standing, version, changed_at
-        self._changes: list[datetime] = []
-        self._same = 0
-        self._is_same = True
-        self._is_taken_back = False
-        self._record: Any = None
-        self._new: list[str] = []
-        self.is_beyond = False
-
-    def first_id(self, record: Any, next_id: int) -> int:
-        """Return the id of the first event of the next record; ``next_id`` is that after the record before it."""
-        self._changes += filter(None, (self._changed_at(record),))
-        self._record = record
-        if self.is_beyond:
-            return next_id
-        rest = self._standing[self._same : self._same + 1]
-        self._is_same = bool(rest) and is_same(rest[0].record, record)
-        return rest[0].first_id if self._is_same else self._version + len(rest)
-
-    def took(self) -> None:
-        """Record that events were made of this record."""
-        self.is_beyond = self.is_beyond or not self._is_same
-        self._same += not self.is_beyond
-        self._new += [_text(self._record)] if self.is_beyond else ()
+    def __init__(
+        self, standing: Sequence[StoredRecord], records: Sequence[Any], version: int, changed_at: Callable[[Any], Any]
+    ) -> None:
+        self.same = sum(takewhile(bool, map(is_same, (each.record for each in standing), records)))
+        self.gone = standing[self.same :]
+        self.starts = [*(each.first_id for each in standing[: self.same]), version + bool(self.gone)]
+        self._records, self._standing, self._changed_at = records, standing, changed_at
 
     @property
     def shrinks(self) -> bool:
         """Whether it takes more records back than it adds."""
-        return len(self._standing) - self._same > len(self._new)
+        return len(self._standing) > len(self._records)
 
     @property
     def is_older(self) -> bool:
         """Whether the source was changed before the stored one was, as both tell. A time to come says nothing."""
+        changes = [*filter(None, map(self._changed_at, self._records))]
         times, now = (self._changed_at(each.record) for each in self._standing), datetime.now(UTC)
         stored = [time for time in times if time is not None and time <= now]
-        return bool(stored and self._changes) and max(self._changes) < max(stored)
-
-    @property
-    def taken_back(self) -> int:
-        """How many events, without bookkeeping, the records have that the source no longer has in their place."""
-        return sum(each.shown for each in self._standing[self._same :])
+        return bool(stored and changes) and max(changes) < max(stored)
 
     @property
     def lost(self) -> list[StoredRecord]:
         """The records that the source has in no place after those that both have."""
-        new = {*self._new}
-        return [each for each in self._standing[self._same :] if _text(each.record) not in new]
+        new = set(map(_text, self._records[self.same :]))
+        return [each for each in self.gone if _text(each.record) not in new]
 
     def taking_back(self, format: str) -> list[Event]:
-        """Return the event that takes back the records that the source no longer has, once; none if it has all."""
-        if self._is_taken_back or self._same == len(self._standing):
-            return []
-        self._is_taken_back = True
-        version = self._standing[self._same - 1].version if self._same else 0
-        return [Retraction(id=self._version, version=version, reason=_REASON, origin=Origin(format=format))]
+        """Return the event that takes back the records that are gone, if there are any."""
+        version = self._standing[self.same - 1].version if self.same else 0
+        origin = Origin(format=format)
+        return [Retraction(id=self.starts[-1] - 1, version=version, reason=_REASON, origin=origin)] if self.gone else []
 
 
 def mended(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from os import PathLike, fspath
 from os.path import getsize
 from pathlib import Path
@@ -295,23 +295,24 @@ class Source:
         """Yield what a stored history lacks of this source, after the event that takes back what the source no longer
         has, if it has not all of it.
         """
-        for _, events in self._decoded(Options(leaf=self._leaf, prefix=self._prefix), growth):
-            if growth.is_beyond:
-                yield from (*growth.taking_back(self.format), *events)
         yield from growth.taking_back(self.format)
+        decoded = self._decoded(Options(leaf=self._leaf, prefix=self._prefix), growth.starts)
+        for _, events in islice(decoded, growth.same, None):
+            yield from events
 
-    def _decoded(self, options: Options, growth: Growth | None = None) -> Iterator[tuple[Any, list[Event]]]:
+    def _decoded(self, options: Options, starts: Sequence[int] = ()) -> Iterator[tuple[Any, list[Event]]]:
+        """Yield the records with their events, of which the first ones begin at the ids ``starts``."""
         self.findings.clear()
         self.findings_count, self.is_whole = 0, True
         for place, problem, _ in self._history.findings:
             self._find(place, problem)
         try:
-            yield from self._read(options, growth)
+            yield from self._read(options, starts)
         except OSError as error:
             self.is_whole = False
             self._find(str(self.path), f"cannot be read any further: {error.strerror}")
 
-    def _read(self, options: Options, growth: Growth | None) -> Iterator[tuple[Any, list[Event]]]:
+    def _read(self, options: Options, starts: Sequence[int]) -> Iterator[tuple[Any, list[Event]]]:
         if self._held is None and self._reader.size_bytes <= found.HELD_BYTES_MAX:
             self._held = list(self._reader)
         records = self._reader if self._held is None else self._held
@@ -326,8 +327,8 @@ class Source:
                 before = None if located.value is FILLED else (number, decoder.next_id)
                 self._find(located.place, located.problem, before)
                 continue
-            if growth is not None:
-                decoder.skip_to(growth.first_id(located.value, decoder.next_id))
+            if number < len(starts):
+                decoder.skip_to(starts[number])
             try:
                 events = decoder.events(located.value)
                 keep(located.value, events, self.format, parsed=True)
@@ -339,8 +340,6 @@ class Source:
                 self._find(located.place, str(error), (number, decoder.next_id))
                 continue
             number += 1
-            if growth is not None:
-                growth.took()
             if options.findings:
                 self._find_all(located.place, options)
             is_sent = is_sent or any(event.shown for event in events)

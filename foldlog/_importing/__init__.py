@@ -256,17 +256,17 @@ def _grow(
         # at most it is known that the source is older
         events = list(store.events(conversation, 0, version))
         kept = [each for each, _ in recorded(source.format, (each for each in events if each.redacted is None))]
-        growth = Growth([StoredRecord(each, 0, 0, 0) for each in kept], version, source.rules.changed_at)
-        for record in source.records():
-            growth.first_id(record, 0)
+        stood = [StoredRecord(each, 0, 0, 0) for each in kept]
+        growth = Growth(stood, [*source.records()], version, source.rules.changed_at)
         gone = {each.origin.id for each in events if each.redacted is not None and each.origin is not None}
         return as_before if growth.is_older or source.is_part_of(kept, gone - {None}) else None
     source.mend(records)
-    rest = [] if unread is None else healed_by(source.records(), records, unread)
+    given = [*source.records()]
+    rest = [] if unread is None else healed_by(given, records, unread)
     if type(rest) is not list:
         return None if rest is None else as_before
     source.go_on(rest)
-    growth = Growth(records, version, source.rules.changed_at)
+    growth = Growth(records, [*given, *(each.record for each in rest)], version, source.rules.changed_at)
     new = list(how.watch(source.events_beyond(growth)))
     lost = growth.lost
     is_copy = lost and how.seen.elsewhere(source.path, conversation) is not None
@@ -287,7 +287,7 @@ def _grow(
             raise _would_come_back(source, conversation, version, begins)
         changed = _incomplete(store, conversation, source, marks=how.marks)
         added = len(Documents(store).append(conversation, new, changed, expected_version=version))
-    taken_back = growth.taken_back if new else 0
+    taken_back = sum(each.shown for each in growth.gone) if new else 0
     is_part = source.is_part and not new and source.is_whole
     return as_before._replace(
         added=added, version=version + added, alone=not rest, is_older=is_part, taken_back=taken_back
