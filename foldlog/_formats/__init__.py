@@ -15,8 +15,8 @@ rewritten.py   sources that their program writes again; pairs.py: records of a c
 tips.py        where a fork of a branch begins; samples/: what packing begins with
 
 claude_code/ codex/ opencode/ openhands_v0/ openhands_v1/ otlp_genai/
-one format each, as are aider.py anthropic_messages.py atif.py copilot_cli.py gemini_cli.py inspect_eval.py langchain.py
-openai_chat.py openai_responses.py pi.py swe_agent.py
-in_parts/      formats whose records are made of parts: agent-framework, google-adk, pydantic-ai, strands
-exports/       exports of the chats of web sites: chatgpt, claude-ai
+one format each, as are agent_framework.py aider.py anthropic_messages.py atif.py chatgpt.py claude_ai.py copilot_cli.py
+gemini_cli.py google_adk.py inspect_eval.py langchain.py openai_chat.py openai_responses.py pi.py pydantic_ai.py
+strands.py swe_agent.py
+parts.py       formats whose records are made of parts; trees.py: exports of the chats of web sites
 """

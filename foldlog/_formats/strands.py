@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of
 from foldlog._formats.messages import filled
 from foldlog._formats.pairs import arguments_of
+from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of
 from foldlog._formats.record import dict_or_empty, dicts_in, has, member, read_time, time_text, usage_told
 from foldlog._formats.told import call_id_of, data_in, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation

@@ -19,11 +19,11 @@ from typing import Any
 from foldlog._formats.anthropic_messages import read_blocks
 from foldlog._formats.blocks import blocks_of, kind_of
 from foldlog._formats.claude_code.writing import result_of, use_of
-from foldlog._formats.exports.trees import Exports, Record, TreeDecoder, TreeFormat, in_order, name_of
 from foldlog._formats.format import first_named
 from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, text_or_none, time_text
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import role_of, session_of
+from foldlog._formats.trees import Exports, Record, TreeDecoder, TreeFormat, in_order, name_of
 from foldlog.eventstore import Action, Observation, Origin
 
 NAME = "claude-ai"

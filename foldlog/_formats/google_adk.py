@@ -28,7 +28,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from foldlog._formats.format import Options
-from foldlog._formats.in_parts.parts import (
+from foldlog._formats.messages import filled
+from foldlog._formats.pairs import arguments_of
+from foldlog._formats.parts import (
     Made,
     PartsDecoder,
     PartsFormat,
@@ -39,8 +41,6 @@ from foldlog._formats.in_parts.parts import (
     named,
     text_of,
 )
-from foldlog._formats.messages import filled
-from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import dicts_in, member, time_at, usage_told, within
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import call_id_of, data_in, file_in, parts_as, parts_in, role_of

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from foldlog._formats.exports.trees import Exports, Record, TreeDecoder, TreeFormat, in_order, name_of
 from foldlog._formats.format import Options, first_named
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, joined_text, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import role_of
+from foldlog._formats.trees import Exports, Record, TreeDecoder, TreeFormat, in_order, name_of
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
 
 NAME = "chatgpt"

@@ -21,7 +21,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of
+from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of
 from foldlog._formats.record import SourceTime, dict_or_empty, has, joined_text, member, read_time, usage_told, within
 from foldlog._formats.told import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of, stamp_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.in_parts.parts import Made, PartsFormat, answered, called, kept, named, text_of
 from foldlog._formats.messages import SPEAKERS, filled
+from foldlog._formats.parts import Made, PartsFormat, answered, called, kept, named, text_of
 from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty
 from foldlog._formats.told import call_id_of, data_in, file_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
