@@ -709,14 +709,14 @@ class History:
         self._met()
         if at is not None and at_source is not None:
             raise InvalidArgument("a fork begins at a version or after a source id: give 'at' or 'at_source', not both")
-        if at_source is not None:
-            from foldlog._formats.tips import version_of_tip
+        from foldlog._formats.tips import begin_fork, version_of_tip
 
+        if at_source is not None:
             version = version_of_tip(self._store, self.id, at_source)
         else:
             version = self._store.version(self.id) if at is None else at
         name = f"{self.id}@{version}-{secrets.token_hex(4)}" if id is None else id
-        self._store.fork(self.id, version, name)
+        begin_fork(self._store, self.id, version, name)
         return self._histories[name]
 
     def difference(self, before: int, after: int) -> Difference:

@@ -1,12 +1,50 @@
-"""Find the version of an imported history at which one record of its source was the newest: a fork of its branch begins
-there.
+"""Fork an imported history: find the version at which one record of its source was the newest, and mark a fork that
+lacks records.
 """
 
 from __future__ import annotations
 
-from foldlog.eventstore import Action, ConversationNotFound, Event, InvalidArgument, Observation, Store, is_structural
+from foldlog._formats.record import INCOMPLETE, UNREAD
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    Action,
+    ConversationNotFound,
+    ConversationRow,
+    Documents,
+    Event,
+    InvalidArgument,
+    Observation,
+    Store,
+    is_structural,
+)
 from foldlog.projections import Views
 from foldlog.projections.units import WaitingCalls
+
+
+def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
+    """Fork a conversation at a version: see ``Store.fork``. A fork that lacks records of the source says so, also where
+    it begins before the mark that an import leaves at its end. Cost: of a marked conversation its events up to there.
+    """
+    fork, documents = store.fork(conversation, at, new), Documents(store)
+    if not (unread := documents.get(conversation, UNREAD)) or documents.get(new, UNREAD):
+        return fork
+    from foldlog._formats.conversion import format_of_history
+    from foldlog._formats.rewritten import OF_OTHERS, standing_records
+
+    records = standing_records(store.events(new), format_of_history(store.events(new)))
+    begins = [each.first_id for each in records if each.record is not OF_OTHERS]
+    if gaps := [place for place in unread if 0 <= place < len(begins)]:
+        mark = incomplete(len(gaps), begins[gaps[0]])
+        attributes = {**documents.get(new, ATTRIBUTES, {}), INCOMPLETE: mark}
+        documents.append(new, (), {ATTRIBUTES: attributes, UNREAD: gaps})
+    return store.conversation(new)
+
+
+def incomplete(number: int, before: int, is_all: bool = True) -> str:
+    """Return the attribute of a history that lacks this number of records, the first before an event."""
+    lacks, first = ("1 record", "") if number == 1 else (f"{number:,} records", "the first ")
+    where = f"after event {before - 1}" if before else "before event 0"
+    return f"{'' if is_all else 'at least '}{lacks} of its source could not be read, {first}{where}"
 
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:

@@ -19,6 +19,7 @@ from foldlog._formats.packing import is_step_aside
 from foldlog._formats.past import recorded
 from foldlog._formats.record import INCOMPLETE, UNREAD, dicts_in
 from foldlog._formats.rewritten import OF_OTHERS, Growth, StoredRecord, healed_by, is_rewriting, standing_records
+from foldlog._formats.tips import incomplete
 from foldlog._importing.known import (
     SHARED_MIN,
     AnotherHistory,
@@ -40,7 +41,6 @@ from foldlog._importing.known import (
 from foldlog._reports.usage import calls_of_imported
 from foldlog._seen_files import Imported, SeenFiles
 from foldlog._usage import IMPORTED, usage_of
-from foldlog._words.gist import count
 from foldlog.eventstore import (
     ATTRIBUTES,
     DELETED,
@@ -343,7 +343,4 @@ def _incomplete(store: Store, conversation: str, source: Source, *, marks: bool)
         return {}
     if not unread:
         return {ATTRIBUTES: {name: attributes[name] for name in attributes if name != INCOMPLETE}, UNREAD: DELETED}
-    _, before = unread[0]
-    number = f"{'' if is_all else 'at least '}{count(len(unread), 'record')} of its source could not be read"
-    where = f"{'the first ' if len(unread) > 1 else ''}{f'after event {before - 1}' if before else 'before event 0'}"
-    return {ATTRIBUTES: {**attributes, INCOMPLETE: f"{number}, {where}"}, UNREAD: places}
+    return {ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(len(unread), unread[0][1], is_all)}, UNREAD: places}

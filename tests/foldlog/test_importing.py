@@ -904,6 +904,20 @@ def test_no_conversation_is_there_without_the_mark_of_what_it_lacks(histories, t
     assert "2 records" in histories["c"].attributes()["incomplete"]
 
 
+@pytest.mark.parametrize(
+    "at, unread", [(2, None), (3, [2]), (4, [2, 3]), (5, [2, 3]), (6, [2, 3, 5]), (None, [2, 3, 5])]
+)
+def test_a_fork_that_lacks_records_says_so_wherever_it_begins(histories, tmp_path, at, unread):
+    torn = [*chat_lines("a", "b"), "{torn", *chat_lines("c"), "{torn", *chat_lines("d", "e"), "{torn", *chat_lines("f")]
+    (tmp_path / "c.jsonl").write_text("\n".join(torn))
+    histories.import_(tmp_path / "c.jsonl", findings=str)
+    fork = histories["c"].fork(at, "fork")
+    said = {1: "1 record of its source could not be read, after event 1"}
+    said |= {n: f"{n} records of its source could not be read, the first after event 1" for n in (2, 3)}
+    assert fork.document("unread records") == unread
+    assert fork.attributes().get("incomplete") == said.get(len(unread or ()))
+
+
 @pytest.mark.parametrize("count", [1_000, 1_001])
 def test_a_log_of_which_very_many_records_could_not_be_read_can_be_mended(histories, tmp_path, count):
     whole = chat_lines("a", *map(str, range(count)), "b")

@@ -11,7 +11,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_existing, whole
 from foldlog._documents import ConversationDocument
-from foldlog._formats.tips import version_of_tip
+from foldlog._formats.tips import begin_fork, version_of_tip
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationErased, InvalidArgument, VersionConflict
 
@@ -49,7 +49,7 @@ def run(
         try:
             if at_source is not None:
                 version = version_of_tip(store, conversation, at_source)
-            fork = store.fork(conversation, version, new)
+            fork = begin_fork(store, conversation, version, new)
         except (InvalidArgument, VersionConflict) as error:
             raise Refused(str(error)) from error
         except ConversationErased as error:
@@ -57,5 +57,5 @@ def run(
                 raise
             raise Refused(f"{error.problem}; give the fork another id") from error
     name, parent = (terminal.typed_id(each or "") for each in (fork.id, fork.parent))
-    told = f"{name}: shares {count(fork.version, 'event')} of {parent}"
+    told = f"{name}: shares {count(version, 'event')} of {parent}"
     terminal.answer(ConversationDocument.of_row(fork), told)
