@@ -172,11 +172,7 @@ def append_all(store: Store, appends: Sequence[PendingAppend]) -> list[Outcome[t
     prepared = [Outcome.of(append.prepare) for append in appends]
     works = [outcome.value for outcome in prepared if outcome.value is not None]
     appended = iter(appending.append_all(store.database, works))
-    outcomes = [Outcome(error=before.error) if before.value is None else next(appended) for before in prepared]
-    return [
-        outcome if outcome.value is None else Outcome.of(partial(append.history._checked, outcome.value))
-        for append, outcome in zip(appends, outcomes, strict=True)
-    ]
+    return [Outcome(error=before.error) if before.value is None else next(appended) for before in prepared]
 
 
 class _Pages(Generic[_T]):

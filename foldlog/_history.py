@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from msgspec import structs
 
 from foldlog._meant import meant, views_of
-from foldlog._observed import ANSWERS, span, tell
+from foldlog._observed import ANSWERS, span
 from foldlog._words.tables import Table, show_as_table, view_table
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -41,7 +41,6 @@ from foldlog.eventstore import (
     check_whole,
     from_microseconds,
     has_content,
-    summary_id,
 )
 from foldlog.eventstore.arguments import check_map, check_text
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
@@ -67,17 +66,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_warned_of_summaries = False
-"""Whether this process was warned of an older summary already."""
-
 ExpectedVersion = int | Literal[AnyVersion.ANY_VERSION]
 Appended: TypeAlias = "Event | Mapping[str, Any] | Condensation | Iterable[Event | Mapping[str, Any]]"
-
-
-class _How(TypedDict):
-    generation: Generation
-    idempotency_key: str | None
-    dedupe: Literal["origin"] | None
 
 
 class History:
@@ -225,7 +215,7 @@ class History:
         for any length of the history; for a chat message with calls or results also that of ``view``.
         """
         appended = self._appendable(events, idempotency_key)
-        how: _How = {"generation": self._generation, "idempotency_key": idempotency_key, "dedupe": dedupe}
+        how: dict[str, Any] = {"generation": self._generation, "idempotency_key": idempotency_key, "dedupe": dedupe}
 
         def append(events: Event | Sequence[Event], version: ExpectedVersion) -> tuple[Recorded, ...]:
             if documents is None:
@@ -234,7 +224,7 @@ class History:
 
         asked_at, given = self._asked_at, [appended] if isinstance(appended, Event) else appended
         if asked_at is None or not any(map(begins_reply, given)):
-            return self._checked(append(appended, expected_version))
+            return append(appended, expected_version)
         version = asked_at if expected_version is ANY_VERSION else expected_version
         try:
             recorded = append(self._answering(given, version), version)
@@ -243,7 +233,7 @@ class History:
                 raise
             recorded = append(self._answering(given, None), ANY_VERSION)
         self._asked_at = None
-        return self._checked(recorded)
+        return recorded
 
     def _answering(self, events: Sequence[Event], version: int | None) -> list[Event]:
         """Return events to append at a version. Replies of a model note which View they answer, if it is not the one at
@@ -322,13 +312,6 @@ class History:
         if isinstance(key, str):  # asked after the View is read: another writer may append under this key
             recalled = _or_empty(lambda: self._store.query(self.id, lambda reading: reading.recall(key)), None)
         return view if recalled is None else self.at(recalled.first_id)
-
-    def _checked(self, recorded: tuple[Recorded, ...]) -> tuple[Recorded, ...]:
-        for one in recorded:
-            if isinstance(one.event, CondensationAction):
-                _warn_of_older_summaries(self.id, recorded, self.view())
-                break
-        return recorded
 
     def append_records(
         self,
@@ -774,18 +757,6 @@ def _of_chat(message: Mapping[str, Any]) -> tuple[Event, ...]:
     if not (events := from_openai(message)):
         raise InvalidEvent("a message has neither a text nor a tool call; nothing was appended")
     return events
-
-
-def _warn_of_older_summaries(conversation: str, recorded: Sequence[Recorded], view: View) -> None:
-    """Log a warning, once in a process, where a condensation has a summary and the View still shows an older one."""
-    global _warned_of_summaries
-    newest = max(one.id for one in recorded if isinstance(one.event, CondensationAction))
-    standing = [event.id for event in view if isinstance(event, CondensationSummary)]
-    older = [summary for summary in standing if summary != summary_id(newest)]
-    if _warned_of_summaries or summary_id(newest) not in standing or not older:
-        return
-    _warned_of_summaries = True
-    tell("foldlog.summary.older", conversation=conversation, condensation=newest, older=older[-1])
 
 
 def unknown_name(face: object, name: str) -> AttributeError:

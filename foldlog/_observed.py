@@ -72,11 +72,6 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
         "conversation %(conversation)r is left out of those that must be resumed: %(problem)s",
     ),
     "foldlog.import.finding": (_WARNING, "%(of)s: %(finding)s"),
-    "foldlog.summary.older": (
-        _WARNING,
-        "conversation %(conversation)r: condensation %(condensation)d has a summary, and the View still shows the "
-        "older summary %(older)d; to replace it, name its id in forgotten_event_ids (docs/COMING_FROM_OPENHANDS.md)",
-    ),
 }
 """The messages by the names of their loggers; ``docs/OBSERVING.md`` lists them."""
 

@@ -32,7 +32,6 @@ _AT_ONCE = 200
 """Conversations in one transaction."""
 _FEW = 100
 """Conversations that are asked for one by one."""
-_NEITHER = (0, None)
 _decoder = cache(Decoder)
 
 
@@ -61,7 +60,7 @@ class KeptBeside:
         there = {
             row.id: value_of(record.body, kind)
             for row in rows
-            if (record := records.get(row.id, _NEITHER)[1]) is not None
+            if (record := records.get(row.id, (0, None))[1]) is not None
             and record.code == self._code
             and (of_any_version or record.version == row.version)
         }

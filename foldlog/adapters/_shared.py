@@ -82,8 +82,7 @@ class _Given:
     """
 
     def __init__(self, given: HistoriesGiven) -> None:
-        self._asked = dict[str, int]()
-        """Which Views models were sent, where what they answer is appended by another ``History``."""
+        self._asked = dict[str, int]()  # the Views that models were sent, for another ``History`` to append the answer
         self._owned = not isinstance(given, aio.AsyncHistories | Histories)
         if isinstance(given, aio.AsyncHistories):
             self.histories, self._sync = given, given.sync

@@ -212,9 +212,8 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
         events[replied] = replace(events[replied], meta=run.meta)
     if excluded:
         events.append(CondensationAction(forgotten_event_ids=tuple(excluded), metadata=_BY_SDK))
-    if events:  # history.append warns of a summary that stands beside an older one, as the SDK's do
-        events = history._answering(events, view.version)
-        history._store.append(history.id, events, expected_version=view.version, generation=history._generation)
+    if events:
+        history.append(events, expected_version=view.version)
 
 
 def _compacted(run: _Run, view: View) -> Iterator[CondensationAction]:

@@ -360,7 +360,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             values = {"state": {**state, **change}}
             work = Documents(store).prepare(of.id, values, at, of._generation)
             together += [] if work is None else [work]
-        recorded = Documents(store).append(
+        Documents(store).append(
             history.id,
             _events(history, version, records),
             documents,
@@ -368,7 +368,6 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             generation=history._generation,
             together=together,
         )
-        history._checked(recorded)
 
     def _by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
         """Return the session's own part of a state, and the changes of shared states by their conversations, as JSON,

@@ -10,7 +10,6 @@ import pytest
 import foldlog
 from foldlog import (
     Action,
-    CondensationAction,
     ConversationErased,
     InvalidEvent,
     Message,
@@ -108,21 +107,6 @@ def test_the_module_has_no_other_names():
     with pytest.raises(AttributeError, match=r"did you mean 'open'\?"):
         _ = foldlog.opne
     assert set(foldlog.__all__) <= set(dir(foldlog))
-
-
-def test_an_older_summary_that_is_left_standing_is_warned_of_once(monkeypatch, caplog):
-    monkeypatch.setattr("foldlog._history._warned_of_summaries", False)
-    with foldlog.open("memory:") as histories:
-        history = histories["c1"]
-        history.append([Message(source="user", content=word) for word in "abcdefg"])
-        history.append(CondensationAction(forgotten_event_ids=[1], summary="one", summary_offset=1))
-        history.append(CondensationAction(forgotten_event_ids=[-9, 2], summary="two", summary_offset=1))
-        assert caplog.messages == []
-        for event_id in (3, 4):
-            history.append(CondensationAction(forgotten_event_ids=[event_id], summary="three", summary_offset=1))
-        [said] = caplog.messages
-        assert said.startswith("conversation 'c1': condensation 9 has a summary, and the View still shows")
-        assert "the older summary -10;" in said
 
 
 def test_a_version_or_an_id_that_is_no_number_is_named(history):

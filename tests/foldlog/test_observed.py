@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
-from foldlog import CondensationAction, Message, Retraction, StoreUnavailable, StoreUnusable, _observed
+from foldlog import Message, Retraction, StoreUnavailable, StoreUnusable, _observed
 from foldlog._follower import Follower
 from foldlog.condensers.base import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
@@ -139,13 +139,6 @@ def finding(path):
         histories["c1"].append_records([foreign], format="openai-chat")
 
 
-def older_summary(path):
-    with foldlog.open(path / "s.db") as histories:
-        histories["c1"].append(said(7))
-        for event_id in (1, 2):
-            histories["c1"].append(CondensationAction(forgotten_event_ids=[event_id], summary=SECRET, summary_offset=1))
-
-
 def keys_ignored(path):
     table = {
         "model": "m",
@@ -193,7 +186,6 @@ CAUSES = [
     (not_given_back, "foldlog.lease.failed"),
     (cannot_resume, "foldlog.resume.finding"),
     (finding, "foldlog.import.finding"),
-    (older_summary, "foldlog.summary.older"),
 ]
 
 
@@ -201,7 +193,6 @@ CAUSES = [
 def test_each_message_is_told_with_its_values_and_without_contents(cause, name, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(_observed, "_LONG_S", 0.01)
     monkeypatch.setattr("foldlog._follower._FAR_S", -1.0)
-    monkeypatch.setattr("foldlog._history._warned_of_summaries", False)
     caplog.set_level(logging.INFO, "foldlog")
     cause(tmp_path)
     level, values = LISTED[name]
