@@ -193,7 +193,7 @@ CAUSES = [
 def test_each_message_is_told_with_its_values_and_without_contents(cause, name, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(_observed, "_LONG_S", 0.01)
     monkeypatch.setattr("foldlog._follower._FAR_S", -1.0)
-    caplog.set_level(logging.INFO, "foldlog")
+    caplog.set_level(logging.INFO, name)  # an example of the documentation may have silenced it
     cause(tmp_path)
     level, values = LISTED[name]
     told = [record for record in caplog.records if record.name == name]
