@@ -220,7 +220,7 @@ class History:
         def append(events: Event | Sequence[Event], version: ExpectedVersion) -> tuple[Recorded, ...]:
             if documents is None:
                 return self._store.append(self.id, events, expected_version=version, **how)
-            return Documents(self._store).append(self.id, events, documents, expected_version=version, **how)
+            return Documents(self._histories.store).append(self.id, events, documents, expected_version=version, **how)
 
         asked_at, given = self._asked_at, [appended] if isinstance(appended, Event) else appended
         if asked_at is None or not any(map(begins_reply, given)):

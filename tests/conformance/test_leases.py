@@ -26,6 +26,7 @@ from foldlog import (
     Store,
     StoreUnavailable,
 )
+from foldlog._aio import PendingAppend
 from foldlog._lease import Working, _name_of
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import restore
@@ -150,9 +151,9 @@ def test_an_append_that_is_made_after_its_block_is_refused(workers):
     """A task that was cancelled leaves its block while a thread still has its append."""
     history = workers()
     with history.working(worker="one"):
-        work = history._prepare_append(said("late"), foldlog.ANY_VERSION, None)
+        late = PendingAppend(history, said("late")).prepare()
     with pytest.raises(LeaseTaken, match="'one' has ended; nothing"):
-        history._store.database.recorder.transact(work)
+        history._store.database.recorder.transact(late)
 
 
 def test_one_history_is_in_one_block_and_a_block_has_bounds(workers):
