@@ -104,9 +104,6 @@ class Switches:
         self._newest: _Group | None = None
         self._boundary: _Group | None = None
         self._kept = Kept()
-        self._is_of_chain = self._speaks = self._joins = False
-        self._above: _Group | None = None
-        """The group that the last line follows."""
         self.is_copy = False
         """Whether the last line repeats the calls of an earlier line with its id."""
 
@@ -140,45 +137,38 @@ class Switches:
         self._names_parents = self._names_parents or earlier._names_parents
         self._is_whole = True
 
-    def before(self, record: dict[str, Any]) -> int | None:
-        """Return the version to return to before this line, or None if the line follows the newest one.
+    def follow(self, record: dict[str, Any]) -> int | None:
+        """Return the version to return to before the events of the next line, or None if it follows the newest line.
 
         That is 0 for a line that begins a new tree.
         """
-        uuid = record.get("uuid")
-        self._is_of_chain = is_side(record) == self._side and type(uuid) is str
-        self._speaks = self._is_of_chain and (record["type"] in SAID or is_boundary(record))
-        calls = self._calls.get(uuid) if self._speaks and type(uuid) is str else None
-        self.is_copy = self._joins = calls is not None and calls_of(record) == calls
-        if not self._speaks or self._newest is None or self.is_copy:
+        uuid, left, self.is_copy = record.get("uuid"), None, False
+        if is_side(record) != self._side or type(uuid) is not str:
             return None
-        self._above = above = self._followed(record)
-        if above is self._newest:
-            self._joins = self._belongs(record, above)
+        if record["type"] not in SAID and not is_boundary(record):
+            self._groups[uuid] = self._followed(record)
             return None
-        self._joins = above is not None and self._is_on_branch(above) and self._belongs(record, above)
-        return None if self._joins else 0 if above is None else above.version
-
-    def after(self, record: dict[str, Any], version: int, left: int | None) -> None:
-        """Record a line after whose events the log has ``version`` events; ``left`` is the result of ``before``."""
-        if not self._speaks:
-            if self._is_of_chain:
-                self._groups[record["uuid"]] = self._followed(record)
-            self._grow(version)
-            return
-        uuid = record["uuid"]
-        if self._newest is None or not self._joins:
-            self._newest = _Group(self._newest if left is None else self._above)
+        calls, newest = calls_of(record), self._newest
+        joins = self.is_copy = self._calls.get(uuid) == calls
+        if newest is not None and not self.is_copy:
+            above = self._followed(record)
+            joins = above is not None and self._is_on_branch(above) and self._belongs(record, above)
+            if not joins:
+                left = None if above is newest else 0 if above is None else above.version
+                newest = above
+        if self._newest is None or not joins:
+            self._newest = _Group(newest)
         self._groups[uuid] = self._newest
         if type(response := _response(record)) is str:
             self._responses[response] = self._newest
-        if calls := calls_of(record):
+        if calls:
             self._calls[uuid] = calls
         if is_boundary(record):
             self._boundary, self._kept = self._newest, Kept.by(record)
-        self._grow(version)
+        return left
 
-    def _grow(self, version: int) -> None:
+    def grow(self, version: int) -> None:
+        """Record the version after the events of that line."""
         if self._newest is not None:
             self._newest.version = version
 

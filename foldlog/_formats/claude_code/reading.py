@@ -77,7 +77,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self._begin(record)
         if self.past is not None and not self._is_whole and (self._switches.lacks(record) or kind in TITLES):
             self._read_all(self.past)
-        left = self._switches.before(record)
+        left = self._switches.follow(record)
         if left is not None:
             read.add(Retraction, version=left)
             self._boundary = {}
@@ -97,7 +97,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if read.is_empty:
             taken = {key: value for key, value in record.items() if key not in _TAKEN}
             read.close(kind, content if kind in SAID and type(content) is list else taken)
-        self._switches.after(record, read.version, left)
+        self._switches.grow(read.version)
         if read.shown and kind in SAID:
             self._name_session(record.get("sessionId"), begins=left == 0)
 
@@ -125,8 +125,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """Read the lines before the first one: their parents, and their titles."""
         switches, titles = Switches(ShownChain(self._side)), Titles()
         for record, events in past.records():
-            left = switches.before(record)
-            switches.after(record, events[-1].id + 1, left)
+            switches.follow(record)
+            switches.grow(events[-1].id + 1)
             titles.of(record)
         self._switches.complete(switches)
         self._titles.complete(titles)
