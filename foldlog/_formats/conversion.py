@@ -97,7 +97,8 @@ def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None]
     do not begin at 0 or one is missing, because a record may refer to an earlier one.
     """
     events = list(events)
-    return _encoded(events, format, notes, intervals_kept(filter(is_rewriting, events), len(events)))
+    rewritings = [each for each in events if isinstance(each, Retraction) and is_rewriting(each)]
+    return encode_standing(events, len(events), rewritings, format, notes)
 
 
 def encode_standing(
@@ -112,7 +113,11 @@ def encode_standing(
     raises.
     """
     made = [each for each in retractions if not is_of(each, format) or is_rewriting(each)]
-    return _encoded(events, format, notes, intervals_kept(made, version) if made else None)
+    ahead = iter(events)
+    first = list(islice(ahead, 1))
+    for event in first:
+        check_origin(event, format)
+    return _records(chain(first, ahead), format_named(format), notes, intervals_kept(made, version) if made else None)
 
 
 def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
@@ -123,20 +128,10 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
     return encode((replace(event, origin=None) for event in decode(messages, ANY_HISTORY)), format, notes=notes)
 
 
-def _encoded(
-    events: Iterable[Event], format: str, notes: Callable[[str], None] | None, kept: Intervals | None
-) -> Iterator[Any]:
-    """Return the records of a history, of the events in ``kept``; None stands for all."""
-    ahead = iter(events)
-    first = list(islice(ahead, 1))
-    for event in first:
-        check_origin(event, format)
-    return _records(chain(first, ahead), format_named(format), notes, kept)
-
-
 def _records(
     events: Iterable[Event], format: Format, notes: Callable[[str], None] | None, kept: Intervals | None
 ) -> Iterator[Any]:
+    """Yield the records of a history, of the events in ``kept``; None stands for all."""
     losses, retracted = None if notes is None else Losses(format), 0
     encoder = Encoder(format, losses)
     for expected, event in enumerate(events):

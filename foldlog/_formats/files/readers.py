@@ -142,10 +142,18 @@ def around(path: Path, key: str) -> dict[str, Any]:
     """Return what the object in a document holds besides the array ``key``; up to where it breaks off, which reading
     the array tells. Raises ``NotAHistory`` where the object has no such array.
     """
-    held, is_whole = _around(path, key)
-    array = held.pop(key, None)
-    if is_whole and array is None:
-        raise NotAHistory(path, f"holds no array under {key!r}, where its history would be")
+    held: dict[str, Any] = {}
+    has_array = False
+    with contextlib.suppress(UnreadableJson), path.open("rb") as file:
+        scanner = Scanner(file)
+        for name in scanner.each_key():
+            if name == key:
+                has_array = scanner.peek() == "["
+                scanner.skip()
+            else:
+                held[name] = scanner.value()
+        if not has_array:
+            raise NotAHistory(path, f"holds no array under {key!r}, where its history would be")
     return held
 
 
@@ -161,28 +169,12 @@ def in_document(
 
 
 def _with_around(path: Path, key: str, before: Sequence[str], after: str) -> Iterator[Located]:
-    held, _ = _around(path, key)
-    held.pop(key, None)
+    held = around(path, key)
     if before:
         yield at(str(path), {name: held.pop(name) for name in before if name in held})
     yield from Array(path, key=key)
     if held or after:
         yield at(str(path), {after: held} if after else held)
-
-
-def _around(path: Path, key: str) -> tuple[dict[str, Any], bool]:
-    """Return the object in a document, an empty array for the one under ``key``, and whether it does not break off."""
-    held: dict[str, Any] = {}
-    with contextlib.suppress(UnreadableJson), path.open("rb") as file:
-        scanner = Scanner(file)
-        for name in scanner.each_key():
-            if name == key:
-                held[name] = [] if scanner.peek() == "[" else None
-                scanner.skip()
-            else:
-                held[name] = scanner.value()
-        return held, True
-    return held, False
 
 
 _BUFFER = 2**18

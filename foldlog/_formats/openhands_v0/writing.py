@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,18 +29,20 @@ OBSERVED_BOOKKEEPING = frozenset({"null", "agent_state_changed"})
 """Observations that are bookkeeping in a stream."""
 
 
-class OpenHandsV0Encoder(RecordEncoder):
-    """Events of one history to records, which get the next ids."""
+class OpenHandsEncoder(RecordEncoder):
+    """Events of one history to records, one for each, which get ids of their own."""
 
     def __init__(self) -> None:
-        self._source_ids: dict[int, Any] = {}
-        self._free_id = 0
+        self.source_ids: dict[int, Any] = {}
+        """The ids of the records, by those of the events."""
+        self.free_id = 0
+        """The first number after those that are ids."""
 
     def records(self, event: Event) -> list[Any] | None:
         if isinstance(event, OF_THE_STORE):
             return None
         known = id_of_source(event)
-        record = self._written(event, self._free_id if known is None else known)
+        record = self.written(event, self.own_id(event) if known is None else known)
         self._remember(event.id, record["id"])
         return [record]
 
@@ -48,12 +51,22 @@ class OpenHandsV0Encoder(RecordEncoder):
             self._remember(event.id, id_of_source(event))
 
     def _remember(self, event_id: int, source_id: Any) -> None:
-        self._source_ids[event_id] = source_id
+        self.source_ids[event_id] = source_id
         if type(source_id) is int:
-            self._free_id = max(self._free_id, source_id + 1)
+            self.free_id = max(self.free_id, source_id + 1)
 
-    def _written(self, event: Event, source_id: Any) -> dict[str, Any]:
-        cause = None if event.cause is None else self._source_ids.get(event.cause)
+    def own_id(self, event: Event) -> Any:
+        """Return the id of the record of an event that has none."""
+        return self.free_id
+
+    @abstractmethod
+    def written(self, event: Event, source_id: Any) -> dict[str, Any]:
+        """Return the record of an event, with this id."""
+
+
+class OpenHandsV0Encoder(OpenHandsEncoder):
+    def written(self, event: Event, source_id: Any) -> dict[str, Any]:
+        cause = None if event.cause is None else self.source_ids.get(event.cause)
         record: dict[str, Any] = {"source": event.source, "id": source_id}
         record |= ({} if cause is None else {"cause": cause}) | stamp_of(event)
         payload = self._write_body(event, record)
@@ -96,7 +109,7 @@ class OpenHandsV0Encoder(RecordEncoder):
 
     def _forgetting(self, event: CondensationAction) -> dict[str, Any]:
         """Return the arguments of a condensation. Older summaries have no id in V0, which shows only the newest."""
-        ids = [self._source_ids.get(i) for first, last in event.forgotten.intervals for i in range(first, last + 1)]
+        ids = [self.source_ids.get(i) for first, last in event.forgotten.intervals for i in range(first, last + 1)]
         args: dict[str, Any] = {"forgotten_event_ids": [each for each in ids if each is not None]}
         if event.summary is not None:
             args["summary"], args["summary_offset"] = event.summary, event.summary_offset

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from foldlog._formats.format import RecordEncoder
+from foldlog._formats.openhands_v0.writing import OpenHandsEncoder
 from foldlog._formats.openhands_v1.contents import blocks_of
 from foldlog._formats.record import joined_text
-from foldlog._formats.told import OF_THE_STORE, id_of_source, stamp_of
+from foldlog._formats.told import stamp_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -40,28 +39,12 @@ SUMMARY = "-summary"
 """The ending of the id of a condensation's summary, after the condensation's id."""
 
 
-class OpenHandsV1Encoder(RecordEncoder):
-    """Events of one history to records, which get ids of their own."""
+class OpenHandsV1Encoder(OpenHandsEncoder):
+    def own_id(self, event: Event) -> str:
+        return f"{event.id:08x}-0000-4000-8000-000000000000"
 
-    def __init__(self) -> None:
-        self._source_ids: dict[int, Any] = {}
-
-    def records(self, event: Event) -> list[Any] | None:
-        if isinstance(event, OF_THE_STORE):
-            return None
-        record = self._written(event)
-        self._source_ids[event.id] = record["id"]
-        return [record]
-
-    def follow(self, events: Sequence[Event], record: Any) -> None:
-        for event in events:
-            if event.origin is not None:
-                self._source_ids[event.id] = event.origin.id
-
-    def _written(self, event: Event) -> dict[str, Any]:
-        known = id_of_source(event)
-        own = f"{event.id:08x}-0000-4000-8000-000000000000" if known is None else known
-        record: dict[str, Any] = {"source": event.source, "id": own, **stamp_of(event)}
+    def written(self, event: Event, source_id: Any) -> dict[str, Any]:
+        record: dict[str, Any] = {"source": event.source, "id": source_id, **stamp_of(event)}
         match event:
             case Action():
                 _write_action(event, record)
@@ -97,7 +80,7 @@ class OpenHandsV1Encoder(RecordEncoder):
         if event.redacted is not None:  # the SDK reads no result of a class that is not known any more
             record["kind"], record["error"] = "AgentErrorEvent", joined_text(event.content)
             return
-        action_id = None if event.cause is None else self._source_ids.get(event.cause)
+        action_id = None if event.cause is None else self.source_ids.get(event.cause)
         if action_id is not None:
             record["action_id"] = action_id
         record["observation"] = {**event.extras, "content": blocks_of(event.content)}
@@ -106,8 +89,8 @@ class OpenHandsV1Encoder(RecordEncoder):
 
     def _forgotten(self, event: CondensationAction) -> list[Any]:
         intervals, summaries = event.forgotten
-        ids = [self._source_ids.get(i) for first, last in intervals for i in range(first, last + 1)]
-        return [*filter(None, ids), *(f"{self._source_ids.get(summary_of(i))}{SUMMARY}" for i in summaries)]
+        ids = [self.source_ids.get(i) for first, last in intervals for i in range(first, last + 1)]
+        return [*filter(None, ids), *(f"{self.source_ids.get(summary_of(i))}{SUMMARY}" for i in summaries)]
 
 
 def _write_action(event: Action, record: dict[str, Any]) -> None:
