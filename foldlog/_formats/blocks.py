@@ -31,8 +31,10 @@ def kind_of(block: Any) -> str | None:
 def part_of(block: Any) -> _Block | None:
     """Return a text, an image or a file as a part, in whichever of their forms; None for any other block."""
     kind = kind_of(block)
-    if kind in _TEXTS and type(block.get("text")) is str:
-        return {"type": "text", "text": block["text"]}
+    text = block.get("text") if kind in _TEXTS else None
+    text = text.get("value") if type(text) is dict else text  # as OpenAI's threads have it
+    if type(text) is str:
+        return {"type": "text", "text": text}
     if kind in _IMAGES:
         return image_at(block["image_url"]) if type(block.get("image_url")) is str else None
     if kind != "image" and kind not in _FILES:

@@ -45,7 +45,7 @@ def _content(parts: list[Part] | None, plain: bool) -> str | list[Part] | None:
     """Return parts as a server takes them: as one text, if they can be one. Many plain servers take parts only in a
     user's message; litellm's providers take marks for the cache only in parts.
     """
-    if parts is None or (len(parts) == 1 and parts[0].keys() == {"type", "text"}):
+    if parts is None or (len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text"):
         return parts and parts[0]["text"]
     known = [_plain_part(part) if plain else _part_of_litellm(part) for part in parts]
     is_text = plain and all(part["type"] == "text" for part in known)

@@ -18,6 +18,7 @@ PDF = "application/pdf"
 """The media type of the files that each server takes."""
 
 _TEXTS = ("title", "filename", "input", "text", "refusal", "stdout", "stderr", "source", "data", "context", "content")
+_TEXT_PARTS = ("text", "input_text", "output_text")
 _IMAGES = ("image", "image_url", "input_image")
 _BEGINNINGS = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"), (b"%PDF-", PDF))
 
@@ -87,17 +88,19 @@ def parts_of(content: Content) -> list[Part]:
     parts: list[Part] = []
     for part in content:
         text = part.get("text")
-        if part.get("type") in ("text", "input_text", "output_text") or (isinstance(text, str) and "type" not in part):
-            if isinstance(text, str) and not is_blank(text):
-                parts.append({**_copied(part), "type": "text", "text": sendable(text)})
-        elif part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
+        text = text.get("value", text) if isinstance(text, Mapping) else text  # as OpenAI's threads have it
+        kind = part.get("type", "text" if isinstance(text, str) else None)
+        if kind in _TEXT_PARTS and isinstance(text, str | None):
+            parts += [{**_copied(part), "type": "text", "text": sendable(text)}] if text and not is_blank(text) else []
+        elif kind == "refusal" and isinstance(part.get("refusal"), str):
             parts += parts_of(part["refusal"])
-        elif part.get("type") in _IMAGES:
+        elif kind in _IMAGES:
             parts.append(_image(part))
-        elif part.get("type") in ("file", "input_file", "document"):
+        elif kind in ("file", "input_file", "document"):
             parts += _file(part)
         else:
-            parts.append(_copied(part) if isinstance(part.get("type"), str) else named(_copied(part)))
+            is_named = isinstance(kind, str) and kind not in _TEXT_PARTS
+            parts.append(_copied(part) if is_named else named(_copied(part)))
     return parts
 
 

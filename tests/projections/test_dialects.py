@@ -95,6 +95,9 @@ def contents(messages: list[dict[str, Any]], role: str) -> list[Any]:
         {"type": "resource", "resource": {"uri": "file:///x", "text": "ebb"}},
         {"type": "zzz", "deep": [{"deeper": {"type": "text", "text": "ebb"}}]},
         {"type": "zzz", "data": "AAAA", "source": {"type": "text", "data": "ebb"}},
+        {"type": "text", "text": {"value": "ebb", "annotations": []}},
+        {"type": "text", "text": {"other": [{"text": "ebb"}]}},
+        {"type": "zzz", "text": {"text": "ebb"}},
     ],
 )
 def test_of_a_part_of_an_unknown_type_the_texts_at_any_depth_are_sent(part, dialect):
