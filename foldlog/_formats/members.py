@@ -47,15 +47,6 @@ class Members(Generic[T]):
         link.read = partial(self._earlier, version)
         return link
 
-    def add(self, event_id: int, known: T) -> None:
-        self.newest = MemberLink(self.newest, (event_id, known))
-
-    def replace(self, members: Iterable[tuple[int, T]]) -> None:
-        """Replace all members."""
-        self.newest = None
-        for event_id, known in members:
-            self.add(event_id, known)
-
     def newest_first(self) -> Iterator[tuple[int, T]]:
         """Yield the members, the last one first."""
         link = self.newest
@@ -81,7 +72,9 @@ class Members(Generic[T]):
             if event.summary_offset is not None:
                 place = min(max(event.summary_offset, 0), len(members))
                 members.insert(place, (summary_id(event.id), known))
-            self.replace(members)
+            self.newest = None
+            for member in members:
+                self.newest = MemberLink(self.newest, member)
         elif isinstance(event, Retraction):
             self._stages.append((event.id, self.newest))
             if event.version <= self._begin:
@@ -91,4 +84,4 @@ class Members(Generic[T]):
             while self.newest is not None and self.newest.member is not None and self.newest.member[0] >= event.version:
                 self.newest = self.newest.before
         elif event.shown:
-            self.add(event.id, known)
+            self.newest = MemberLink(self.newest, (event.id, known))

@@ -111,14 +111,11 @@ def _conversation_in(container: Mapping[str, Any]) -> str | None:
 def _task_in(container: Mapping[str, Any]) -> str | None:
     """Return the task that an object names. Other runs have the same task, so it is not the name of a conversation."""
     task = container.get("instance_id")
-    return task if type(task) is str and task else _numbers_in(container)
-
-
-def _numbers_in(container: Mapping[str, Any]) -> str | None:
+    if type(task) is str and task:
+        return task
     numbers = [container[key] for key in _NUMBERS if key in container]
-    if numbers and all(type(number) is int or type(number) is str for number in numbers):
-        return ":".join(map(str, numbers))
-    return None
+    is_named = bool(numbers) and all(type(number) in (int, str) for number in numbers)
+    return ":".join(map(str, numbers)) if is_named else None
 
 
 def _clean(name: str) -> str:
