@@ -93,7 +93,7 @@ class RecordEncoder(ABC):
         """Remember of a record what later records need: by default its id. ``events`` were made of it. None stands for
         no record: of a step to another branch, and of an event that was taken back.
         """
-        self.last = self.rules.source_id(record) or self.last
+        self.last = self.last if record is None else self.rules.source_id(record) or self.last
 
     def end(self) -> Sequence[Any]:
         """Return the record that is complete only when no further event of it comes, if there is one.

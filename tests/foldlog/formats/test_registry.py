@@ -17,7 +17,7 @@ from foldlog._formats.files.readers import held_in
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.losses import _Written
 from foldlog.eventstore.events import Action, Message, Observation
-from foldlog.formats import FORMATS, decode, detect, encode, open_sources
+from foldlog.formats import FORMATS, Encoder, decode, detect, encode, open_sources
 
 PLACE = Path(registry.__file__).parent
 
@@ -94,6 +94,14 @@ def test_what_an_event_of_ours_loses_in_a_format_is_said(name):
     is_error = isinstance(result, Observation) and result.is_error
     assert is_error != ("1 error mark" in note)
     assert is_error == (name not in (*_WITHOUT_CALLS, *_WITHOUT_ERRORS))
+
+
+def test_a_format_is_asked_for_the_ids_of_records_alone():
+    record = {"type": "human", "data": {"type": "human", "content": "hi", "id": "m1"}}
+    (event,) = decode([record], "langchain")
+    encoder = Encoder(replace(registry.FORMATS["langchain"], source_id=lambda known: known["data"]["id"]))
+    assert encoder.part(event) == [], "it was taken back, so there is no record"
+    assert encoder.records(event) == [record]
 
 
 def test_a_short_text_within_a_word_is_not_taken_for_written():
