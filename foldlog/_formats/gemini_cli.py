@@ -29,7 +29,7 @@ from foldlog._formats.blocks import said, shown_of, thinking_of
 from foldlog._formats.files.readers import in_document, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
 from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before
-from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told
+from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.rewritten import WRITTEN_AGAIN
 from foldlog._formats.told import call_id_of, data_in, data_url, file_at, parts_as, role_of, session_of, time_of
@@ -87,14 +87,18 @@ def _shown(part: _Part) -> _Part | None:
     return None if not _READ_ELSEWHERE.isdisjoint(part) or part.keys() <= {"thoughtSignature"} else shown_of(part)
 
 
-def result_of(result: Any) -> tuple[Content, bool]:
-    """Return what a model is told of a result, and whether that is an error."""
+def result_of(result: Any, call_id: Any) -> tuple[Content, bool]:
+    """Return what a model is told of the result of a call, without those of others, and whether that is an error."""
     told: list[Any] = []
     failed = False
-    for part in parts_of(result):
+    parts = parts_of(result)
+    has_own = bool(call_id) and any(within(each, "functionResponse", "id") == call_id for each in parts)
+    for part in parts:
         response = part.get("functionResponse")
         if type(response) is not dict:
             told.append(part)
+            continue
+        if has_own and response.get("id") != call_id:
             continue
         given = response.get("response")
         fields = given if type(given) is dict else {"output": given}
@@ -265,7 +269,7 @@ class GeminiDecoder(FollowingDecoder):
 
     def _answer(self, read: RecordEvents, call_id: Any, result: Any, tool: Any = "", *, is_error: bool = False) -> None:
         """Add a result. A second one of the same call is not shown."""
-        content, has_failed = result_of(result)
+        content, has_failed = result_of(result, call_id)
         shown = {} if self.calls.is_open(call_id) else {"shown": False}
         read.answer(call_id, content, is_error=is_error or has_failed, tool=tool, **shown)
 

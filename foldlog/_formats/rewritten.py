@@ -6,11 +6,12 @@ the source come in their place. So an import compares a source with the records 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from itertools import takewhile, zip_longest
+from itertools import islice, takewhile, zip_longest
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -204,9 +205,20 @@ def is_replacing(event: Event) -> bool:
 
 
 def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
-    """Return whether an event stands: no import took it back because its source no longer has it, or has it again."""
-    kept = intervals_kept(filter(is_replacing, structural), version)
-    return lambda event: event.origin is None or contains(kept, event.id)
+    """Return whether an event stands: no import took it back because its source no longer has it, or has it again. What
+    its program had taken back before it wrote the rest again stands: it happened.
+    """
+    retractions = [each for each in structural if isinstance(each, Retraction) and each.id < version]
+    kept, of_source = (intervals_kept(filter(of, retractions), version) for of in (is_replacing, is_rewriting))
+
+    def stands(event: Event) -> bool:
+        if event.origin is None or contains(kept, event.id):
+            return True
+        later = islice(retractions, bisect_left(retractions, event.id, key=lambda each: each.id), None)
+        first = next(each for each in later if each.version <= event.id)
+        return contains(of_source, event.id) and not is_replacing(first)
+
+    return stands
 
 
 def standing_records(events: Iterable[Event], format: str, *, shown: bool = False) -> Iterator[StoredRecord]:

@@ -54,8 +54,17 @@ def test_a_message_that_comes_again_takes_the_place_of_the_earlier_one():
     for log in [open_call, failed, said("u2", "and?"), done], [failed, {"$set": {"messages": [done]}}]:
         sums = made_ahead(read(HEADER, *log))
         assert (sums.counts.tools["ls"].calls, sums.counts.errors) == (1, 0)
-    undone = made_ahead(read(HEADER, failed, {"$rewindTo": "g2"}, called("g3", call("c2", "a.py"))))
-    assert (undone.counts.tools["ls"].calls, undone.counts.errors) == (2, 1)
+    first, other = said("u1", "list"), called("g3", call("c2", "a.py"))
+    log = [HEADER, first, failed, {"$rewindTo": "g2"}, other]
+    for written_again in [], [{"$set": {"messages": [said("u1", [text("list")]), other]}}]:
+        undone = made_ahead(read(*log, *written_again))
+        assert (undone.counts.tools["ls"].calls, undone.counts.errors) == (2, 1)
+
+
+def test_each_of_parallel_calls_has_its_own_of_all_results():
+    results = [call(name, f"{name}.py")["result"][0] for name in ("c1", "c2")]
+    calls = [{**call(name), "result": results} for name in ("c1", "c2")]
+    assert shown(read(HEADER, said("u1", "list"), called("g1", *calls))) == ["list", "I look", "c1.py", "c2.py"]
 
 
 def text(said):
