@@ -94,7 +94,7 @@ class UnitsSoFar:
         self._waiting = WaitingCalls()
         self._place: dict[int, int] = {}
         """The index of the parallel calls that a position is a member of."""
-        self._in_loop = self.has_bonds = False
+        self._in_loop = self.has_bonds = self.has_parallel = False
         self._returned = 0
 
     def read(self, events: Sequence[Event]) -> None:
@@ -114,6 +114,7 @@ class UnitsSoFar:
                 if self._waiting.add(event, position):
                     parallel_calls.append(ParallelCalls([position], 1))
                 else:
+                    self.has_parallel = True
                     self._change(len(parallel_calls) - 1, position, 1)
                 places[position] = len(parallel_calls) - 1
                 self._unanswered += 1

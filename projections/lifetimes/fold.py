@@ -104,8 +104,8 @@ class LifetimesFold:
             self._enter(event, event.id + 1)
             self._units.read((event,))
             changed = self._changed(event, place)
-            if register is not None and self._units.last_loop:
-                changed = None  # its summary has another place each time, and may end a loop
+            if register is not None and (self._units.last_loop or self._units.has_parallel):
+                changed = None  # its summary has another place each time, and may end a loop or a response
             if changed is None:
                 shown = items[: place + 1]
                 self._send_fit(event.id + 1, shown if register is None else insert_register(shown, register))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 
 from foldlog.eventstore.events import Event, Retraction, is_structural
 from foldlog.projections import View
@@ -11,12 +11,13 @@ from foldlog.projections.lifetimes.fold import LifetimesFold
 from foldlog.projections.retractions import target
 from foldlog.projections.units import is_unseen
 from tests.how_many import examples
-from tests.properties.histories import histories
+from tests.properties.histories import _batch, _from_v0, _v0_condensation, histories, history
 from tests.shown_at import shown_at
 
 
 @examples(150)
 @given(histories)
+@example(history([_from_v0(_v0_condensation([], "", -1), 0), _from_v0(_batch(2, False, True, False), None)]))
 def test_lifetimes_agree_with_the_view_of_each_version(events: list[Event]) -> None:
     folding = LifetimesFold("c", lambda event: 3, [target(event) for event in events if isinstance(event, Retraction)])
     for start in range(0, len(events), 5):
