@@ -149,7 +149,10 @@ def _records(
         return
     if retracted:
         notes(f"left out: {several(retracted, 'event')} taken back by retractions; 'foldlog log ID' shows them")
-    if lost := losses.end():
+    hidden, lost = losses.end()
+    if hidden:
+        notes(f"left out: {hidden}, which no model was shown; 'foldlog log ID' shows them")
+    if lost:
         said = "other texts of messages, calls and results are written"  # times and bookkeeping need not be
         notes(f"left out: {lost}; {format.name} has no place for it; {said}")
 

@@ -24,14 +24,19 @@ from foldlog._formats.record import Located, within
 from foldlog._formats.registry import format_named
 from foldlog._values import replaced, values_in
 from foldlog.eventstore import (
+    Action,
     CondensationAction,
+    Content,
     Event,
     EventStoreError,
     InvalidEvent,
     Message,
     Observation,
+    Source,
+    SystemMessage,
 )
 from foldlog.projections.messages.content import data_url, sendable
+from foldlog.projections.units import WaitingCalls
 
 
 class NotLive(EventStoreError, ValueError):
@@ -60,12 +65,16 @@ class Encoder:
         self._head: Sequence[Any] | None = None
         """What the first record comes after; empty once it was written."""
         self._losses = losses
+        self._first: int | None = None
+        """The id of the first event: results of calls before it are written."""
+        self._waiting = WaitingCalls()
+        """The calls that wait for results, each with whether it is the model's."""
 
     def records(self, event: Event) -> list[Any]:
         """Return the records that are complete with ``event``. Images that are bytes become data URLs in them. Raises
         ``NotUnpacked``.
         """
-        is_ours = is_of(event, self._name)
+        is_ours, sent = is_of(event, self._name), self._as_sent(event)
         given_up = self.part() if self._group and not (is_ours and place_of(event) == len(self._group)) else []
         if is_ours and not self._group:
             self._missing = parts_of(event)
@@ -73,7 +82,11 @@ class Encoder:
             self._writer.follow([event], None)
             return given_up
         if not self._missing:
-            return [*given_up, *self._written(event), *(self._ended() if is_ours else ())]
+            if is_ours:
+                return [*given_up, *self._written(event), *self._ended()]
+            if sent is None and self._losses is not None:
+                self._losses.hide(event)
+            return [*given_up, *(() if sent is None else self._written(sent))]
         self._group.append(event)
         self._missing -= 1
         if self._missing:
@@ -85,6 +98,25 @@ class Encoder:
         self._head = ()
         self._writer.follow(events, record)
         return [*given_up, *complete, record]
+
+    def _as_sent(self, event: Event) -> Event | None:
+        """Return an event as a model is sent it: what the user did, and its results, are words. None stands for an
+        event that no model is sent, such as a second result of a call.
+        """
+        self._first = event.id if self._first is None else self._first
+        match event:
+            case SystemMessage() | Message() | Action() | Observation() if not event.shown:
+                return None
+            case Action(source=source):
+                self._waiting = self._waiting if self._waiting.waiting else WaitingCalls()
+                self._waiting.add(event, source == "agent")
+                return event if source == "agent" else _words(event, source, event.thought)
+            case Observation():
+                by_model = self._waiting.take(event)
+                if by_model is None:
+                    return None if (event.cause or 0) >= self._first else event
+                return event if by_model else _words(event, "environment", event.content)
+        return event
 
     def end(self) -> list[Any]:
         """Return the records that are complete only at the end of the history.
@@ -158,6 +190,11 @@ class Encoder:
             self._losses.look_in(records)
         head, self._head = self._head or (), ()
         return [*head, *records]
+
+
+def _words(event: Event, source: Source, content: Content) -> Message | None:
+    said = Message(id=event.id, timestamp=event.timestamp, origin=event.origin, source=source, content=content)
+    return said if content else None
 
 
 def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:

@@ -63,6 +63,7 @@ class Losses:
         self._format = format
         self._counts: Counter[str] = Counter()
         """The number of losses, by a noun in the singular."""
+        self._hidden: Counter[str] = Counter()
         self._sought: list[tuple[Event, list[_Told] | None]] = []
         """Events with what was not found yet of each; None before a search."""
 
@@ -71,6 +72,10 @@ class Losses:
         is_of_import = isinstance(event, DocumentChanges) and event.changed.keys() <= {IMPORTED, UNREAD}
         if not (is_of_import or is_declined(event)):
             self._counts[_name(event)] += 1
+
+    def hide(self, event: Event) -> None:
+        """Count an event that no model was shown."""
+        self._hidden[_name(event)] += 1
 
     def seek(self, event: Event, writer: RecordEncoder) -> None:
         """Look for what an event tells in the records that ``writer`` makes from now on."""
@@ -102,11 +107,11 @@ class Losses:
         for _, told in later[:-_HELD_MAX]:
             self._count(told or ())
 
-    def end(self) -> str:
-        """Return what is lost, in words. What was not found is."""
+    def end(self) -> tuple[str, str]:
+        """Return what no model was shown, and what is lost, in words. What was not found is lost."""
         for event, told in self._sought:
             self._count(_told_by(event) if told is None else told)
-        return ", ".join(several(number, noun) for noun, number in self._counts.items() if number)
+        return _counted(self._hidden), _counted(self._counts)
 
     def _count(self, missing: Iterable[_Told]) -> None:
         for noun, fields, _ in missing:
@@ -131,6 +136,10 @@ class Losses:
         return [*(record for event in events for record in writer.records(event) or ()), *writer.end()]
 
 
+def _counted(numbers: Counter[str]) -> str:
+    return ", ".join(several(number, noun) for noun, number in numbers.items() if number)
+
+
 def several(number: int, noun: str) -> str:
     """Return a number of things: ``1 image``, ``2 changes of documents``."""
     one, of, rest = noun.partition(" of ")
@@ -139,8 +148,17 @@ def several(number: int, noun: str) -> str:
 
 def _name(event: Event) -> str:
     """Return the name for people of an event that a format has no record for."""
-    if isinstance(event, DocumentChanges):
-        return "change of attributes" if event.changed.keys() == {ATTRIBUTES} else "change of documents"
+    match event:
+        case DocumentChanges():
+            return "change of attributes" if event.changed.keys() == {ATTRIBUTES} else "change of documents"
+        case Message():
+            return f"message of the {event.source}"
+        case SystemMessage():
+            return "system prompt"
+        case Observation():
+            return "observation"
+        case CondensationAction() if label(event) == "system":
+            return "replacement of a system prompt"
     return "redaction receipt" if isinstance(event, Redaction) else label(event)
 
 

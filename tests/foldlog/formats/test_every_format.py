@@ -266,6 +266,26 @@ def test_each_text_of_ours_is_written_or_counted_as_left_out(format, seed):
     assert noted == {several(n, noun) for noun, n in counted.items()}
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_no_model_was_sent_is_not_written_but_counted(format):
+    """What the user ran is told in words, as a View tells it."""
+    ran = Action(id=9, tool="run", source="user", thought="I ran it", call_id="k3")
+    came = Observation(id=10, tool="run", source="user", cause=9, call_id="k3", content="came")
+    words = [Message(id=9, source="user", content="I ran it"), Message(id=10, source="environment", content="came")]
+    hidden = [
+        replace(OURS[1], id=11, shown=False),
+        Action(id=12, tool="recall", source="user"),
+        Action(id=13, tool="run", call_id="k4", shown=False),
+        Observation(id=14, tool="run", cause=13, call_id="k4", content="of a sub-agent", shown=False),
+        replace(OURS[4], id=15),
+    ]
+    notes = []
+    written = list(encode([*OURS, ran, came, *hidden], format, notes=notes.append))
+    assert written == list(encode([*OURS, *words], format))
+    said = "left out: 1 message of the user, 2 actions, 2 observations, which no model was shown"
+    assert f"{said}; 'foldlog log ID' shows them" in notes
+
+
 @pytest.mark.parametrize(
     "format, name, parent", [("copilot-cli", "id", "parentId"), ("claude-code", "uuid", "parentUuid")]
 )
