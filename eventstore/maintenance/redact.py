@@ -269,8 +269,8 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
 
 
 def quotes_in(reading: ReadTransaction, redacted: Event) -> list[CondensationAction]:
-    """Return the condensations whose summaries stand for an event, the first one first. A condensation counts too if it
-    forgets the summary of one of these condensations.
+    """Return the condensations whose summaries stand for an event, or for its own summary, the first one first. A
+    condensation counts too if it forgets the summary of one of these condensations.
     """
     origin = redacted.origin
     sources: list[Any] = [origin.id] if origin is not None and origin.format == _V0 else []
@@ -282,7 +282,7 @@ def quotes_in(reading: ReadTransaction, redacted: Event) -> list[CondensationAct
         intervals, summaries = event.forgotten
         named = sources if is_v0 else [redacted.id]
         if any(first <= each <= last for each in named if type(each) is int for first, last in intervals) or (
-            not is_v0 and not {summary_id(each.id) for each in found}.isdisjoint(summaries)
+            not is_v0 and not {summary_id(each.id) for each in (redacted, *found)}.isdisjoint(summaries)
         ):
             found.append(event)
             if is_v0 and event.origin is not None:

@@ -247,7 +247,7 @@ def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store: St
     assert receipt.event_ids == (2, 4, 6)
     assert receipt.quotes == (Quote("c", 4, redacted=True), Quote("c", 6, redacted=True))
     assert redacted(store, 2).quotes == receipt.quotes, "they are redacted already"
-    assert redacted(store, 3).quotes == (Quote("c", 6, redacted=True),)
+    assert redacted(store, 3).quotes == redacted(store, 4).quotes == (Quote("c", 6, redacted=True),)
     assert b"SECRET" not in stored(store)
     assert [getattr(e, "content", None) for e in Views(store).current("c")] == ["[redacted]", "of x", "[redacted]"]
     assert [getattr(e, "content", None) for e in Views(store).at("c", 7)] == ["[redacted]", "[redacted]", "x"]

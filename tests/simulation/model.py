@@ -190,7 +190,8 @@ class Conversation:
         return dict(sorted(values.items()))
 
     def quotes(self, event_id: int) -> tuple[set[int], set[int]]:
-        """Return the condensations whose summaries stand for an event, and those that may be said to."""
+        """Return the condensations whose summaries stand for an event or its summary, and those that may be said to."""
+        own = {event_id, -(event_id + 2)}
         surely: set[int] = set()
         perhaps: set[int] = set()
         for event in self.events:
@@ -198,9 +199,9 @@ class Conversation:
                 continue
             gone = set(forgotten(event))
             shown = set(self.shown(event["id"]).ids)
-            if gone & shown & ({event_id} | {-(each + 2) for each in surely}):
+            if gone & shown & (own | {-(each + 2) for each in surely}):
                 surely.add(event["id"])
-            if gone & ({event_id} | {-(each + 2) for each in perhaps}):
+            if gone & (own | {-(each + 2) for each in perhaps}):
                 perhaps.add(event["id"])
         return surely, perhaps
 
