@@ -68,7 +68,7 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None
                 out.write((_GAP + below, "dim"))
             style = ""
     if gone := ", ".join(column.heading for n, column in enumerate(columns) if places and n not in places):
-        told[f"left out on a terminal this narrow, and in --json: {gone}"] = None
+        told[f"a wider terminal, or --json, also shows: {gone}"] = None
     if told:
         console().print(f"{_GAP}{'; '.join(told)}", style="dim", soft_wrap=not has_edge())
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
-from foldlog.eventstore import CorruptEvent, Logged, Recorded, Store
+from foldlog.eventstore import CorruptEvent, Entry, Logged, Recorded, Store
 
 
 class FollowsStore(Protocol):
@@ -37,7 +37,7 @@ def caught_up(derived: FollowsStore, store: Store, most: int, on_events: Callabl
         new = derived.apply(batch, batch[-1].position or after, after=after)
         if new is not None:
             added += new
-            on_events(len(batch))
+            on_events(sum(isinstance(one, CorruptEvent) or not isinstance(one.event, Entry) for one in batch))
     return added
 
 

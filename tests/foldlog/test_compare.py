@@ -253,7 +253,7 @@ def test_people_read_a_verdict_and_a_table(foldlog, work, config, monkeypatch):
         table = narrow[narrow.index("\n\n") :]
         assert max(map(len, table.splitlines())) <= columns
         assert "…" not in table
-        assert ("left out on a terminal this narrow, and in --json: " + gone in " ".join(table.split())) is bool(gone)
+        assert ("a wider terminal, or --json, also shows: " + gone in " ".join(table.split())) is bool(gone)
 
 
 def test_a_page_holds_verdict_and_figures_and_takes_nothing_for_markup(foldlog, work, config, tmp_path):

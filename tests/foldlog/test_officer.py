@@ -611,6 +611,9 @@ def test_each_file_that_holds_the_text_is_named_until_it_is_gone(foldlog, tmp_pa
     former = min(tmp_path.glob("foldlog.db.replaced-*"))  # others are its log
     Path("m.jsonl").unlink()
     assert foldlog("audit", "--to", "audit.db").status == 0
+    named = foldlog("redact", "other", "--matching", "nadia", "--reason", "r", "--yes", "--json").document["stay"]
+    own = "foldlog.db still holds the text, in another conversation; leave out ID and --where"
+    assert (own in str(named)) is not encrypted
     given = ("redact", "m", "--matching", "nadia", "--reason", "r", "--yes", "--json")
     for found in (2, 0, 0):  # also where nothing is left to redact
         ran = foldlog(*given)

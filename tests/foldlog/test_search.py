@@ -227,7 +227,9 @@ def test_a_batch_that_was_read_before_an_erasure_is_not_added_after_it(url: str)
         say(store, "gone", "the secret word")
         batch = list(store.follow())
         erase(store, "gone", reason="asked for")
-        index.catch_up()
+        told: list[int] = []
+        index.catch_up(told.append)
+        assert told == [0], "an erasure is no event"
         assert index.apply(batch, batch[-1].position, after=0) is None
         assert found(index, "secret") == []
 

@@ -63,6 +63,12 @@ _IN_ID = (
     "the id of conversation {!r} holds the text; erase it, and import its source under another name (--conversation); "
     "the tombstone keeps the id in this store, so copy the others to a new one with foldlog copy FROM TO ID …"
 )
+_ELSEWHERE = (
+    "in another conversation; leave out ID and --where to search all of them",
+    "in deleted data, in an idempotency key or in the name of a follower; run 'foldlog vacuum', or erase the "
+    "conversation with the key",
+)
+"""Where the store holds a text that was found nowhere, by whether all conversations were searched."""
 
 
 def run(
@@ -185,7 +191,7 @@ def run(
             unconfirmed |= dict.fromkeys(holders(store, behind, held_it))
             paths = [*chain(*sources.values())]
             held = dict(files_with(store, text, [*known, *unconfirmed], paths, with_store=not is_pending))
-            stay += [*_files(store, held, stay)]
+            stay += [*_files(store, held, "in what is named above" if stay else _ELSEWHERE[everywhere])]
             if not as_json:
                 unconfirmed = {name: None for name in unconfirmed if path_in(name) not in held}
         pending = bytes_pending_words(store, "it")
@@ -324,11 +330,8 @@ def _in_path(conversation: str, path: str) -> ProblemDocument:
     return ProblemDocument(conversation=conversation, problem=f"{problem}rename that, and import or erase it again")
 
 
-def _files(
-    store: Store, held: Mapping[str, EventStoreError | None], stay: Sequence[ProblemDocument]
-) -> Iterator[ProblemDocument]:
-    """Yield what is wrong with the files that may still hold the text. ``stay`` is known to."""
-    own = "in what is named above" if stay else "in an idempotency key or another name, or run 'foldlog vacuum'"
+def _files(store: Store, held: Mapping[str, EventStoreError | None], own: str) -> Iterator[ProblemDocument]:
+    """Yield what is wrong with the files that may still hold the text: the store's ``own`` says where."""
     audits = {path_in(name) for name in read_models(store) if name.startswith("audit database ")}
     for path, error in held.items():
         remedy = f"; run '{command('audit', '--to', path)}', or delete it" if path in audits else "; delete it"
