@@ -66,10 +66,10 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
     answer = choices[0].get("message") if choices else response
     stats = dict_or_empty(dict_or_empty(fields.get("info")).get("model_stats"))
     tokens = {"prompt_tokens": stats.get("tokens_sent"), "completion_tokens": stats.get("tokens_received")}
-    calls, at = stats.get("api_calls"), time_at(fields.get("timestamp"))
-    if told := usage_told(tokens, cost=stats.get("instance_cost")):
-        told |= {"calls": calls} if type(calls) is int else {}
-    elif told := usage_told(response.get("usage"), model=response.get("model"), reply=response.get("id"), cost=cost):
+    told = usage_told(tokens, cost=stats.get("instance_cost"), calls=stats.get("api_calls"))
+    if not told:
+        told = usage_told(response.get("usage"), model=response.get("model"), reply=response.get("id"), cost=cost)
+        at = time_at(fields.get("timestamp")) if told else None
         told |= {} if at is None else {"at": at.isoformat()}
     is_new = accepts(answer) and not (records and alike(records[-1], answer))
     return (answer,) if is_new else (), [told] if told else []

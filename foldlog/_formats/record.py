@@ -17,7 +17,7 @@ UNREAD = "unread records"
 """The document with the number of readable records before each of them; -1 stands for others of too many."""
 
 _encode = msgspec.json.Encoder().encode
-_COST, _TEXT = (int, float), (str,)
+_TYPES = {"cost": (int, float), "calls": (int,)}
 
 
 class NotAnEvent(EventStoreError, ValueError):
@@ -154,10 +154,10 @@ def count_in(counts: Any, *names: str) -> int | None:
 
 
 def usage_told(counts: Any, named: Mapping[str, str | Sequence[str]] | None = None, **told: Any) -> dict[str, Any]:
-    """Return the usage of a response as ``meta`` has it, with its ``model``, ``cost`` and ``reply`` as far as they are
-    told; empty where neither a token nor a cost is. ``counts``: see ``usage_of``; with ``named``, each of ours is their
-    count of this name, or the sum of those of these names, unless their total says that the first has the others in
-    it. A cost of 0 is not known: most logs write it for a model without a price.
+    """Return the usage of a response as ``meta`` has it, with its ``model``, ``cost``, ``reply`` and ``calls`` as far
+    as they are told; empty where neither a token nor a cost is. ``counts``: see ``usage_of``; with ``named``, each of
+    ours is their count of this name, or the sum of those of these names, unless their total says that the first has the
+    others in it. A cost of 0 is not known: most logs write it for a model without a price.
     """
     if named is not None:
         names = {ours: (theirs,) if isinstance(theirs, str) else theirs for ours, theirs in named.items()}
@@ -165,7 +165,7 @@ def usage_told(counts: Any, named: Mapping[str, str | Sequence[str]] | None = No
         *parts, reasoning = [firsts.get(f"{kind}_tokens") or 0 for kind in ("prompt", "completion", "reasoning")]
         counts = firsts if sums.get("total_tokens") in (sum(parts), sum(parts) + reasoning) else sums
     usage = usage_of(counts)
-    known = {name: each for name, each in told.items() if each and type(each) in (_COST if name == "cost" else _TEXT)}
+    known = {name: each for name, each in told.items() if each and type(each) in _TYPES.get(name, (str,))}
     return {**({"usage": usage} if usage else {}), **known} if usage or "cost" in known else {}
 
 

@@ -227,12 +227,15 @@ _OF_COPILOT = {
 
 
 def _of_openhands_v0(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Count differences: the metrics accumulate. A trajectory repeats what the events of its session tell."""
-    model, counter = UNNAMED, _Counter()
+    """Count differences: the metrics accumulate. A trajectory repeats what the events of its session tell, and the
+    calls of one response its usage.
+    """
+    model, counter, seen = UNNAMED, _Counter(), _inner(None)
     for event in events:
         model = event.meta.get("model", model)
         told = _inner(event.meta, "accumulated")
-        calls = counter.added(_told_by(event, model, usage_of(told), _cost(told.get("cost"))))
+        own, seen = ({} if told == seen else usage_of(_inner(event.meta, "usage"))), told or seen
+        calls = counter.added(_told_by(event, model, usage_of(told), _cost(told.get("cost"))), own)
         yield from (_at_total(call, told) for call in calls)
 
 
@@ -262,14 +265,15 @@ _READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {
 
 class _Counter:
     """A count that accumulates. OpenHands combines several: a part may be missing after a restart of the agent, and the
-    count falls a little. It began again at 0 where less than half is left.
+    count falls a little. It began again at 0 where less than half is left. A call that tells its ``own`` usage has no
+    less than that, whatever fell.
     """
 
     def __init__(self) -> None:
         self._usage: Mapping[str, int] = {}
         self._cost = 0.0
 
-    def added(self, told: ModelCall) -> Iterator[ModelCall]:
+    def added(self, told: ModelCall, own: Mapping[str, int] = {}) -> Iterator[ModelCall]:
         """Yield what these figures add to the highest before; nothing if they add nothing. A cost of 0 is unknown."""
         usage, total = told.usage, told.cost or 0.0
         if usage and usage.get("prompt_tokens", 0) < self._usage.get("prompt_tokens", 0) / 2:
@@ -277,8 +281,8 @@ class _Counter:
         if 0 < total < self._cost / 2:
             self._cost = 0.0
         old, paid = self._usage, max(0.0, total - self._cost)
-        new = {name: max(0, count - old.get(name, 0)) for name, count in usage.items()}
-        self._usage = {**old, **{name: old.get(name, 0) + count for name, count in new.items()}}
+        new = {name: max(0, own.get(name, 0), count - old.get(name, 0)) for name, count in usage.items()}
+        self._usage = {**old, **{name: count if own else max(old.get(name, 0), count) for name, count in usage.items()}}
         self._cost += paid
         if paid or any(new.values()):
             yield told._replace(usage=new, cost=paid if total else None)

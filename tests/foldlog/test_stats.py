@@ -156,6 +156,20 @@ V0 = [
     }
     for cost, prompt in ((0.5, 10), (0.5, 10), (0.75, 30))
 ]
+V0_RESTARTED = [
+    {
+        **V0[0],
+        "tool_call_metadata": {"model_response": {"model": "sonnet", "usage": own}},
+        "llm_metrics": {"accumulated_token_usage": {"prompt_tokens": total, "completion_tokens": 5}},
+    }
+    for total, own in (
+        (30, {"prompt_tokens": 10}),
+        (30, {"prompt_tokens": 10}),
+        (28, {"prompt_tokens": 18}),
+        (33, None),
+    )
+]
+"""The first total has a call of 20 that no record tells; after the restart it lacks that."""
 V1 = [
     {
         "timestamp": "2026-03-01T10:00:00",
@@ -188,6 +202,7 @@ def test_the_usage_of_imported_records_is_counted_once():
         ("claude-code", CLAUDE, 1, 43, 40, 5, None),
         ("codex", CODEX, 2, 60, 40, 10, None),
         ("openhands-v0", V0, 2, 30, 1, 5, 0.75),
+        ("openhands-v0", V0_RESTARTED, 3, 53, None, 5, None),
         ("openhands-v1", V1, 2, 30, None, 0, 1.0),
         ("swe-agent", CLAUDE, 0, None, None, None, None),
     ]:

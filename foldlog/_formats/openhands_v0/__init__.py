@@ -33,7 +33,7 @@ from foldlog._formats.format import Beside, Format
 from foldlog._formats.openhands_v0.delegates import members_of
 from foldlog._formats.openhands_v0.reading import OpenHandsV0Decoder
 from foldlog._formats.openhands_v0.writing import NAME, OpenHandsV0Encoder
-from foldlog._formats.record import dict_or_empty, dicts_in, usage_told
+from foldlog._formats.record import dict_or_empty, usage_told
 
 __all__ = ["FORMAT"]
 
@@ -75,8 +75,10 @@ def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
     """Return what the metrics of a run tell of its calls, or ``metadata.json`` of those so far."""
     metrics = dict_or_empty(fields.get("metrics", fields))
     tokens, cost = metrics.get("accumulated_token_usage", metrics), metrics.get("accumulated_cost")
-    told, calls = usage_told(tokens, cost=cost), len(dicts_in(metrics.get("token_usages")))  # events name the model
-    return (), [told | ({"calls": calls} if calls else {})] if told else []
+    listed = [each for key in ("token_usages", "costs") if type(each := metrics.get(key)) is list]
+    calls = max(map(len, listed), default=0)  # a list has one for each
+    told = usage_told(tokens, cost=cost, calls=calls)  # events name the model
+    return (), [told] if told else []
 
 
 FORMAT = Format(

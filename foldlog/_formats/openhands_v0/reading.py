@@ -11,7 +11,15 @@ from foldlog._formats.format import Options
 from foldlog._formats.openhands_v0.delegates import OpenDelegations, members_of, open_delegations, outside_history
 from foldlog._formats.openhands_v0.memory import Recollection, call_of, done_by_user, final_words, observed
 from foldlog._formats.openhands_v0.writing import NAME, OBSERVED_BOOKKEEPING
-from foldlog._formats.record import NotAnEvent, described, dict_or_empty, read_time, text_or_empty, text_or_none
+from foldlog._formats.record import (
+    NotAnEvent,
+    described,
+    dict_or_empty,
+    read_time,
+    text_or_empty,
+    text_or_none,
+    usage_told,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import image_at
 from foldlog._usage import usage_of
@@ -201,12 +209,13 @@ def _done(name: str, args: dict[str, Any], record: dict[str, Any], fields: dict[
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the model that a record names, and the tokens and cost of all calls up to it."""
+    """Return the model that a record names, and the tokens and cost of all calls up to it, with those of its call."""
     metadata, metrics = dict_or_empty(record.get("tool_call_metadata")), dict_or_empty(record.get("llm_metrics"))
-    model, usage = dict_or_empty(metadata.get("model_response")).get("model"), metrics.get("accumulated_token_usage")
-    told: dict[str, Any] = {"model": model} if type(model) is str else {}
+    response, usage = dict_or_empty(metadata.get("model_response")), metrics.get("accumulated_token_usage")
+    told: dict[str, Any] = {"model": response["model"]} if type(response.get("model")) is str else {}
     if type(usage) is dict:
         told["accumulated"] = {**usage_of(usage), "cost": metrics.get("accumulated_cost")}
+        told |= usage_told(response.get("usage"))
     return told
 
 

@@ -54,8 +54,9 @@ def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
     told: list[dict[str, Any]] = []
     for use, each in metrics_in(state).items():
         tokens, calls = each.get("accumulated_token_usage"), len(dicts_in(each.get("token_usages")))
-        if usage := usage_told(tokens, model=each.get("model_name"), cost=each.get("accumulated_cost")):
-            told.append(usage | {"use": use} | ({"calls": calls} if calls else {}))
+        model, cost = each.get("model_name"), each.get("accumulated_cost")
+        if usage := usage_told(tokens, model=model, cost=cost, calls=calls):
+            told.append(usage | {"use": use})
     return (), told
 
 

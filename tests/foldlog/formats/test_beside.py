@@ -276,12 +276,21 @@ def test_the_metrics_of_a_run_of_v0_count_where_its_events_tell_nothing(foldlog,
     say = {"id": 1, "source": "agent", "action": "message", "args": {"content": "done"}, "llm_metrics": metrics}
     run = {"instance_id": "i", "history": [message, say], "metrics": {"accumulated_cost": 0.75, "costs": []}}
     several = {**metrics, "token_usages": [{"prompt_tokens": 50}] * 2}
-    write("runs.jsonl", [run, {"instance_id": "j", "history": [message], "metrics": several}])
+    priced = {"accumulated_cost": 0.25, "costs": [0.125, 0.125]}
+    others = [
+        {"instance_id": each, "history": [message], "metrics": {"j": several, "k": priced}[each]} for each in "jk"
+    ]
+    write("runs.jsonl", [run, *others])
     write("s/metadata.json", [{"conversation_id": "s", "accumulated_cost": 0.5, **usage}])
     write("s/events/0.json", [message])
     write("s/events/1.json", [{**say, "llm_metrics": None}])
     assert foldlog("import", "runs.jsonl", "s").status == 0
-    assert spent()[0] == {"runs:i": (100, 10, 0.25, 1), "runs:j": (100, 10, 0.25, 2), "s": (100, 10, 0.5, 1)}
+    assert spent()[0] == {
+        "runs:i": (100, 10, 0.25, 1),
+        "runs:j": (100, 10, 0.25, 2),
+        "runs:k": (None, None, 0.25, 2),
+        "s": (100, 10, 0.5, 1),
+    }
     assert foldlog("export", "s", "-o", "x.json").err == ""  # what an import knows is not left out
 
 
