@@ -33,12 +33,13 @@ def test_what_was_added_since_is_written_as_swe_agent_would():
     added = [
         Action(id=2, tool="ls", arguments="{}", call_id="a", thought="look"),
         Observation(id=3, content="x", tool="ls", call_id="a", cause=2),
-        Observation(id=4, content="y", tool="ls", cause=2),
+        Action(id=4, tool="ls", arguments="{}", thought="look"),
+        Observation(id=5, content="y", tool="ls", cause=4),
     ]
     assert list(encode([*events, *added], SWE))[2:] == [
-        {key: value for key, value in called("a").items() if key != "action"} | {"agent": "primary"},
-        message("tool", "x", "observation", agent="primary", tool_call_ids=["a"]),
-        message("tool", "y", "observation", agent="primary", tool_call_ids=["call_2"]),
+        {key: value for key, value in each.items() if key != "action"} | {"agent": "primary"}
+        for call_id, content in (("a", "x"), ("call_4", "y"))
+        for each in (called(call_id), message("tool", content, "observation", tool_call_ids=[call_id]))
     ]
 
 
