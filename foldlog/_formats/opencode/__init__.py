@@ -123,7 +123,7 @@ class _Decoder(FollowingDecoder):
         parent = text_or_empty(info.get("parentID"))
         asked = self._asked.get(parent) if parent else None
         done = info.get("summary") is True and info.get("finish") and not info.get("error")
-        summary = "\n".join(part["text"] for part in parts if kind_of(part) == "text" and part_of(part))
+        summary = "\n".join(text_or_empty(part["text"]) for part in parts if kind_of(part) == "text" and part_of(part))
         if not done or asked is None or not summary:
             return False
         names = [*dict.fromkeys(known for _, known in self.shown.all()), parent]
