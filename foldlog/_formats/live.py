@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import to_builtins
+from msgspec.structs import asdict, replace
 
 from foldlog._formats.format import Format, Options, UnusableFormat
 from foldlog._formats.losses import Losses
@@ -71,7 +72,7 @@ class Encoder:
         """The calls that wait for results, each with whether it is the model's."""
 
     def records(self, event: Event) -> list[Any]:
-        """Return the records that are complete with ``event``. Images that are bytes become data URLs in them. Raises
+        """Return the records that are complete with ``event``. Bytes become data URLs or base64 in them. Raises
         ``NotUnpacked``.
         """
         is_ours, sent = is_of(event, self._name), self._as_sent(event)
@@ -172,9 +173,10 @@ class Encoder:
         return [*before, made[0]]
 
     def _written(self, event: Event) -> list[Any]:
-        if isinstance(event, Message | Observation) and isinstance(event.content, tuple):
-            event = replace(event, content=tuple(map(_with_url, event.content)))
-        if "\\ud" in repr(event):  # half a surrogate pair: many programs cannot read it
+        text = repr(event)
+        if "b'" in text or 'b"' in text:  # perhaps bytes
+            event = _in_json(event)
+        if "\\ud" in text:  # half a surrogate pair: many programs cannot read it
             event = _sendable(event)
         self._head = self._writer.head(event) if self._head is None else self._head
         records = self._writer.records(event)
@@ -216,13 +218,23 @@ def _sendable(event: Event) -> Event:
     return replace(event, **replaced(fields, sent, names=True))
 
 
+def _in_json(event: Event) -> Event:
+    """Return an event that JSON can hold: the bytes of an image or a file as a data URL, other bytes in base64."""
+    held = {name: value for name, value in asdict(event).items() if isinstance(value, dict | list | tuple)}
+    if isinstance(held.get("content"), tuple):
+        held["content"] = tuple(map(_with_url, held["content"]))
+    made = {name: to_builtins(value) for name, value in held.items()}
+    return replace(event, **{name: tuple(made[name]) if type(held[name]) is tuple else made[name] for name in made})
+
+
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:
-    """Return the part. If it is an image of bytes, return it with a data URL, as formats have it."""
-    image = part.get("image_url")
-    url = image.get("url") if isinstance(image, dict) else image
-    if not isinstance(url, bytes):
-        return part
-    return {**part, "image_url": {**(image if isinstance(image, dict) else {}), "url": data_url(url)}}
+    """Return the part. If it is an image or a file of bytes, return it with a data URL, as formats have it."""
+    for name, key in ("image_url", "url"), ("file", "file_data"):
+        held = part.get(name)
+        data = held.get(key) if isinstance(held, dict) else held
+        if isinstance(data, bytes):
+            return {**part, name: {**(held if isinstance(held, dict) else {}), key: data_url(data)}}
+    return part
 
 
 class Decoder:

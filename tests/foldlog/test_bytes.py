@@ -13,6 +13,7 @@ from msgspec.structs import replace
 import foldlog as api
 from foldlog._formats.conversion import encode
 from foldlog.eventstore import Action, Annotation, Message, Observation
+from foldlog.formats import FORMATS
 from foldlog.projections import View
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
@@ -86,3 +87,10 @@ def test_an_export_has_images_as_urls():
         records, expected = (json.dumps(list(encode(events, format))) for events in (said, as_url))
         assert records == expected, format
         assert base64.b64encode(PNG).decode() in records
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_export_is_json(format: str):
+    pdf = {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-1.4"}}
+    events = [replace(event, id=place) for place, event in enumerate((*EVENTS, Message(source="user", content=(pdf,))))]
+    assert json.dumps(list(encode(events, format)), allow_nan=False)
