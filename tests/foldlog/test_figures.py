@@ -224,6 +224,14 @@ def test_a_reply_of_the_program_is_no_call_and_what_a_user_types_for_it_no_reque
     run, other = foldlog("diff", "c", "d", "--json").document["runs"]
     assert (run["requests"], run["replies"], run["spent"]["calls"]) == (2, 2, 2)
     assert other["requests"] == 1
+    said = {"role": "assistant", "content": [{"type": "text", "text": "I look"}]}
+    called = {"tool_call_id": "c", "tool_name": "ls", "thought": said["content"], "llm_response_id": "r"}
+    kinds = [("MessageEvent", {"llm_message": {**said, "tool_calls": [{"id": "c"}]}}), ("ActionEvent", called)]
+    kinds += [("AgentErrorEvent", {"tool_call_id": "c", "error": "gone"}), ("MessageEvent", {"llm_message": said})]
+    write("t.jsonl", [{"kind": kind, "id": kind, "source": "agent", **more} for kind, more in kinds])  # OpenHands-Tab's
+    assert foldlog("import", "t.jsonl", "--conversation", "t").status == 0
+    assert foldlog("diff", "c", "t", "--json").document["runs"][1]["replies"] == 2
+    assert foldlog("view", "t").out.startswith("t at version 4: the model is sent 3 events")
     strategies = foldlog("compare", "c", "--json").document["strategies"]
     assert {row["turns"] for row in strategies} == {2}
 

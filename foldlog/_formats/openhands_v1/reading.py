@@ -159,9 +159,15 @@ class OpenHandsV1Decoder(FollowingDecoder):
     def _add(self, read: RecordEvents, kind: str, record: dict[str, Any], source: Source) -> Any:
         """Add the event of a record."""
         match kind:
-            case "MessageEvent" if (call_id := _answers(record)) is not None:
-                return self._told(read, call_id, record, source)
             case "MessageEvent":
+                said = dict_or_empty(record.get("llm_message"))
+                call_id = text_or_none(said.get("tool_call_id")) if said.get("role") == "tool" else None
+                shown = (known.is_answer for _, known in self.shown.newest_first() if known.call_id == call_id)
+                if call_id is not None and not next(shown, False):
+                    return read.answer(call_id, content_of(said.get("content")), tool=said.get("name"), source=source)
+                # OpenHands-Tab writes a reply before its calls, and a tool's message after the observation
+                read.is_copy = call_id is not None or (source == "agent" and bool(said.get("tool_calls")))
+                read.shown = not read.is_copy
                 return read.add(Message, **_message(record, source))
             case "ActionEvent":
                 return read.add(Action, **_action(record), source=source)
@@ -198,16 +204,6 @@ class OpenHandsV1Decoder(FollowingDecoder):
         name = record.get("tool_name")
         return read.answer(record.get("tool_call_id"), content, is_error=is_error, tool=name, cause=cause, **told)
 
-    def _told(self, read: RecordEvents, call_id: str, record: dict[str, Any], source: Source) -> Any:
-        """Add what a tool's message says. OpenHands-Tab writes such a message after the observation, with the same
-        content.
-        """
-        said = record["llm_message"]
-        shown = (known.is_answer for _, known in self.shown.newest_first() if known.call_id == call_id)
-        if not next(shown, False):
-            return read.answer(call_id, content_of(said.get("content")), tool=said.get("name"), source=source)
-        return read.add(Message, **_message(record, source), shown=False)
-
     def _condensation(self, read: RecordEvents, record: dict[str, Any], source: Source) -> Any:
         """Add the condensation in our ids: every earlier event with a forgotten id, and the summary of X for
         "X-summary".
@@ -228,11 +224,6 @@ class OpenHandsV1Decoder(FollowingDecoder):
         told = {"summary": summary, "summary_offset": offset} if is_whole else {}
         ids = tuple(event_id for of_name in named.values() for event_id in of_name)
         return read.add(CondensationAction, forgotten_event_ids=ids, source=source, **told)
-
-
-def _answers(record: dict[str, Any]) -> str | None:
-    said = dict_or_empty(record.get("llm_message"))
-    return text_or_none(said.get("tool_call_id")) if said.get("role") == "tool" else None
 
 
 def _message(record: dict[str, Any], source: Source) -> dict[str, Any]:
