@@ -22,7 +22,7 @@ from foldlog.projections import begins_reply
 
 UNNAMED = "(not named)"
 LACKING = {"dearer": 1, "lacking": 1}
-"""The marks, in its usage, of a call beside which the source lacks calls."""
+"""The marks, in its usage, of a call that used more than is told, or beside which the source lacks calls."""
 OF_CONDENSER = "condenser"
 """What OpenHands names the use of a model by its condenser."""
 
@@ -134,7 +134,9 @@ def _told_by(
 
 
 def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts."""
+    """Read ``meta``. Count each reply once: one of several events has the usage up to each, so only the last counts. If
+    it tells the usage of a reply that had only ``begun``, there was more.
+    """
     replies: dict[str | int, Event] = {}
     for event in events:
         told = event.meta
@@ -145,7 +147,8 @@ def _of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
         calls = told["calls"] if type(told.get("calls")) is int else len(steps) or 1
         each, calls = (steps, 1) if steps and cost is None else ([_inner(told, "usage")], calls)
         for number, usage in enumerate(each):
-            yield _told_by(last, _name(told), usage_of(usage), cost, calls, number or "")
+            counted = usage_of(usage) | (LACKING if told.get("begun") is True else {})
+            yield _told_by(last, _name(told), counted, cost, calls, number or "")
 
 
 def _of_codex(events: Iterable[Event]) -> Iterator[ModelCall]:

@@ -244,7 +244,9 @@ def test_a_codex_log_that_lacks_calls_has_a_cost_that_may_be_higher():
 
 
 def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write):
-    """As costs are: a log of Codex lacks calls, and a call of ours tells its cost alone."""
+    """As costs are: a log of Codex lacks calls, a call of ours tells its cost alone, and a reply of Claude Code that no
+    line ends has more tokens than its beginning.
+    """
     count = {"total_token_usage": {"total_tokens": 99}, "last_token_usage": {"input_tokens": 35, "output_tokens": 5}}
     payloads = {"session_meta": {"id": "s"}, "turn_context": {"model": "m"}}
     payloads["event_msg"] = {"type": "token_count", "info": count}
@@ -252,13 +254,18 @@ def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write):
     write("codex.jsonl", [{**time, "type": kind, "payload": payload} for kind, payload in payloads.items()])
     assert foldlog("import", "codex.jsonl", "--conversation", "lacks").status == 0
     usage = {"prompt_tokens": 10, "completion_tokens": 2}
+    reply = {"id": "m1", "role": "assistant", "model": "m", "content": "hm", "usage": usage}
+    for name, ends in (("begun", [None, None]), ("ended", [None, "end_turn"])):
+        said = [{"uuid": f"{n}", "message": {**reply, "stop_reason": end}} for n, end in enumerate(ends)]
+        write(f"{name}.jsonl", [{**time, "parentUuid": None, "type": "assistant", **each} for each in said])
+        assert foldlog("import", f"{name}.jsonl").status == 0
     with open_histories("foldlog.db") as histories:
         for meta in ({"usage": usage}, {"cost": 0.5}):
             histories["partly"].append(Message(source="agent", content="hm", meta={"model": "m", **meta}))
         histories["whole"].append(Message(source="agent", content="hm", meta={"model": "m", "usage": usage}))
     lines = foldlog("list", "--long").out.splitlines()
-    assert {line.split()[0]: re.findall(r"  (\d+\+?)  +(?:unknown|\$)", line)[-1] for line in lines[1:4]} == {
-        "lacks": "40+", "partly": "12+", "whole": "12"
+    assert {line.split()[0]: re.findall(r"  (\d+\+?)  +(?:unknown|\$)", line)[-1] for line in lines[1:6]} == {
+        "lacks": "40+", "partly": "12+", "whole": "12", "begun": "12+", "ended": "12"
     }  # fmt: skip
     assert "+ at least: some calls do not tell theirs" in lines[-1]
     shown = [re.search(r" m +\d+ +(\S+)", foldlog("stats", name).out)[1] for name in ("partly", "whole")]
@@ -267,7 +274,7 @@ def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write):
     assert side_by_side.groups() == ("10+", "10")
     spent = {one["conversation"]: one["spent"] for one in foldlog("list", "-l", "--json").document["conversations"]}
     assert {name: (one["calls"], one["tokens_recorded"]) for name, one in spent.items()} == {
-        "lacks": (1, 0), "partly": (2, 1), "whole": (1, 1)
+        "lacks": (1, 0), "partly": (2, 1), "whole": (1, 1), "begun": (1, 0), "ended": (1, 1)
     }  # fmt: skip
 
 

@@ -254,7 +254,8 @@ def _last_shown(past: Past) -> dict[str, Any] | None:
 def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
     """Return the usage of a response as events have it, and its id: each of its lines has the usage up to it.
 
-    The id is that of the message with that of its ``request``: some servers give the same one to many messages.
+    The id is that of the message with that of its ``request``: some servers give the same one to many messages. A line
+    without a reason to stop is of a response that has only ``begun``.
     """
     if type(message) is not dict or "usage" not in message:
         return {}
@@ -263,4 +264,5 @@ def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
     reply = message.get("id")
     if type(reply) is str and type(request) is str:
         reply = f"{reply} {request}"
-    return usage_told(message["usage"], model=message.get("model"), reply=reply)
+    told = usage_told(message["usage"], model=message.get("model"), reply=reply)
+    return told | {"begun": True} if told and message.get("stop_reason", "") is None else told
