@@ -97,7 +97,6 @@ class PiDecoder(FollowingDecoder):
         message = record.get("message")
         message = message if kind == "message" and type(message) is dict else record
         read.shown = message.get("stopReason") not in _NOT_SENT and not message.get("excludeFromContext")
-        named = message.get("name")
         read.tell(
             message.get("model"),
             within(message, "usage", "cost", "total"),
@@ -107,7 +106,9 @@ class PiDecoder(FollowingDecoder):
             cache_write_tokens="cacheWrite",
             completion_tokens="output",
         )
-        if kind == "session_info" and type(named) is str and named:
+        if "usage" in read.meta and message.get("stopReason") in _NOT_SENT:
+            read.meta["begun"] = True  # Anthropic's server tells a reply's tokens in its beginning and at its end
+        if kind == "session_info" and (named := text_or_none(message.get("name"))):
             read.meta["title"] = named
         self._read_message(read, kind, message, above)
         read.close(kind, {key: value for key, value in record.items() if key not in _ENVELOPE})

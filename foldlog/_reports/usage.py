@@ -268,13 +268,14 @@ _READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {
 
 class _Counter:
     """A count that accumulates. OpenHands combines several: a part may be missing after a restart of the agent, and the
-    count falls a little. It began again at 0 where less than half is left. A call that tells its ``own`` usage has no
-    less than that, whatever fell.
+    count falls a little: what calls added since is not known. It began again at 0 where less than half is left. A call
+    that tells its ``own`` usage has no less than that, whatever fell.
     """
 
     def __init__(self) -> None:
         self._usage: Mapping[str, int] = {}
         self._cost = 0.0
+        self._lacks = False
 
     def added(self, told: ModelCall, own: Mapping[str, int] = {}) -> Iterator[ModelCall]:
         """Yield what these figures add to the highest before; nothing if they add nothing. A cost of 0 is unknown."""
@@ -284,11 +285,14 @@ class _Counter:
         if 0 < total < self._cost / 2:
             self._cost = 0.0
         old, paid = self._usage, max(0.0, total - self._cost)
+        fell = 0 < total < self._cost or any(count < old.get(name, 0) for name, count in usage.items())
+        self._lacks = self._lacks or (fell and not own)
         new = {name: max(0, own.get(name, 0), count - old.get(name, 0)) for name, count in usage.items()}
         self._usage = {**old, **{name: count if own else max(old.get(name, 0), count) for name, count in usage.items()}}
         self._cost += paid
         if paid or any(new.values()):
-            yield told._replace(usage=new, cost=paid if total else None)
+            yield told._replace(usage=new | (LACKING if self._lacks else {}), cost=paid if total else None)
+            self._lacks = False
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------

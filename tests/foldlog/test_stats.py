@@ -245,7 +245,7 @@ def test_a_codex_log_that_lacks_calls_has_a_cost_that_may_be_higher():
 
 def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write):
     """As costs are: a log of Codex lacks calls, a call of ours tells its cost alone, and a reply of Claude Code that no
-    line ends has more tokens than its beginning.
+    line ends has more tokens than its beginning. So may one that pi aborted.
     """
     count = {"total_token_usage": {"total_tokens": 99}, "last_token_usage": {"input_tokens": 35, "output_tokens": 5}}
     payloads = {"session_meta": {"id": "s"}, "turn_context": {"model": "m"}}
@@ -259,13 +259,18 @@ def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write):
         said = [{"uuid": f"{n}", "message": {**reply, "stop_reason": end}} for n, end in enumerate(ends)]
         write(f"{name}.jsonl", [{**time, "parentUuid": None, "type": "assistant", **each} for each in said])
         assert foldlog("import", f"{name}.jsonl").status == 0
+    counts = {"input": 10, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 12}
+    aborted = {"role": "assistant", "content": [], "model": "m", "usage": counts, "stopReason": "aborted"}
+    entries = [{"type": "session", "version": 3, "id": "s", "cwd": "/"}, {"type": "message", "message": aborted}]
+    write("aborted.jsonl", [{**time, "id": "s", "parentId": None, **each} for each in entries])
+    assert foldlog("import", "aborted.jsonl", "--conversation", "aborted").status == 0
     with open_histories("foldlog.db") as histories:
         for meta in ({"usage": usage}, {"cost": 0.5}):
             histories["partly"].append(Message(source="agent", content="hm", meta={"model": "m", **meta}))
         histories["whole"].append(Message(source="agent", content="hm", meta={"model": "m", "usage": usage}))
     lines = foldlog("list", "--long").out.splitlines()
-    assert {line.split()[0]: re.findall(r"  (\d+\+?)  +(?:unknown|\$)", line)[-1] for line in lines[1:6]} == {
-        "lacks": "40+", "partly": "12+", "whole": "12", "begun": "12+", "ended": "12"
+    assert {line.split()[0]: re.findall(r"  (\d+\+?)  +(?:unknown|\$)", line)[-1] for line in lines[1:7]} == {
+        "lacks": "40+", "partly": "12+", "whole": "12", "begun": "12+", "ended": "12", "aborted": "12+"
     }  # fmt: skip
     assert "+ at least: some calls do not tell theirs" in lines[-1]
     shown = [re.search(r" m +\d+ +(\S+)", foldlog("stats", name).out)[1] for name in ("partly", "whole")]
@@ -274,25 +279,26 @@ def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write):
     assert side_by_side.groups() == ("10+", "10")
     spent = {one["conversation"]: one["spent"] for one in foldlog("list", "-l", "--json").document["conversations"]}
     assert {name: (one["calls"], one["tokens_recorded"]) for name, one in spent.items()} == {
-        "lacks": (1, 0), "partly": (2, 1), "whole": (1, 1), "begun": (1, 0), "ended": (1, 1)
+        "lacks": (1, 0), "partly": (2, 1), "whole": (1, 1), "begun": (1, 0), "ended": (1, 1),
+        "aborted": (1, 0)
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "figures, cost, prompt, completion",
+    "figures, cost, prompt, completion, marked",
     [
         # The agent goes on with another model, and a part of its tokens is no longer counted.
-        ([(1.0, 90_000, 700), (1.4, 89_900, 650), (1.5, 95_000, 800)], 1.5, 95_000, 800),
-        ([(1.0, 90_000, 700), (0.9, 99_000, 800), (1.1, 105_000, 900)], 1.1, 105_000, 900),
-        ([(0, 90_000, 700), (0, 89_900, 700)], None, 90_000, 700),
+        ([(1.0, 90_000, 700), (1.4, 89_900, 650), (1.5, 95_000, 800)], 1.5, 95_000, 800, 1),
+        ([(1.0, 90_000, 700), (0.9, 99_000, 800), (1.1, 105_000, 900)], 1.1, 105_000, 900, 1),
+        ([(0, 90_000, 700), (0, 89_900, 700)], None, 90_000, 700, 0),
         # The agent began again at 0, or only its tokens or its cost did.
-        ([(1.0, 90_000, 700), (0.1, 9_000, 600), (0.3, 20_000, 650)], 1.3, 110_000, 1_350),
-        ([(1.0, 90_000, 700), (1.1, 9_000, 100)], 1.1, 99_000, 800),
-        ([(1.0, 90_000, 700), (0.1, 99_000, 800)], 1.1, 99_000, 800),
+        ([(1.0, 90_000, 700), (0.1, 9_000, 600), (0.3, 20_000, 650)], 1.3, 110_000, 1_350, 0),
+        ([(1.0, 90_000, 700), (1.1, 9_000, 100)], 1.1, 99_000, 800, 0),
+        ([(1.0, 90_000, 700), (0.1, 99_000, 800)], 1.1, 99_000, 800, 0),
     ],
 )
 @pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
-def test_a_small_fall_of_an_accumulated_count_is_not_a_new_count(format, figures, cost, prompt, completion):
+def test_a_small_fall_of_an_accumulated_count_is_not_a_new_count(format, figures, cost, prompt, completion, marked):
     records = [
         {
             "accumulated_cost": paid,
@@ -311,6 +317,7 @@ def test_a_small_fall_of_an_accumulated_count_is_not_a_new_count(format, figures
     assert (sum(costs) if costs else None) == (None if cost is None else pytest.approx(cost))
     assert sum(call.usage["prompt_tokens"] for call in found) == prompt
     assert sum(call.usage["completion_tokens"] for call in found) == completion
+    assert sum("lacking" in call.usage for call in found) == marked
 
 
 def a_log(format, text, last):
