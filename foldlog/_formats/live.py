@@ -86,7 +86,7 @@ class Encoder:
             if is_ours:
                 return [*given_up, *self._written(event), *self._ended()]
             if sent is None and self._losses is not None:
-                self._losses.hide(event)
+                self._losses.leave_out(event, hidden=True)
             return [*given_up, *(() if sent is None else self._written(sent))]
         self._group.append(event)
         self._missing -= 1

@@ -28,7 +28,6 @@ from foldlog.eventstore import (
     Event,
     Message,
     Observation,
-    Redaction,
     Source,
     SystemMessage,
 )
@@ -42,6 +41,7 @@ _MAIN = ""
 """The key of the field for which a part is there. If that is lost, its other fields are not counted."""
 _GIVEN, _THINKING = "argument", "thinking block"
 _NOUNS = {"image_url": "image", "file": "file"}
+_NAMES = {"system": "system prompt", "error": "observation", "redaction": "redaction receipt"}
 _OF_CHAT = ("message", "call", "blocks")
 """Keys of ``meta`` for the fields of a chat message that events lack."""
 _COUNTS = frozenset(("usage", "cost"))
@@ -67,15 +67,11 @@ class Losses:
         self._sought: list[tuple[Event, list[_Told] | None]] = []
         """Events with what was not found yet of each; None before a search."""
 
-    def leave_out(self, event: Event) -> None:
-        """Count an event that has no record."""
+    def leave_out(self, event: Event, *, hidden: bool = False) -> None:
+        """Count an event that has no record, because no model was shown it (``hidden``) or the format has none."""
         is_of_import = isinstance(event, DocumentChanges) and event.changed.keys() <= {IMPORTED, UNREAD}
         if not (is_of_import or is_declined(event)):
-            self._counts[_name(event)] += 1
-
-    def hide(self, event: Event) -> None:
-        """Count an event that no model was shown."""
-        self._hidden[_name(event)] += 1
+            (self._hidden if hidden else self._counts)[_name(event)] += 1
 
     def seek(self, event: Event, writer: RecordEncoder) -> None:
         """Look for what an event tells in the records that ``writer`` makes from now on."""
@@ -107,11 +103,12 @@ class Losses:
         for _, told in later[:-_HELD_MAX]:
             self._count(told or ())
 
-    def end(self) -> tuple[str, str]:
+    def end(self) -> list[str]:
         """Return what no model was shown, and what is lost, in words. What was not found is lost."""
         for event, told in self._sought:
             self._count(_told_by(event) if told is None else told)
-        return _counted(self._hidden), _counted(self._counts)
+        counts = (self._hidden, self._counts)
+        return [", ".join(several(number, noun) for noun, number in each.items() if number) for each in counts]
 
     def _count(self, missing: Iterable[_Told]) -> None:
         for noun, fields, _ in missing:
@@ -136,10 +133,6 @@ class Losses:
         return [*(record for event in events for record in writer.records(event) or ()), *writer.end()]
 
 
-def _counted(numbers: Counter[str]) -> str:
-    return ", ".join(several(number, noun) for noun, number in numbers.items() if number)
-
-
 def several(number: int, noun: str) -> str:
     """Return a number of things: ``1 image``, ``2 changes of documents``."""
     one, of, rest = noun.partition(" of ")
@@ -148,18 +141,12 @@ def several(number: int, noun: str) -> str:
 
 def _name(event: Event) -> str:
     """Return the name for people of an event that a format has no record for."""
-    match event:
-        case DocumentChanges():
-            return "change of attributes" if event.changed.keys() == {ATTRIBUTES} else "change of documents"
-        case Message():
-            return f"message of the {event.source}"
-        case SystemMessage():
-            return "system prompt"
-        case Observation():
-            return "observation"
-        case CondensationAction() if label(event) == "system":
-            return "replacement of a system prompt"
-    return "redaction receipt" if isinstance(event, Redaction) else label(event)
+    word = label(event)
+    if isinstance(event, DocumentChanges):
+        return "change of attributes" if event.changed.keys() == {ATTRIBUTES} else "change of documents"
+    if isinstance(event, CondensationAction) and word == "system":
+        return "replacement of a system prompt"
+    return f"message of the {word}" if isinstance(event, Message) else _NAMES.get(word, word)
 
 
 # -- what an event tells ----------------------------------------------------------------------------------------------

@@ -76,6 +76,10 @@ def test_condensations_after_an_update_forget_what_they_name():
     assert [event.content for event in View.from_events(events)] == ["new"]
     added = CondensationAction(id=len(events), forgotten_event_ids=(3,), summary="s", summary_offset=0)
     assert list(encode([*events, added], V1))[-1]["forgotten_event_ids"] == ["c"]
+    notes = []
+    chat = list(encode(events, "openai-chat", notes=notes.append))
+    assert [said["content"] for said in chat if said["role"] == "system"] == ["old", "new"]
+    assert notes[0].startswith("left out: 1 replacement of a system prompt, 1 condensation; openai-chat has no place")
 
 
 # -- condensations ----------------------------------------------------------------------------------------------------
