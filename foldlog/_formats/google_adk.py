@@ -8,7 +8,7 @@ The parts of an event's content, and the events of foldlog that they become:
     function_call         Action; the calls of an event share their ``response_id``
     function_response     Observation
     inline_data           Message with the image, or another file
-    a thought             Annotation that stays with the next part of its event
+    a thought             thinking of the next text or function_call of its event
     every other part      Annotation; so is an event without parts, such as a change of state, which is not shown
 
     actions.compaction                    CondensationAction: it forgets what happened between its two times
@@ -16,13 +16,14 @@ The parts of an event's content, and the events of foldlog that they become:
 
 The SDK's server writes these names in camel case (``functionCall``), which is read like this.
 A compaction within the times of an earlier one changes nothing, as in the SDK, and is an Annotation.
-Each part is one event of foldlog: see ``parts.py``. An adapter keeps bytes of a tool as ``{"$bytes": base64}``.
+What a part becomes: see ``parts.py``. An adapter keeps bytes of a tool as ``{"$bytes": base64}``.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
+from binascii import a2b_base64
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -40,8 +41,9 @@ from foldlog._formats.parts import (
     kept,
     named,
     text_of,
+    thought,
 )
-from foldlog._formats.record import dicts_in, member, time_at, usage_told, within
+from foldlog._formats.record import dicts_in, member, text_or_empty, time_at, usage_told, within
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import call_id_of, data_in, file_in, parts_as, parts_in, role_of
 from foldlog.eventstore import (
@@ -195,7 +197,12 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if (file := file_of(part.get("inline_data"))) is not None:
         return Message, {"content": (file,)}
     if type(text) is str:
-        return kept("thought", part, thinks=record["author"] != "user")
+        signature = part.get("thought_signature")
+        try:
+            signed = a2b_base64(text_or_empty(signature).replace("-", "+").replace("_", "/")).decode("ascii")
+        except ValueError:
+            signed = ""  # Google's own: Anthropic's is a text
+        return thought("thought", part, text, signed or signature, is_of_anthropic=bool(signed))
     return kept(next(iter(part), "part"), part)
 
 

@@ -1,4 +1,5 @@
-"""Convert records that are made of parts: one event for each part, and back.
+"""Convert records that are made of parts, and back: one event for each part, but what the model thought and said before
+a call is in the event of the call.
 
 A record is read and written without the records before it, so any part of a history that begins with a record can be
 written.
@@ -13,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import thought_in
+from foldlog._formats.blocks import thinking_of, thought_in
 from foldlog._formats.format import Format, Options, RecordDecoder, RecordEncoder
 from foldlog._formats.pairs import RepliesEncoder
 from foldlog._formats.record import SourceTime, dict_or_empty, text_or_empty, text_or_none, within
@@ -40,22 +41,37 @@ class PartsDecoder(FollowingDecoder):
         return read
 
     def read(self, read: RecordEvents, record: Record) -> None:
-        rules, own = self.rules, (read.origin, read.timestamp)
+        """Add the events of the parts: what the model thought and said before a call belongs to it."""
+        rules, origin, timestamp = self.rules, read.origin, read.timestamp
         parts = within(record, *rules.parts) or _NO_PARTS
-        for place, part in enumerate(parts):
-            made, fields = rules.read(part, record)
-            if made is Action:
-                fields["response_id"] = read.response
-            elif made is Message or made is Annotation:
-                fields.setdefault("source", rules.source(record))
-            if fields.pop("thinks", False):
-                fields["stays_with_next"] = place + 1 < len(parts)
-            origin, timestamp = own
-            if rules.part_time is not None:
-                timestamp, time = rules.part_time(record, part, place)
-                origin = replace(origin, time=time)
-            read.begin(replace(origin, id=None) if place else origin, timestamp)
-            read.add(made, **fields)
+        made = [rules.read(part, record) for part in parts]
+        by_model = rules.source(record) == "agent"
+        takes = [kind is Action or (kind is Message and by_model) for kind, _ in made]
+        for place, (kind, fields) in enumerate(made):
+            thinking = fields.pop("thinking", None)
+            if thinking and any(takes[place:]):
+                read.thinking.append(thinking)
+                continue
+            if not takes[place]:
+                read.say("agent", as_text=True)
+            if not read.parts:
+                number = len(read.events)
+                if rules.part_time is not None:
+                    timestamp, time = rules.part_time(record, parts[place], number)
+                    origin = replace(origin, time=time)
+                read.begin(replace(origin, id=None) if number else origin, timestamp)
+            if kind is Action:
+                read.call(**fields)
+            elif takes[place]:
+                content = fields["content"]
+                read.parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
+            else:
+                if kind is Message or kind is Annotation:
+                    fields.setdefault("source", rules.source(record))
+                if thinking is not None:
+                    fields["stays_with_next"] = by_model and place + 1 < len(made)
+                read.add(kind, **fields)
+        read.say("agent", as_text=True)
 
 
 _NO_PARTS = (None,)
@@ -138,9 +154,18 @@ def answered(call_id: Any, content: Any, *, is_error: bool, tool: str = "", part
     return Observation, {"content": told, "call_id": text_or_none(call_id), "is_error": is_error, "tool": tool}
 
 
-def kept(name: str, data: Any, *, thinks: bool = False, shown: bool = True) -> Made:
-    """Return what only the format knows: thinking stays with the next part."""
-    return Annotation, {"name": name, "data": data, "shown": shown, "thinks": thinks}
+def kept(name: str, data: Any, *, shown: bool = True) -> Made:
+    """Return what only the format knows."""
+    return Annotation, {"name": name, "data": data, "shown": shown}
+
+
+def thought(name: str, data: Any, text: Any, signature: Any, *, is_of_anthropic: bool = True) -> Made:
+    """Return what the model thought before what it says or calls next. As it is, it stays with the next part: without
+    a text, and where only the server of another provider can read the signature.
+    """
+    is_read = is_of_anthropic or not signature
+    thinking = thinking_of(text, signature or None) if is_read and type(text) is str and text else {}
+    return Annotation, {"name": name, "data": data, "shown": True, "thinking": thinking}
 
 
 def named(key: str, event: Event) -> dict[str, Any]:

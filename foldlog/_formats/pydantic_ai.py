@@ -9,10 +9,10 @@ The parts, and the events that they become:
     text                            Message from the agent
     tool-call                       Action; the calls of a response share their ``response_id``
     tool-return, retry-prompt       Observation; a retry that answers no call is a Message from the environment
-    thinking                        Annotation that stays with the next part of its response
+    thinking                        thinking of the next text or tool-call of its response
     every other part                Annotation; so is a message without parts
 
-Each part is one event: see ``parts.py``. An adapter adds ``entry_id`` and
+What a part becomes: see ``parts.py``. An adapter adds ``entry_id`` and
 ``parent_id``, the places of a message in a conversation store, and keeps bytes of a tool as ``{"$bytes": base64}``.
 """
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of
+from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
 from foldlog._formats.record import SourceTime, dict_or_empty, has, joined_text, member, read_time, usage_told, within
 from foldlog._formats.told import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of, stamp_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
@@ -45,6 +45,8 @@ _AFTER_PARTS: dict[str, dict[str, Any]] = {
     },
 }
 """The most frequent content of messages besides their parts, in the SDK's order."""
+_OF_ANTHROPIC = (None, "anthropic", "bedrock")
+"""Providers whose signatures Anthropic's server reads."""
 _UNSAID = dict.fromkeys(("id", "provider_name", "provider_details"), None)
 
 
@@ -76,7 +78,10 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     elif name == "tool-call" and type(tool) is str:
         return called(tool, part.get("args"), part.get("tool_call_id"))
     data = {key: value for key, value in part.items() if key not in ("part_kind", "timestamp")}
-    return kept(name, data, thinks=name == "thinking" and kind == "response", shown=name != kind)
+    if name == "thinking":
+        is_of_anthropic = part.get("provider_name") in _OF_ANTHROPIC
+        return thought(name, data, content, part.get("signature"), is_of_anthropic=is_of_anthropic)
+    return kept(name, data, shown=name != kind)
 
 
 def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> SourceTime:
