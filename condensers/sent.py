@@ -97,7 +97,7 @@ def _applied(rules: Iterable[Report], view: View) -> View:
             raise InvalidCondenser(f"{of} has no {', '.join(sorted(unknown))}")
     result = unseen.step(PipelineCondenser(masks), view, None).result
     shown = result if isinstance(result, View) else view
-    return unseen.shortened(shown, shortening.events, shortening.characters)
+    return unseen.shortened(shown, shortening.characters, shortening.events)
 
 
 def why_sent(store: Store, views: Views, conversation: str, event_id: int, at: int | None = None) -> Why:

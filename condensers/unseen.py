@@ -2,8 +2,8 @@
 
 The events that came since the agent's last turn began, or while a model answered it, are *unseen*, and before its first
 turn all events. No condenser forgets, hides or masks them. Where a prompt is over a limit of tokens and nothing else
-can be forgotten, the texts of results and messages among them, and in the tool loop that they go on, are shortened on
-the way out: the log has them whole, and a report in the log says which ones were shortened.
+can be forgotten, the longest texts of results and messages, seen or not, are shortened on the way out: the log has them
+whole, and a report in the log says which ones were shortened. Each step that needs it does so again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from foldlog.condensers.base import AgentModel, Condensation, Condenser, Overrun
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.prompts.rendering import truncated
 from foldlog.condensers.reports import Report, is_standing
-from foldlog.condensers.selection import last_cut
 from foldlog.condensers.strategies.showing import MASKED
 from foldlog.condensers.strategies.summarizing import limit_of, overrun_of
 from foldlog.eventstore import CondensationRequest, Event, Message, Observation
-from foldlog.projections import View, begins_reply, with_texts, words_of
+from foldlog.projections import View, begins_reply, with_texts
 
-_LENGTH_LEAST = 400
-"""The fewest characters to which a text is shortened."""
+_LENGTHS = tuple(int(400 * 1.05**step) for step in range(250))
+"""The lengths to which texts are shortened, in steps: a text that is shortened again mostly stays the same."""
 
 LENGTH = "length"
 """The value of ``MASKED`` in the ``meta`` of an event with shortened texts."""
@@ -37,7 +36,7 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
     View for which the agent's model has no room is condensed as if that were requested.
 
     Raises ``NoCondensationAvailable`` where a condensation is required and impossible, and shorter texts would not
-    help. Cost: the condenser's work, and a count of tokens; where texts are shortened, some 20 counts of these.
+    help. Cost: the condenser's work, and a count of tokens; where texts are shortened, some 9 counts of these.
     """
     keeping = shown = replace(view, kept_from=_first_unseen(view))
     vars(keeping).update(events=view.events)
@@ -87,30 +86,28 @@ def _first_unseen(view: View) -> int:
 
 
 def _shortened(condenser: Condenser, view: View, over: Overrun, error: NoCondensationAvailable) -> Step:
-    """Return the View with the texts that must stay as long as the limit allows, and the report on it.
+    """Return the View with its texts as long as the limit allows, and the report on it.
 
     Raises ``NoCondensationAvailable`` where the shortest would not fit.
     """
-    staying = _staying(view)
 
     def tokens(length: int) -> int:
-        return over.counter.token_sums(view.with_masks({place: _cut(each, length) for place, each in staying}))[-1]
+        return over.counter.token_sums(shortened(view, length))[-1]
 
-    lengths = range(_LENGTH_LEAST, max((len(words_of(event.content)) for _, event in staying), default=0))
-    fitting = bisect_right(lengths, over.limit, key=tokens)
+    fitting = bisect_right(_LENGTHS, over.limit, key=tokens)
     if not fitting:
         raise NoCondensationAvailable(
-            f"the prompt may have {over.limit} tokens, and would have {tokens(_LENGTH_LEAST)} with the texts of the "
-            f"{len(staying)} events that must stay, since no model was shown them or their tool loop began with "
-            f"thinking, cut to {_LENGTH_LEAST} characters each; a pipeline that begins with clear_tool_uses, its "
-            f"trigger below this limit, makes a loop smaller; nothing else can be forgotten: {error}",
+            f"the prompt may have {over.limit} tokens, and would have {tokens(_LENGTHS[0])} with each text of a result "
+            f"or a message cut to {_LENGTHS[0]} characters; a pipeline that begins with clear_tool_uses, its trigger "
+            f"below this limit, makes a tool loop smaller; nothing else can be forgotten: {error}",
             error.reports,
         ) from error
-    length = lengths[fitting - 1]
-    shown = view.with_masks({place: _cut(event, length) for place, event in staying})
+    length = _LENGTHS[fitting - 1]
+    shown = shortened(view, length)
+    cut = [event.id for event in shown.events if event.meta.get(MASKED) == LENGTH]
     report = {
         "condenser": condenser.type,
-        "rule": {"characters": length, "events": [event.id for event in shown.events if MASKED in event.meta]},
+        "rule": {"characters": length, "events": cut},
         "outcome": "shortened",
         "reason": "tokens",
         "tokens_max": over.limit,
@@ -120,15 +117,10 @@ def _shortened(condenser: Condenser, view: View, over: Overrun, error: NoCondens
     return Step(shown, (*error.reports, report))
 
 
-def shortened(view: View, ids: Container[int], length: int) -> View:
-    """Return ``view`` with the texts of these events, if they must stay, cut to this many characters each."""
-    return view.with_masks({place: _cut(event, length) for place, event in _staying(view) if event.id in ids})
-
-
-def _staying(view: View) -> list[tuple[int, Observation | Message]]:
-    """Return the places and events with texts that must stay: unseen ones, and the tool loop that these go on."""
-    first = last_cut(replace(view, kept_from=_first_unseen(view)))
-    return [(place, one) for place, one in enumerate(view[first:], first) if isinstance(one, Observation | Message)]
+def shortened(view: View, length: int, ids: Container[int] | None = None) -> View:
+    """Return ``view`` with the texts of its results and messages, or of these, cut to this many characters each."""
+    told = ((place, event) for place, event in enumerate(view.events) if isinstance(event, Observation | Message))
+    return view.with_masks({place: _cut(event, length) for place, event in told if ids is None or event.id in ids})
 
 
 def _cut(event: Observation | Message, length: int) -> Event:
