@@ -69,7 +69,7 @@ class Encoder:
         self._first: int | None = None
         """The id of the first event: results of calls before it are written."""
         self._waiting = WaitingCalls()
-        """The calls that wait for results, each with whether it is the model's."""
+        """The calls that wait for results, each with the id of its event, which is inverted where no model called."""
 
     def records(self, event: Event) -> list[Any]:
         """Return the records that are complete with ``event``. Bytes become data URLs or base64 in them. Raises
@@ -101,8 +101,8 @@ class Encoder:
         return [*given_up, *complete, record]
 
     def _as_sent(self, event: Event) -> Event | None:
-        """Return an event as a model is sent it: what the user did, and its results, are words. None stands for an
-        event that no model is sent, such as a second result of a call.
+        """Return an event as a model is sent it: what the user did, and its results, are words, and a result names
+        its call. None stands for an event that no model is sent, such as a second result of a call.
         """
         self._first = event.id if self._first is None else self._first
         match event:
@@ -110,13 +110,13 @@ class Encoder:
                 return None
             case Action(source=source):
                 self._waiting = self._waiting if self._waiting.waiting else WaitingCalls()
-                self._waiting.add(event, source == "agent")
+                self._waiting.add(event, event.id if source == "agent" else ~event.id)
                 return event if source == "agent" else _words(event, source, event.thought)
             case Observation():
-                by_model = self._waiting.take(event)
-                if by_model is None:
+                cause = self._waiting.take(event)
+                if cause is None:
                     return None if (event.cause or 0) >= self._first else event
-                return event if by_model else _words(event, "environment", event.content)
+                return replace(event, cause=cause) if cause >= 0 else _words(event, "environment", event.content)
         return event
 
     def end(self) -> list[Any]:

@@ -83,7 +83,7 @@ class OpenHandsV0Encoder(OpenHandsEncoder):
                 record["observation"] = "error" if event.is_error else "mcp"
                 record["content"] = joined_text(event.content)
                 if event.call_id is not None:
-                    record["tool_call_metadata"] = {"tool_call_id": event.call_id}
+                    record["tool_call_metadata"] = {"tool_call_id": call_id_of(event)}
                 return event.extras
             case Message() | SystemMessage():
                 record["action"], args, record["message"] = _said(event)

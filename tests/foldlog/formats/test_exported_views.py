@@ -46,14 +46,14 @@ def _say(source: Any, image: bool) -> Step:
     return say
 
 
-def _call(tools: list[str], thought: bool, failed: bool, ids: bool) -> Step:
-    """The calls of one reply with their results."""
+def _call(tools: list[str], thought: bool, failed: bool, ids: bool | None) -> Step:
+    """The calls of one reply with their results. Without ``ids`` the results name the events; None: ids are empty."""
 
     def call(history: foldlog.History, n: int) -> None:
         calls = [
             Action(
                 tool=tool,
-                call_id=f"call {n} {place}" if ids else None,
+                call_id=f"call {n} {place}" if ids else "" if ids is None else None,
                 response_id=f"reply {n}",
                 arguments={("message", "thought", "hidden")[place % 3]: f"{_text(n)}{place}", "n": n, "hidden": True},
                 thought=f"{_text(n)}t" if thought and not place else "",
@@ -66,7 +66,7 @@ def _call(tools: list[str], thought: bool, failed: bool, ids: bool) -> Step:
                 Observation(
                     tool=made.event.tool,
                     call_id=made.event.call_id,
-                    cause=made.event.id,
+                    cause=None if ids is None else made.event.id,
                     content=f"{_text(n)}r{place}",
                     is_error=failed,
                 )
@@ -117,7 +117,7 @@ def _retract(back: int) -> Step:
 
 CALLS = st.lists(st.sampled_from(TOOLS), min_size=1, max_size=3)
 SAY = st.builds(_say, st.sampled_from(["user", "agent", "environment"]), st.booleans())
-CALL = st.builds(_call, CALLS, st.booleans(), st.booleans(), st.booleans())
+CALL = st.builds(_call, CALLS, st.booleans(), st.booleans(), st.sampled_from([True, False, None]))
 CONDENSE = st.builds(
     _condense, st.integers(0, 3), st.integers(1, 4), st.sampled_from([True, True, False]), st.booleans()
 )
@@ -129,6 +129,7 @@ OTHER = st.one_of(
 )
 HELLO = _say("user", image=False)
 CONDENSED_TWICE = [HELLO, HELLO, HELLO, _condense(1, 1, True, False), HELLO, _condense(1, 2, True, False)]
+EMPTY_IDS = [HELLO, _call(["run", "think"], thought=False, failed=False, ids=None)]
 FINISHED = [HELLO, _note("state"), _call(["finish"], thought=False, failed=False, ids=True)]
 BEGUN_AGAIN = [HELLO, _retract(1), HELLO, HELLO, _condense(0, 1, True, False), _condense(1, 1, True, True)]
 AROUND_ATTRIBUTES = [HELLO, lambda history, n: history.set_attributes(a=1), HELLO, HELLO, _condense(0, 2, True, True)]
@@ -154,6 +155,7 @@ def told(view: View) -> list[tuple[str, ...]]:
 @examples(100)
 @example(steps=CONDENSED_TWICE, prompted=False, forked=True)
 @example(steps=[HELLO, HELLO, HELLO, _condense(1, 1, True, False)], prompted=True, forked=False)
+@example(steps=EMPTY_IDS, prompted=False, forked=False)
 @example(steps=FINISHED, prompted=True, forked=False)
 @example(steps=BEGUN_AGAIN, prompted=False, forked=False)
 @example(steps=AROUND_ATTRIBUTES, prompted=False, forked=False)
