@@ -28,6 +28,7 @@ class Lookalike(NamedTuple):
     ``looks_like``  the format of ours for which its records can pass; they are asked for even if that format has them
     ``hint``        what to do, as the end of a sentence
     ``format``      the format of ours whose records these are: a history with some is of that one
+    ``not_beside``  shapes that no history with such records has: where one is, these records say nothing
     ``repeats``     whether it only repeats what the histories beside it say: in a folder it is left out, and no finding
     """
 
@@ -39,7 +40,13 @@ class Lookalike(NamedTuple):
     looks_like: str = ""
     hint: str = ""
     format: str | None = None
+    not_beside: tuple[str, ...] = ()
     repeats: bool = False
+
+    def decides(self, records: Iterable[Any]) -> bool:
+        """Return whether its records decide of which format a history is that begins with these."""
+        tests = [[_test(feature) for feature in shape.split()] for shape in self.not_beside]
+        return not any(all(test(record) for test in shape) for record in records for shape in tests)
 
 
 def lookalike_of_record(record: Any, looks_like: str | None) -> Lookalike | None:
@@ -114,6 +121,12 @@ _GOOSE = (
 )
 _QWEN = "chat_compression|slash_command|ui_telemetry|at_command|attribution_snapshot"
 _CHAT, _CLAUDE = "openai-chat", "claude-code"
+_CALLS_OF_CHATS = (
+    "role tool_calls:list",
+    "role function_call:dict",
+    "role=tool|function tool_call_id",
+    "role=function name",
+)
 
 LOOKALIKES: tuple[Lookalike, ...] = (
     Lookalike(
@@ -136,6 +149,7 @@ LOOKALIKES: tuple[Lookalike, ...] = (
         looks_like=_CHAT,
         hint=" as a chat; name the format: --format anthropic-messages",
         format="anthropic-messages",
+        not_beside=_CALLS_OF_CHATS,
     ),
     Lookalike(
         "AI SDK",
@@ -163,6 +177,7 @@ LOOKALIKES: tuple[Lookalike, ...] = (
         looks_like=_CHAT,
         hint=" as a chat; name the format: --format openai-responses, or codex if Codex wrote it",
         format="openai-responses",
+        not_beside=_CALLS_OF_CHATS,
     ),
     Lookalike(
         "a request to a model, with its system prompt beside the messages", (), ("system messages",),
@@ -179,6 +194,8 @@ LOOKALIKES: tuple[Lookalike, ...] = (
         ),
         looks_like=_CLAUDE,
     ),
+    Lookalike("Qwen Code of 2025", ("type=qwen id timestamp",), looks_like="gemini-cli"),
+    Lookalike("DeepSeek", ("message.fragments[].type parent",), looks_like="chatgpt"),
     Lookalike(
         "the output of claude --output-format stream-json",
         ("type session_id !sessionId",),

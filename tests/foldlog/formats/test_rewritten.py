@@ -119,7 +119,8 @@ def chatgpt(texts, changed):
 
 def claude_ai(texts, changed):
     messages = [{"uuid": f"n{place}", "sender": "human", "text": text} for place, text in enumerate(texts)]
-    return [{"uuid": "ses_c", "name": "t", "updated_at": f"2026-01-01T00:00:0{changed}Z", "chat_messages": messages}]
+    times = {"updated_at": f"2026-01-01T00:00:0{changed}Z", "account": {"uuid": "a"}}
+    return [{"uuid": "ses_c", "name": "t", **times, "chat_messages": messages}]
 
 
 def gemini_cli(texts, changed):
