@@ -9,8 +9,8 @@ The items, and the events that they become:
     reasoning                               Annotation that stays with the next item: a server refuses one without it
     every other type, such as the server's own tools, and an encrypted item   Annotation
 
-Each item is one event, read without the other items, and any part of a history can be written. Items do not tell which
-calls are of one response, so each call stands alone. Every annotation is shown: it keeps its place in the View.
+Each item is one event, and any part of a history can be written. Items do not tell which calls are of one response:
+calls are, up to a result or the words of others. Every annotation is shown: it keeps its place in the View.
 """
 
 from __future__ import annotations
@@ -68,7 +68,6 @@ class ResponsesDecoder(FollowingDecoder):
     keeps_shown = False
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        read.response = None  # an item does not tell it
         event = READER.item(record)
         if event is not None:
             read.take(event)

@@ -27,7 +27,19 @@ from foldlog.eventstore import (
     Origin,
     Retraction,
     Source,
+    SystemMessage,
 )
+
+_LOOKED_BACK = 100
+"""The last events of a View in which a response is looked for that goes on."""
+
+
+def _response_after(event: Event, response: Any) -> Any:
+    """Return the response that goes on after an event, of which ``response`` went on before it."""
+    if isinstance(event, Action):
+        return event.response_id
+    ends = isinstance(event, Observation | SystemMessage) or (isinstance(event, Message) and event.source != "agent")
+    return None if ends else response
 
 
 class FollowingDecoder(RecordDecoder):
@@ -47,6 +59,23 @@ class FollowingDecoder(RecordDecoder):
         self.past = options.past if options.first_id else None
         self.calls = OpenCalls(None if self.past is None else self.past.view)
         self.shown = Members[Any](None if self.past is None else self.earlier, options.first_id)
+        self._response: Any = None if self.past is None else ...  # not known yet
+
+    def follow(self, event: Event) -> None:
+        """Take notice of the next event."""
+        if isinstance(event, Action):
+            self.calls.open(event)
+        self._response = _response_after(event, self._response)
+
+    def response(self, version: int) -> str:
+        """Return the response of a call whose record does not tell it: that of the calls before it, unless a result or
+        the words of others came since.
+        """
+        if self._response is ... and self.past is not None:
+            self._response = None
+            for event in self.past.view().events[-_LOOKED_BACK:]:
+                self._response = _response_after(event, self._response)
+        return self._response or f"response-{version}"
 
     def earlier(self, version: int | None) -> Iterable[tuple[int, Any]]:
         """Return what was shown at a version before the first record, by default at the first record."""
@@ -129,21 +158,24 @@ class RecordEvents:
         fields.setdefault("timestamp", self.timestamp)
         event = kind(id=self.version, origin=origin, **fields)
         self.events.append(event)
-        if isinstance(event, Action):
-            self._decoder.calls.open(event)
+        self._decoder.follow(event)
         if (event.shown or event.structural) and self._decoder.keeps_shown:
             self._decoder.shown.follow(event, self._decoder.known(event, self))
         return event
 
     def take(self, event: Event) -> None:
-        """Add an event that was read of a message alone. A result without an id is of the newest reply."""
+        """Add an event that was read of a message alone. A result without an id is of the newest reply, and a call
+        without a response of the one that goes on.
+        """
         if isinstance(event, Observation):
             call_id = self._decoder.calls.of_result(event.call_id, event.tool)
             extras: dict[str, Any] = {"extras": event.extras} if event.extras else {}
             self.answer(call_id, event.content, is_error=event.is_error, tool=event.tool, **extras)
         else:
             self.meta |= event.meta
-            self.add(partial(replace, event))
+            is_alone = isinstance(event, Action) and event.response_id is None
+            fields = {"response_id": self._decoder.response(self.version)} if is_alone else {}
+            self.add(partial(replace, event), **fields)
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
         """Keep the model of a response, its cost, and its tokens by the ``names`` that ``counts`` has for them."""
