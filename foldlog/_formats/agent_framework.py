@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.messages import SPEAKERS, filled
-from foldlog._formats.parts import Made, PartsFormat, answered, called, kept, named, text_of, thought
+from foldlog._formats.parts import Made, PartsFormat, answered, called, kept, named, text_part, thought
 from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty
 from foldlog._formats.told import call_id_of, data_in, file_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
@@ -45,8 +45,8 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         return called(content["name"], content.get("arguments"), content.get("call_id"))
     if name == "function_result" and type(content.get("call_id")) is str:
         failed, items = content.get("exception") is not None, dicts_in(content.get("items"))
-        told = [_file(item) or {"type": "text", "text": text_of(item.get("text"))} for item in items]
-        return answered(content["call_id"], content.get("result"), is_error=failed, parts=told)
+        told = [_file(item) or text_part(item.get("text")) for item in items]
+        return answered(content["call_id"], told or [text_part(content.get("result"))], is_error=failed)
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
     if name == "text_reasoning":
@@ -80,7 +80,7 @@ def _contents(event: Any) -> list[dict[str, Any]]:
     if not isinstance(event, Observation):
         return told
     failed = {"exception": "FunctionInvocationError"} if event.is_error else {}
-    items = {"items": told} if any("uri" in each for each in told) else {}
+    items = {"items": told} if len(told) > 1 or any("uri" in each for each in told) else {}
     result = {"call_id": call_id_of(event), **failed, "result": joined_text(event.content), **items}
     return [{"type": "function_result", **result}]
 

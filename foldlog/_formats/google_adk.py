@@ -40,8 +40,9 @@ from foldlog._formats.parts import (
     file_of,
     kept,
     named,
-    text_of,
+    text_part,
     thought,
+    value,
 )
 from foldlog._formats.record import dicts_in, member, text_or_empty, time_at, usage_told, within
 from foldlog._formats.record_events import RecordEvents
@@ -191,9 +192,13 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if type(response) is dict and type(response.get("name")) is str:
         result = response.get("response")
         failed = type(result) is dict and "error" in result
-        files = (file_of(each.get("inline_data")) for each in dicts_in(response.get("parts")))
-        parts = [{"type": "text", "text": text_of(result)}, *filter(None, files)]
-        return answered(response.get("id"), result, is_error=failed, tool=response["name"], parts=parts)
+        files = [*filter(None, (file_of(each.get("inline_data")) for each in dicts_in(response.get("parts"))))]
+        told = result
+        match result:
+            case {"result": str(text)} | {"error": str(text)} if len(result or ()) == 1:
+                told = text  # as the SDK names a value that is not an object
+        parts = [*([text_part(told)] if told or not files else []), *files]
+        return answered(response.get("id"), parts, is_error=failed, tool=response["name"])
     if (file := file_of(part.get("inline_data"))) is not None:
         return Message, {"content": (file,)}
     if type(text) is str:
@@ -227,8 +232,8 @@ def _parts(event: Any) -> list[dict[str, Any]]:
         case Observation():
             parts = parts_in(event.content)
             files = [_written_file(url) for part in parts if (url := file_in(part))]
-            result = [part.get("text", part) for part in parts if not file_in(part)]
-            outcome = {"error" if event.is_error else "result": result[0] if len(result) == 1 else result}
+            result = value(tuple(part for part in parts if not file_in(part)), _written_file)
+            outcome = {"error" if event.is_error else "result": result}
             told = {"id": call_id_of(event), "name": event.tool, "response": outcome}
             return [{"function_response": {**({"parts": files} if files else {}), **told}}]
     return parts_as(event.content, lambda text: {"text": text}, _written_file)

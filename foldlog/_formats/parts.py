@@ -14,13 +14,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import thinking_of, thought_in
+from foldlog._formats.blocks import said, thinking_of, thought_in
 from foldlog._formats.format import Format, Options, RecordDecoder, RecordEncoder
 from foldlog._formats.pairs import RepliesEncoder
 from foldlog._formats.record import SourceTime, dict_or_empty, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import data_url, file_at, file_in, id_of_source
-from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Source
+from foldlog._formats.told import data_url, file_at, file_in, id_of_source, parts_in
+from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Source
 
 Record = dict[str, Any]
 Made = tuple[type[Event], dict[str, Any]]
@@ -148,10 +148,20 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
     return Action, {"tool": tool, "arguments": given, "call_id": text_or_none(call_id)}
 
 
-def answered(call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()) -> Made:
-    """Return the result of a call: a text, or a value as JSON; its ``parts``, where one of them is a file."""
-    told = tuple(parts) if any(map(file_in, parts)) else text_of(content)
-    return Observation, {"content": told, "call_id": text_or_none(call_id), "is_error": is_error, "tool": tool}
+def answered(call_id: Any, parts: list[Record], *, is_error: bool, tool: str = "") -> Made:
+    """Return the result of a call: a single text, or its parts."""
+    return Observation, {"content": said(parts), "call_id": text_or_none(call_id), "is_error": is_error, "tool": tool}
+
+
+def value(content: Content, file: Callable[[str], Any]) -> Any:
+    """Return a result as a value, as a model is sent it: texts as one, else a list."""
+    told: list[Any] = [file(url) if (url := file_in(part)) else part.get("text", part) for part in parts_in(content)]
+    return "\n\n".join(told) if all(type(each) is str for each in told) else told
+
+
+def text_part(value: Any) -> Record:
+    """Return a text, or a value as JSON, as a part."""
+    return {"type": "text", "text": text_of(value)}
 
 
 def kept(name: str, data: Any, *, shown: bool = True) -> Made:

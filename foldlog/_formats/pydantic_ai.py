@@ -21,9 +21,21 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
+from foldlog._formats.parts import (
+    Made,
+    PartsFormat,
+    answered,
+    called,
+    file_of,
+    kept,
+    named,
+    text_of,
+    text_part,
+    thought,
+    value,
+)
 from foldlog._formats.record import SourceTime, dict_or_empty, has, joined_text, member, read_time, usage_told, within
-from foldlog._formats.told import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of, stamp_of
+from foldlog._formats.told import REDACTED, call_id_of, data_in, image_at, parts_as, role_of, stamp_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
@@ -68,9 +80,9 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
             return Message, {"content": _shown(content), "source": "user"}
         if name in ("tool-return", "retry-prompt") and type(tool) is str and type(part.get("tool_call_id")) is str:
             failed = name == "retry-prompt" or part.get("outcome", "success") != "success"
-            items = content if type(content) is list else [content]
-            told = [_file(item) or {"type": "text", "text": text_of(item)} for item in items]
-            return answered(part["tool_call_id"], content, is_error=failed, tool=tool, parts=told)
+            items = content if type(content) is list and any(map(_file, content)) else [content]  # else it is a value
+            told = [_file(item) or text_part(item) for item in items]
+            return answered(part["tool_call_id"], told, is_error=failed, tool=tool)
         if name == "retry-prompt":
             return Message, {"content": text_of(content)}
     elif name == "text" and type(content) is str:
@@ -128,9 +140,7 @@ def _part(event: Any) -> dict[str, Any]:
             call = {"tool_name": event.tool, "args": arguments_of(event), "tool_call_id": call_id_of(event)}
             return {**call, "tool_kind": None, **_UNSAID, "part_kind": "tool-call"}
         case Observation():
-            result: Any = event.content
-            if not isinstance(result, str):
-                result = [_item(url) if (url := file_in(part)) else part.get("text", part) for part in result]
+            result = value(event.content, _item)
             told = {"tool_name": event.tool, "content": result, "tool_call_id": call_id_of(event), "tool_kind": None}
             outcome = {"outcome": "failed" if event.is_error else "success", "retry": None}
             return {**told, "metadata": None, **time, **outcome, "part_kind": "tool-return", "content_file_digests": []}

@@ -20,7 +20,7 @@ from typing import Any
 
 from foldlog._formats.messages import filled
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
+from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_part, thought
 from foldlog._formats.record import dict_or_empty, dicts_in, has, member, read_time, time_text, usage_told
 from foldlog._formats.told import call_id_of, data_in, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
@@ -56,9 +56,8 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         return called(held["name"], held.get("input"), call_id)
     if name == "toolResult" and type(call_id) is str:
         items = dicts_in(held.get("content"))
-        texts = [text_of(item.get("text", item.get("json", item))) for item in items]
-        told = [_file(item) or {"type": "text", "text": text} for item, text in zip(items, texts, strict=True)]
-        return answered(call_id, "\n".join(texts), is_error=held.get("status") == "error", parts=told)
+        told = [_file(item) or text_part(item.get("text", item.get("json", item))) for item in items]
+        return answered(call_id, told, is_error=held.get("status") == "error")
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
     if name == "reasoningContent":
