@@ -72,8 +72,7 @@ def _without_trailing_space(messages: list[Rendered]) -> list[Rendered]:
     """Cut the white space at the end of a last message of the assistant, which the server refuses."""
     if messages and messages[-1].message["role"] == "assistant":
         last = messages[-1].message["content"][-1]
-        if last["type"] == "text":
-            last["text"] = last["text"].rstrip()
+        last |= {"text": last["text"].rstrip()} if last["type"] == "text" else {}
     return messages
 
 

@@ -60,13 +60,14 @@ class MessageTurn(NamedTuple):
 
 def say(messages: list[Rendered], role: str, parts: list[Part], positions: tuple[int, ...]) -> None:
     """Add a message, unless it has no parts. Where the last message has the same role, both become one."""
-    if not parts:
-        return
-    if messages and messages[-1].message.get("role") == role:
+    if parts and messages and messages[-1].message.get("role") == role:
         before = messages.pop()
         parts = [*before.message["content"], *parts]
+        if not parts[0]["type"].endswith("thinking"):  # a server refuses thinking after other blocks
+            parts.sort(key=lambda part: not part["type"].endswith("thinking"))
         positions = tuple(dict.fromkeys(before.positions + positions))
-    messages.append(Rendered({"role": role, "content": parts}, positions))
+    if parts:
+        messages.append(Rendered({"role": role, "content": parts}, positions))
 
 
 def checked(dialect: str) -> Dialect:

@@ -186,6 +186,9 @@ def _anthropic(messages: Any) -> Iterator[str]:
             yield f"{at}: results come after something else"
         for block in content:
             yield from _block(at, role, block, used)
+        thinks = [str(block.get("type")).endswith("thinking") for block in content]
+        if any(thinks) and not thinks[0]:  # "content.0.type: Expected `thinking` …, but found `text`"
+            yield f"{at}: thinking after something else"
         asked = [block["id"] for block in content if block.get("type") in ("server_tool_use", "mcp_tool_use")]
         if asked != [block["tool_use_id"] for block in content if str(block.get("type")).endswith(_ANSWERS)]:
             yield f"{at}: searches without results"  # "`web_search` tool use … was found without a corresponding"

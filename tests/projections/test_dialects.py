@@ -202,6 +202,8 @@ def test_thinking_goes_to_those_who_take_it_with_its_signature():
     assert sent("litellm", *loop)[1]["thinking_blocks"] == [SIGNED, redacted]
     assert sent("anthropic", *loop)[1]["content"][:2] == [SIGNED, redacted]
     assert "thinking_blocks" not in sent("openai", *loop)[1]
+    split = sent("anthropic", Message(source="agent", content="I look"), *loop)[1]["content"]
+    assert [block["type"] for block in split] == ["thinking", "redacted_thinking", "text", "tool_use"]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
