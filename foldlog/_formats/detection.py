@@ -25,28 +25,17 @@ def recognize(format: str = AUTO) -> Recognize:
     Raises ``UnknownFormat``.
     """
     if format == AUTO:
-        return Recognize(format_of, _reader_of, _checked)
+        return Recognize(format_of, _reader_of)
     named = format_named(format)
     return Recognize(
         lambda records: _of_named(records, named),
         lambda path, begin: named if named.files is not None and named.files.holds(path, begin) else None,
-        lambda format, records: format,
     )
 
 
 def _reader_of(path: Path, begin: bytes) -> Format | None:
     readers = (format for format in formats().values() if format.files is not None)
     return next((format for format in readers if format.files and format.files.holds(path, begin)), None)
-
-
-def _checked(format: Format, records: Iterable[Any]) -> Format | Lookalike | None:
-    """Return the format, if it has enough of the first records that its reader found; or what they are."""
-    looked_at = list(islice(records, LOOK_AT))
-    others = (lookalike_of_record(record, format.name) for record in looked_at)
-    if (other := next((each for each in others if each is not None and each.format is None), None)) is not None:
-        return other
-    count = sum(map(format.matches, looked_at))
-    return format if count >= min(2, len(looked_at)) and 2 * count >= len(looked_at) else None
 
 
 def format_of(records: Iterable[Any]) -> Format | Lookalike | None:

@@ -252,9 +252,7 @@ class Recognize(NamedTuple):
     ``format_of``    returns the format of a history by its first records: one of ours, one that foldlog cannot import,
                      or None
     ``reader_of``    returns the format whose ``files`` reads a file, by its first bytes, or a folder
-    ``checked``      returns the format whose ``files`` found a history with these records, or what they are instead
     """
 
     format_of: Callable[[Iterable[Any]], Format | Lookalike | None]
     reader_of: Callable[[Path, bytes], Format | None]
-    checked: Callable[[Format, Iterable[Any]], Format | Lookalike | None]

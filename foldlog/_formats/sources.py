@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr, replace
 
+from foldlog._formats.blocks import is_blank
 from foldlog._formats.detection import format_of, recognize
 from foldlog._formats.files import found
 from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged, files_below, state_of
@@ -20,7 +21,7 @@ from foldlog._formats.packing import keep
 from foldlog._formats.record import ImportFinding, Located, NotAnEvent, refused
 from foldlog._formats.registry import AUTO, formats
 from foldlog._formats.rewritten import FILLED, Growth, StoredRecord, is_same, joined, mended
-from foldlog.eventstore import Event, InvalidArgument
+from foldlog.eventstore import Annotation, Event, InvalidArgument
 from foldlog.eventstore.codec import Encoded
 
 _Histories = Iterator[Found | LeftOut | Unchanged | ImportFinding]
@@ -161,6 +162,12 @@ _FINDINGS_MAX = 1_000
 _NOTHING_SENT = (
     "is read as {}, and nothing of it can be sent to a model; if it is of another format, name that with --format"
 )
+
+
+def _is_sent(event: Event) -> bool:
+    """Return whether a View shows words or a call to a model."""
+    says = event.shown and not isinstance(event, Annotation)
+    return says and not (hasattr(event, "content") and is_blank(event.content))
 
 
 class Source:
@@ -342,7 +349,7 @@ class Source:
             number += 1
             if options.findings:
                 self._find_all(located.place, options)
-            is_sent = is_sent or any(event.shown for event in events)
+            is_sent = is_sent or any(map(_is_sent, events))
             yield located.value, events
         if is_sent is False:
             self._find(str(self.path), _NOTHING_SENT.format(self.format))

@@ -17,8 +17,9 @@ import sqlite3
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
+from typing import Any
 
 from foldlog._formats.files import found
 from foldlog._formats.files.containers import container_at, history_in, history_of
@@ -26,7 +27,7 @@ from foldlog._formats.files.found import Found, LeftOut, NotAHistory, Unchanged,
 from foldlog._formats.files.naming import Names
 from foldlog._formats.files.readers import Array, JsonLines, Placed, elements, held_in, on_lines, opened, record_in
 from foldlog._formats.files.scanner import Broken, Scanner
-from foldlog._formats.format import LOOK_AT, FileReader, Format, Recognize
+from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog._formats.json_text import RECORD_SIZE_MAX, UnreadableJson, parse
 from foldlog._formats.lookalikes import Lookalike, lookalike_of_document, lookalike_of_tables, lookalike_of_text
 from foldlog._formats.record import ImportFinding, Located, RecordReader, refused
@@ -75,31 +76,25 @@ def histories(
         raise NotAHistory(path, "is neither a file nor a folder" if path.exists() else "no such file or folder")
 
 
-def _contained(
-    root: Path, path: Path, recognize: Recognize, begin: bytes = b""
-) -> Iterator[Found | ImportFinding] | None:
-    """Return the histories of a file or folder that a format reads by itself; None where no format does."""
+def _contained(root: Path, path: Path, recognize: Recognize, begin: bytes = b"") -> Iterator[Found] | None:
+    """Return the histories of a file or folder that a format reads by itself; None where no format does, or where the
+    first records are of none, or of one for whose records they cannot pass.
+    """
     format = recognize.reader_of(path, begin)
-    return None if format is None or format.files is None else _read_by(format, format.files, root, path, recognize)
-
-
-def _read_by(
-    format: Format, reader: FileReader, root: Path, path: Path, recognize: Recognize
-) -> Iterator[Found | ImportFinding]:
-    names, refused = Names(root, path, folder=path.is_dir()), list[NotAHistory]()
-    number = -1
-    for number, (name, records, others) in enumerate(reader.histories(path)):
-        readable = (each.value for each in records if each.problem is None)
-        try:
-            if supported(path, recognize.checked(format, readable)) is None:
-                raise NotAHistory(path, _NOTHING, foreign=True)
-        except NotAHistory as error:
-            refused.append(error)
-            continue
-        yield Found(names.of({}, number=str(number), conversation=name), format, path, records, others=others)
-    if len(refused) > number >= 0:
-        raise refused[0]
-    yield from (ImportFinding(str(error.path), error.why) for error in refused)
+    if format is None or format.files is None:
+        return None
+    held, passed, first = format.files.histories(path), list[Contained](), list[Any]()
+    while len(first) < LOOK_AT and (one := next(held, None)) is not None:
+        passed.append(one)
+        first += islice((it.value for it in one.records if it.problem is None), LOOK_AT - len(first))
+    is_one = 2 * sum(map(format.accepts, first)) >= len(first)
+    if first and not (supported(path, recognize.format_of(first)) and is_one):
+        return None
+    names = Names(root, path, folder=path.is_dir())
+    return (
+        Found(names.of({}, number=str(number), conversation=name), format, path, records, others=others)
+        for number, (name, records, others) in enumerate(chain(passed, held))
+    )
 
 
 def _beginning(path: Path) -> bytes:

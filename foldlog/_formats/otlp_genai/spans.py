@@ -145,10 +145,10 @@ class SpanFiles(FileReader):
         traces: dict[str, Trace] = {}
         problems: list[Located] = []
         for row in _requests(path):
-            if row.problem is not None:
+            span = TracedSpan(row.value)
+            if not span.told:
                 problems.append(row)
                 continue
-            span = TracedSpan(row.value)
             traces.setdefault(span.trace, Trace(span.trace)).add(span)
             found += [span] if span.is_ours else ()
         histories: dict[str, list[TracedSpan]] = {}
@@ -156,7 +156,8 @@ class SpanFiles(FileReader):
             histories.setdefault(traces[each.trace].history_of(each.id), []).append(each)
         told = {name: spans for name, spans in histories.items() if any(each.messages() for each in spans)}
         if not told:
-            raise NotAHistory(path, f"{problems[0].place}: {problems[0].problem}" if problems else _SILENT)
+            problem = next((f"{each.place}: {each.problem}" for each in problems if each.problem), _SILENT)
+            raise NotAHistory(path, problem)
         for name, spans in told.items():
             ordered = sorted(spans, key=lambda each: each.place)
             rows = [at(f"{path}, span {each.id}", each.record) for each in ordered]
@@ -169,7 +170,7 @@ def _requests(path: Path) -> Iterator[Located]:
     for located in JsonLines(path) if whole is None or whole.problem else [whole._replace(line=1)]:
         request = dict_or_empty(located.value)
         if located.problem or not _SIGNALS & request.keys():
-            yield located._replace(value=None, problem=located.problem or "holds no spans")
+            yield located
         for record, problem in _single({_LEVELS[0]: request.get(_LEVELS[0], [])}, *_LEVELS):
             yield located._replace(value=record, problem=problem)
 

@@ -12,6 +12,7 @@ import pytest
 from foldlog.formats import FORMATS, NotAHistory, detect, open_sources
 from tests.foldlog.records import records_of
 
+READ = {name: records_of(name) for name in FORMATS}
 ASKED = {"role": "user", "content": "how far is it?"}
 TEXT = {"role": "assistant", "content": [{"type": "text", "text": "I measure it."}]}
 
@@ -245,18 +246,34 @@ def test_the_last_line_counts_as_the_lines_above_say(foldlog, tmp_path):
     assert ran.out.splitlines()[-1].endswith("; 1 finding and 1 note, named above.")
 
 
-def test_a_history_of_which_nothing_can_be_sent_is_a_finding(tmp_path):
-    note = {"type": "file-history-snapshot", "messageId": "m", "snapshot": {}}
-    (source,) = open_sources([lines(tmp_path / "a.jsonl", [note, note])])
+@pytest.mark.parametrize(
+    "format, record",
+    [
+        ("claude-code", {"type": "file-history-snapshot", "messageId": "m", "snapshot": {}}),
+        ("openai-chat", {"role": "user", "content": " "}),
+        ("openai-responses", {"type": "reasoning", "summary": []}),
+    ],
+)
+def test_a_history_of_which_nothing_can_be_sent_is_a_finding(format, record, tmp_path):
+    (source,) = open_sources([lines(tmp_path / "a.jsonl", [record, record])])
     assert len(list(source.events())) == 2
     (finding,) = source.findings
-    assert "is read as claude-code, and nothing of it can be sent to a model" in finding.problem
+    assert f"is read as {format}, and nothing of it can be sent to a model" in finding.problem
+
+
+def test_what_a_file_holds_is_of_its_format_if_most_of_its_records_can_be(tmp_path):
+    """A line with spans makes no other log a trace. The file of a task tells whose its messages are, also if each is a
+    chat message.
+    """
+    (span,), events = READ["otlp-genai"][:1], READ["copilot-cli"]
+    (source,) = open_sources([lines(tmp_path / "a.jsonl", [span, *events])])
+    assert (source.format, len(list(source.records())), len(source.findings)) == ("copilot-cli", len(events), 1)
+    (tmp_path / "177").mkdir()
+    (tmp_path / "177" / "api_conversation_history.json").write_text(json.dumps([ASKED, TEXT]))
+    assert detect(tmp_path / "177") == "anthropic-messages"
 
 
 LOGS = [{"type": "log", "n": 1}, {"level": "info", "message": "x", "timestamp": "2026"}, {"id": 1, "name": "y"}, [], 3]
-
-
-READ = {name: records_of(name) for name in FORMATS}
 
 
 def test_lines_of_all_formats_and_of_none_never_become_a_wrong_one(tmp_path):
