@@ -8,10 +8,10 @@ The contents, and the events that they become:
     function_call        Action; the calls of a message share their ``response_id``
     function_result      Observation
     data, uri            Message with the image, or with another file whose bytes are there
-    text_reasoning       thinking of the next text or function_call of its message
+    text_reasoning       Annotation that stays with the next content of its message
     every other content  Annotation; so is a message without contents
 
-What a content becomes: see ``parts.py``.
+Each content is one event: see ``parts.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.messages import SPEAKERS, filled
-from foldlog._formats.parts import Made, PartsFormat, answered, called, kept, named, text_part, thought
+from foldlog._formats.parts import Made, PartsFormat, answered, called, kept, named, text_of
 from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty
 from foldlog._formats.told import call_id_of, data_in, file_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
@@ -45,15 +45,11 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         return called(content["name"], content.get("arguments"), content.get("call_id"))
     if name == "function_result" and type(content.get("call_id")) is str:
         failed, items = content.get("exception") is not None, dicts_in(content.get("items"))
-        told = [_file(item) or text_part(item.get("text")) for item in items]
-        return answered(content["call_id"], told or [text_part(content.get("result"))], is_error=failed)
+        told = [_file(item) or {"type": "text", "text": text_of(item.get("text"))} for item in items]
+        return answered(content["call_id"], content.get("result"), is_error=failed, parts=told)
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
-    if name == "text_reasoning":
-        signature = content.get("protected_data")
-        is_json = text_or_empty(signature).startswith(("{", "["))  # what OpenAI's server encrypts
-        return thought(name, content, text, signature, is_of_anthropic=not is_json)
-    return kept(name, content)
+    return kept(name, content, thinks=name == "text_reasoning")
 
 
 def _file(content: dict[str, Any]) -> dict[str, Any] | None:
@@ -80,7 +76,7 @@ def _contents(event: Any) -> list[dict[str, Any]]:
     if not isinstance(event, Observation):
         return told
     failed = {"exception": "FunctionInvocationError"} if event.is_error else {}
-    items = {"items": told} if len(told) > 1 or any("uri" in each for each in told) else {}
+    items = {"items": told} if any("uri" in each for each in told) else {}
     result = {"call_id": call_id_of(event), **failed, "result": joined_text(event.content), **items}
     return [{"type": "function_result", **result}]
 

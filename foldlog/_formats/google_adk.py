@@ -8,7 +8,7 @@ The parts of an event's content, and the events of foldlog that they become:
     function_call         Action; the calls of an event share their ``response_id``
     function_response     Observation
     inline_data           Message with the image, or another file
-    a thought             thinking of the next text or function_call of its event
+    a thought             Annotation that stays with the next part of its event
     every other part      Annotation; so is an event without parts, such as a change of state, which is not shown
 
     actions.compaction                    CondensationAction: it forgets what happened between its two times
@@ -16,14 +16,13 @@ The parts of an event's content, and the events of foldlog that they become:
 
 The SDK's server writes these names in camel case (``functionCall``), which is read like this.
 A compaction within the times of an earlier one changes nothing, as in the SDK, and is an Annotation.
-What a part becomes: see ``parts.py``. An adapter keeps bytes of a tool as ``{"$bytes": base64}``.
+Each part is one event of foldlog: see ``parts.py``. An adapter keeps bytes of a tool as ``{"$bytes": base64}``.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
-from binascii import a2b_base64
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -40,11 +39,9 @@ from foldlog._formats.parts import (
     file_of,
     kept,
     named,
-    text_part,
-    thought,
-    value,
+    text_of,
 )
-from foldlog._formats.record import dicts_in, member, text_or_empty, time_at, usage_told, within
+from foldlog._formats.record import dicts_in, member, time_at, usage_told, within
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.told import call_id_of, data_in, file_in, parts_as, parts_in, role_of
 from foldlog.eventstore import (
@@ -192,22 +189,13 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if type(response) is dict and type(response.get("name")) is str:
         result = response.get("response")
         failed = type(result) is dict and "error" in result
-        files = [*filter(None, (file_of(each.get("inline_data")) for each in dicts_in(response.get("parts"))))]
-        told = result
-        match result:
-            case {"result": str(text)} | {"error": str(text)} if len(result or ()) == 1:
-                told = text  # as the SDK names a value that is not an object
-        parts = [*([text_part(told)] if told or not files else []), *files]
-        return answered(response.get("id"), parts, is_error=failed, tool=response["name"])
+        files = (file_of(each.get("inline_data")) for each in dicts_in(response.get("parts")))
+        parts = [{"type": "text", "text": text_of(result)}, *filter(None, files)]
+        return answered(response.get("id"), result, is_error=failed, tool=response["name"], parts=parts)
     if (file := file_of(part.get("inline_data"))) is not None:
         return Message, {"content": (file,)}
     if type(text) is str:
-        signature = part.get("thought_signature")
-        try:
-            signed = a2b_base64(text_or_empty(signature).replace("-", "+").replace("_", "/")).decode("ascii")
-        except ValueError:
-            signed = ""  # Google's own: Anthropic's is a text
-        return thought("thought", part, text, signed or signature, is_of_anthropic=bool(signed))
+        return kept("thought", part, thinks=record["author"] != "user")
     return kept(next(iter(part), "part"), part)
 
 
@@ -232,8 +220,8 @@ def _parts(event: Any) -> list[dict[str, Any]]:
         case Observation():
             parts = parts_in(event.content)
             files = [_written_file(url) for part in parts if (url := file_in(part))]
-            result = value(tuple(part for part in parts if not file_in(part)), _written_file)
-            outcome = {"error" if event.is_error else "result": result}
+            result = [part.get("text", part) for part in parts if not file_in(part)]
+            outcome = {"error" if event.is_error else "result": result[0] if len(result) == 1 else result}
             told = {"id": call_id_of(event), "name": event.tool, "response": outcome}
             return [{"function_response": {**({"parts": files} if files else {}), **told}}]
     return parts_as(event.content, lambda text: {"text": text}, _written_file)

@@ -1,5 +1,4 @@
-"""Convert records that are made of parts, and back: one event for each part, but what the model thought and said before
-a call is in the event of the call.
+"""Convert records that are made of parts: one event for each part, and back.
 
 A record is read and written without the records before it, so any part of a history that begins with a record can be
 written.
@@ -14,13 +13,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import said, thinking_of, thought_in
+from foldlog._formats.blocks import thought_in
 from foldlog._formats.format import Format, Options, RecordDecoder, RecordEncoder
 from foldlog._formats.pairs import RepliesEncoder
 from foldlog._formats.record import SourceTime, dict_or_empty, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import data_url, file_at, file_in, id_of_source, parts_in
-from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, Source
+from foldlog._formats.told import data_url, file_at, file_in, id_of_source
+from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Source
 
 Record = dict[str, Any]
 Made = tuple[type[Event], dict[str, Any]]
@@ -41,37 +40,22 @@ class PartsDecoder(FollowingDecoder):
         return read
 
     def read(self, read: RecordEvents, record: Record) -> None:
-        """Add the events of the parts: what the model thought and said before a call belongs to it."""
-        rules, origin, timestamp = self.rules, read.origin, read.timestamp
+        rules, own = self.rules, (read.origin, read.timestamp)
         parts = within(record, *rules.parts) or _NO_PARTS
-        made = [rules.read(part, record) for part in parts]
-        by_model = rules.source(record) == "agent"
-        takes = [kind is Action or (kind is Message and by_model) for kind, _ in made]
-        for place, (kind, fields) in enumerate(made):
-            thinking = fields.pop("thinking", None)
-            if thinking and any(takes[place:]):
-                read.thinking.append(thinking)
-                continue
-            if not takes[place]:
-                read.say("agent", as_text=True)
-            if not read.parts:
-                number = len(read.events)
-                if rules.part_time is not None:
-                    timestamp, time = rules.part_time(record, parts[place], number)
-                    origin = replace(origin, time=time)
-                read.begin(replace(origin, id=None) if number else origin, timestamp)
-            if kind is Action:
-                read.call(**fields)
-            elif takes[place]:
-                content = fields["content"]
-                read.parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
-            else:
-                if kind is Message or kind is Annotation:
-                    fields.setdefault("source", rules.source(record))
-                if thinking is not None:
-                    fields["stays_with_next"] = by_model and place + 1 < len(made)
-                read.add(kind, **fields)
-        read.say("agent", as_text=True)
+        for place, part in enumerate(parts):
+            made, fields = rules.read(part, record)
+            if made is Action:
+                fields["response_id"] = read.response
+            elif made is Message or made is Annotation:
+                fields.setdefault("source", rules.source(record))
+            if fields.pop("thinks", False):
+                fields["stays_with_next"] = place + 1 < len(parts)
+            origin, timestamp = own
+            if rules.part_time is not None:
+                timestamp, time = rules.part_time(record, part, place)
+                origin = replace(origin, time=time)
+            read.begin(replace(origin, id=None) if place else origin, timestamp)
+            read.add(made, **fields)
 
 
 _NO_PARTS = (None,)
@@ -148,34 +132,15 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
     return Action, {"tool": tool, "arguments": given, "call_id": text_or_none(call_id)}
 
 
-def answered(call_id: Any, parts: list[Record], *, is_error: bool, tool: str = "") -> Made:
-    """Return the result of a call: a single text, or its parts."""
-    return Observation, {"content": said(parts), "call_id": text_or_none(call_id), "is_error": is_error, "tool": tool}
+def answered(call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()) -> Made:
+    """Return the result of a call: a text, or a value as JSON; its ``parts``, where one of them is a file."""
+    told = tuple(parts) if any(map(file_in, parts)) else text_of(content)
+    return Observation, {"content": told, "call_id": text_or_none(call_id), "is_error": is_error, "tool": tool}
 
 
-def value(content: Content, file: Callable[[str], Any]) -> Any:
-    """Return a result as a value, as a model is sent it: texts as one, else a list."""
-    told: list[Any] = [file(url) if (url := file_in(part)) else part.get("text", part) for part in parts_in(content)]
-    return "\n\n".join(told) if all(type(each) is str for each in told) else told
-
-
-def text_part(value: Any) -> Record:
-    """Return a text, or a value as JSON, as a part."""
-    return {"type": "text", "text": text_of(value)}
-
-
-def kept(name: str, data: Any, *, shown: bool = True) -> Made:
-    """Return what only the format knows."""
-    return Annotation, {"name": name, "data": data, "shown": shown}
-
-
-def thought(name: str, data: Any, text: Any, signature: Any, *, is_of_anthropic: bool = True) -> Made:
-    """Return what the model thought before what it says or calls next. As it is, it stays with the next part: without
-    a text, and where only the server of another provider can read the signature.
-    """
-    is_read = is_of_anthropic or not signature
-    thinking = thinking_of(text, signature or None) if is_read and type(text) is str and text else {}
-    return Annotation, {"name": name, "data": data, "shown": True, "thinking": thinking}
+def kept(name: str, data: Any, *, thinks: bool = False, shown: bool = True) -> Made:
+    """Return what only the format knows: thinking stays with the next part."""
+    return Annotation, {"name": name, "data": data, "shown": shown, "thinks": thinks}
 
 
 def named(key: str, event: Event) -> dict[str, Any]:

@@ -9,10 +9,10 @@ The parts, and the events that they become:
     text                            Message from the agent
     tool-call                       Action; the calls of a response share their ``response_id``
     tool-return, retry-prompt       Observation; a retry that answers no call is a Message from the environment
-    thinking                        thinking of the next text or tool-call of its response
+    thinking                        Annotation that stays with the next part of its response
     every other part                Annotation; so is a message without parts
 
-What a part becomes: see ``parts.py``. An adapter adds ``entry_id`` and
+Each part is one event: see ``parts.py``. An adapter adds ``entry_id`` and
 ``parent_id``, the places of a message in a conversation store, and keeps bytes of a tool as ``{"$bytes": base64}``.
 """
 
@@ -21,21 +21,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from foldlog._formats.parts import (
-    Made,
-    PartsFormat,
-    answered,
-    called,
-    file_of,
-    kept,
-    named,
-    text_of,
-    text_part,
-    thought,
-    value,
-)
+from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of
 from foldlog._formats.record import SourceTime, dict_or_empty, has, joined_text, member, read_time, usage_told, within
-from foldlog._formats.told import REDACTED, call_id_of, data_in, image_at, parts_as, role_of, stamp_of
+from foldlog._formats.told import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of, stamp_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
@@ -57,8 +45,6 @@ _AFTER_PARTS: dict[str, dict[str, Any]] = {
     },
 }
 """The most frequent content of messages besides their parts, in the SDK's order."""
-_OF_ANTHROPIC = (None, "anthropic", "bedrock")
-"""Providers whose signatures Anthropic's server reads."""
 _UNSAID = dict.fromkeys(("id", "provider_name", "provider_details"), None)
 
 
@@ -80,9 +66,9 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
             return Message, {"content": _shown(content), "source": "user"}
         if name in ("tool-return", "retry-prompt") and type(tool) is str and type(part.get("tool_call_id")) is str:
             failed = name == "retry-prompt" or part.get("outcome", "success") != "success"
-            items = content if type(content) is list and any(map(_file, content)) else [content]  # else it is a value
-            told = [_file(item) or text_part(item) for item in items]
-            return answered(part["tool_call_id"], told, is_error=failed, tool=tool)
+            items = content if type(content) is list else [content]
+            told = [_file(item) or {"type": "text", "text": text_of(item)} for item in items]
+            return answered(part["tool_call_id"], content, is_error=failed, tool=tool, parts=told)
         if name == "retry-prompt":
             return Message, {"content": text_of(content)}
     elif name == "text" and type(content) is str:
@@ -90,10 +76,7 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     elif name == "tool-call" and type(tool) is str:
         return called(tool, part.get("args"), part.get("tool_call_id"))
     data = {key: value for key, value in part.items() if key not in ("part_kind", "timestamp")}
-    if name == "thinking":
-        is_of_anthropic = part.get("provider_name") in _OF_ANTHROPIC
-        return thought(name, data, content, part.get("signature"), is_of_anthropic=is_of_anthropic)
-    return kept(name, data, shown=name != kind)
+    return kept(name, data, thinks=name == "thinking" and kind == "response", shown=name != kind)
 
 
 def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> SourceTime:
@@ -140,7 +123,9 @@ def _part(event: Any) -> dict[str, Any]:
             call = {"tool_name": event.tool, "args": arguments_of(event), "tool_call_id": call_id_of(event)}
             return {**call, "tool_kind": None, **_UNSAID, "part_kind": "tool-call"}
         case Observation():
-            result = value(event.content, _item)
+            result: Any = event.content
+            if not isinstance(result, str):
+                result = [_item(url) if (url := file_in(part)) else part.get("text", part) for part in result]
             told = {"tool_name": event.tool, "content": result, "tool_call_id": call_id_of(event), "tool_kind": None}
             outcome = {"outcome": "failed" if event.is_error else "success", "retry": None}
             return {**told, "metadata": None, **time, **outcome, "part_kind": "tool-return", "content_file_digests": []}

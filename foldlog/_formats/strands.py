@@ -8,10 +8,10 @@ The contents, and the events that they become:
     toolUse              Action; the calls of a message share their ``response_id``
     toolResult           Observation
     image, document      Message, where its bytes are there
-    reasoningContent     thinking of the next text or toolUse of its message
+    reasoningContent     Annotation that stays with the next content of its message
     every other content  Annotation; so is a message without contents
 
-What a content becomes: see ``parts.py``. Bytes are ``{"__bytes_encoded__": true, "data": base64}``, as in the SDK.
+Each content is one event: see ``parts.py``. Bytes are ``{"__bytes_encoded__": true, "data": base64}``, as in the SDK.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from foldlog._formats.messages import filled
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_part, thought
+from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of
 from foldlog._formats.record import dict_or_empty, dicts_in, has, member, read_time, time_text, usage_told
 from foldlog._formats.told import call_id_of, data_in, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
@@ -56,14 +56,12 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         return called(held["name"], held.get("input"), call_id)
     if name == "toolResult" and type(call_id) is str:
         items = dicts_in(held.get("content"))
-        told = [_file(item) or text_part(item.get("text", item.get("json", item))) for item in items]
-        return answered(call_id, told, is_error=held.get("status") == "error")
+        texts = [text_of(item.get("text", item.get("json", item))) for item in items]
+        told = [_file(item) or {"type": "text", "text": text} for item, text in zip(items, texts, strict=True)]
+        return answered(call_id, "\n".join(texts), is_error=held.get("status") == "error", parts=told)
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
-    if name == "reasoningContent":
-        reasoning = dict_or_empty(held.get("reasoningText"))
-        return thought(name, content, reasoning.get("text"), reasoning.get("signature"))
-    return kept(name, content)
+    return kept(name, content, thinks=name == "reasoningContent")
 
 
 def _file(content: dict[str, Any]) -> dict[str, Any] | None:

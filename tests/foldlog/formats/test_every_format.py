@@ -38,14 +38,13 @@ from tests.projections.chat_rules import PROBLEMS
 
 RECORDS = {name: records_of(name) for name in FORMATS}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
-FOUND = ({"type": "text", "text": "found"}, {"type": "text", "text": "it"})
 OURS = [
     SystemMessage(id=0, content="You are"),
     Message(id=1, source="user", content=({"type": "text", "text": "list"}, IMAGE)),
     Action(id=2, tool="run", arguments='{"command": "ls"}', call_id="k1", response_id="r", thought="I look"),
     Action(id=3, tool="run", arguments={"n": 1}, call_id="k2", response_id="r"),
     Observation(id=4, tool="run", call_id="k1", cause=2, content="lost", is_error=True),
-    Observation(id=5, tool="run", call_id="k2", cause=3, content=FOUND),
+    Observation(id=5, tool="run", call_id="k2", cause=3, content="found"),
     Action(id=6, tool="wait", arguments={}),
     Message(id=7, source="agent", content="done"),
     Message(id=8, source="environment", content="told"),
@@ -54,7 +53,7 @@ OURS = [
 
 def told(events):
     """What a model is told, each thing by who says it: what a call is given, and what it gives."""
-    for message in View.from_events(events).to_messages("openai"):
+    for message in View.from_events(events).to_messages():
         content = message.get("content") or ()
         for part in [{"text": content}] if isinstance(content, str) else content:
             yield f"{message['role']} {part.get('text', part.get('type'))}"
@@ -66,13 +65,13 @@ AS_A_USER = ({"system You are"}, {"user You are"})
 NO_IMAGES = ({"user image_url"}, set())
 OTHERWISE = {
     "openhands-v0": [({"tool lost"}, {"tool lost\n[Error occurred in processing last action]"})],
-    "openhands-v1": [({"tool lost"}, {"tool [An error occurred during execution.]\n\n\nlost"})],
+    "openhands-v1": [(set(), {"tool [An error occurred during execution.]\n"})],
     "pi": [AS_A_USER],
     "atif": [NO_IMAGES],
     "anthropic-messages": [AS_A_USER],
     "opencode": [AS_A_USER, (set(), {"wait {}", "tool [Tool execution was interrupted]"})],
     "gemini-cli": [AS_A_USER],
-    "google-adk": [AS_A_USER],
+    "google-adk": [AS_A_USER, ({"tool lost", "tool found"}, {'tool {"error": "lost"}', 'tool {"result": "found"}'})],
     "strands": [AS_A_USER],
     "otlp-genai": [NO_IMAGES],
 }
