@@ -214,8 +214,12 @@ def _sendable(event: Event) -> Event:
     """Return an event with its texts as they can be sent: half a surrogate pair becomes a question mark."""
     held = (each if isinstance(each, dict) else [each] for _, each in values_in(event))
     sent = {text: sendable(text) for texts in held for text in texts if isinstance(text, str)}
-    fields = {name: getattr(event, name) for name in event.__struct_fields__}
-    return replace(event, **replaced(fields, sent, names=True))
+    return _changed(event, replaced(asdict(event), sent, names=True))
+
+
+def _changed(event: Event, fields: dict[str, Any]) -> Event:
+    """Return an event with these fields. A condensation refuses to be told twice what it forgets: only what differs."""
+    return replace(event, **{name: value for name, value in fields.items() if value != getattr(event, name)})
 
 
 def _in_json(event: Event) -> Event:
@@ -224,7 +228,7 @@ def _in_json(event: Event) -> Event:
     if isinstance(held.get("content"), tuple):
         held["content"] = tuple(map(_with_url, held["content"]))
     made = {name: to_builtins(value) for name, value in held.items()}
-    return replace(event, **{name: tuple(made[name]) if type(held[name]) is tuple else made[name] for name in made})
+    return _changed(event, {name: tuple(made[name]) if type(held[name]) is tuple else made[name] for name in made})
 
 
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def _plain_part(part: Part) -> Part:
 def _part_of_litellm(part: Part) -> Part:
     """Return a part as litellm takes it: in a file, an address stands in the place of an id."""
     if part["type"] != "file":
-        return named(part) if part["type"] in ("anthropic", "server_tool") else part
+        return part if part["type"] in ("text", "image_url", "input_audio", "video_url") else named(part)
     file: File = part["file"]
     held = {"file_data": file.data_url} if file.data else {"file_id": file.url or file.id}
     mark = {"cache_control": part["cache_control"]} if "cache_control" in part else {}

@@ -22,6 +22,7 @@ from foldlog import open as open_histories
 from foldlog._formats.losses import several
 from foldlog.eventstore import (
     Action,
+    CondensationAction,
     CondensationRequest,
     CondensationSummary,
     Event,
@@ -136,6 +137,8 @@ def test_arguments_that_no_json_holds_are_exported(foldlog):
         for n, given in enumerate(({"x": HALF}, f'{{"x": "{HALF}"}}', f'{{"x": "{HALF}', "[" * 100_000)):
             call = {"tool": f"t{HALF}", "arguments": given, "call_id": f"k{n}{HALF}", "thought": f"so {HALF}"}
             histories["c"].append([Action(**call), Observation(call_id=f"k{n}{HALF}", content=HALF)])
+        summed = {"summary": f"so far b'{HALF}", "summary_offset": 1}
+        histories["c"].append(CondensationAction(forgotten_events_start_id=1, forgotten_events_end_id=2, **summed))
         for format in FORMATS:
             records = list(histories["c"].export(format, notes=lambda note: None))
             assert "\\ud" not in json.dumps(records), format
