@@ -11,6 +11,7 @@ from foldlog._formats.format import RecordEncoder
 from foldlog._formats.packing import value_of
 from foldlog._formats.told import NOT_WRITTEN, parts_in
 from foldlog.eventstore import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
+from foldlog.projections import arguments_of as arguments_shown
 from foldlog.projections.units import WaitingCalls
 
 HELD_MAX = 32
@@ -141,8 +142,5 @@ def thinking_before(calls: Sequence[Action]) -> tuple[dict[str, Any], ...]:
 
 
 def arguments_of(call: Action) -> dict[str, Any]:
-    """Return the arguments of a call as an object; another text under ``input``."""
-    if not isinstance(call.arguments, str):
-        return call.arguments or {}
-    given = value_of(call.arguments)
-    return given if type(given) is dict else {"input": call.arguments}
+    """Return the arguments of a call as the object that a model is shown."""
+    return value_of(arguments_shown(call)) if isinstance(call.arguments, str) else call.arguments or {}

@@ -168,7 +168,7 @@ def test_each_call_is_read_back_with_its_result_and_its_reply(format):
 
 
 @pytest.mark.parametrize("format", ["strands", "google-adk", "anthropic-messages", "langchain", "gemini-cli", "atif"])
-@pytest.mark.parametrize("text, given", [('{"of": "a"}', {"of": "a"}), ("of a", {"input": "of a"})])
+@pytest.mark.parametrize("text, given", [('{"of": "a"}', {"of": "a"}), ("of a", {"invalid_arguments": "of a"})])
 def test_a_call_is_given_an_object_where_the_sdk_takes_no_text(format, text, given):
     (call,) = (
         each
