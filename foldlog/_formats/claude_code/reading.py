@@ -23,7 +23,7 @@ from foldlog._formats.claude_code.lines import (
 from foldlog._formats.claude_code.writing import ENVELOPE, NAME, Shown
 from foldlog._formats.format import Options
 from foldlog._formats.past import Past
-from foldlog._formats.record import text_or_none, usage_told
+from foldlog._formats.record import dicts_in, text_or_none, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Source, SystemMessage
@@ -155,9 +155,10 @@ class ClaudeCodeDecoder(FollowingDecoder):
             message = record.get("message")
             if type(message) is not dict or message.get("id") != response_id:
                 break
-            content = message.get("content")
-            for block in reversed(content) if type(content) is list else ():
-                if kind_of(block) == "tool_use":
+            blocks = dicts_in(message.get("content"))
+            thinks = any(kind_of(block) in THINKING for block in blocks)
+            for block in reversed(blocks):
+                if kind_of(block) == "tool_use" or (thinks and part_of(block) is not None):
                     return tuple(reversed(thinking))
                 if kind_of(block) in THINKING:
                     thinking.append(block)
@@ -188,6 +189,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         told = {"shown": False} if record.get("isApiErrorMessage") is True else {}  # no model wrote it
         if is_agent and type(content) is list:
             self._begin_response(read, record["message"])
+        thinks = False
         for block in content if type(content) is list else [{"type": "text", "text": content}]:
             kind, part = kind_of(block), part_of(block)
             if part is not None:
@@ -198,13 +200,16 @@ class ClaudeCodeDecoder(FollowingDecoder):
                 read.answer(block.get("tool_use_id"), content_of(block.get("content")), is_error=failed)
             elif kind in THINKING and is_agent:
                 read.thinking.append(block)
+                thinks = True
             elif kind == "tool_use" and is_agent:
                 read.call(block.get("name"), block.get("input"), block.get("id"))
             else:
                 read.parts += said_in(block)
+        later = () if read.parts and thinks else tuple(read.thinking)
         if is_agent and read.response is not None:
-            self._thinking[read.response] = tuple(read.thinking)
-        read.thinking = []
+            self._thinking[read.response] = later
+        if later:
+            read.thinking = []
         read.say("agent" if is_agent else user, as_text=is_agent or type(content) is str, **told)
 
     def _begin_response(self, read: RecordEvents, message: dict[str, Any]) -> None:
