@@ -39,13 +39,15 @@ from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
 from foldlog._formats.record import Located, dict_or_empty, member, text_or_empty, text_or_none, time_at
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import parts_in
-from foldlog.eventstore import Action, Message, Observation
+from foldlog.eventstore import Action, Annotation, Message, Observation
 
 NAME = "anthropic-messages"
 
 _DELETED = "conversationHistoryDeletedRange"
 """Where Cline says which messages it no longer sends: the number of the first and of the last one."""
 
+_THOUGHT = "reasoning"
+"""The type of an item of OpenAI's Responses API, which Roo Code keeps before the message that follows it."""
 _ALWAYS_SENT = 2
 """The number of the first messages that Cline never deletes."""
 _ADDED = "<environment_details>"
@@ -126,7 +128,10 @@ class AnthropicDecoder(FollowingDecoder):
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         read.known = (self._count, text_or_none(record.get("truncationParent")))
-        if not self._condense(read, record):
+        if record.get("type") == _THOUGHT:
+            data = {key: value for key, value in record.items() if key not in ("type", "id", "ts")}
+            read.add(Annotation, name=_THOUGHT, data=data, source="agent", shown=True, stays_with_next=True)
+        elif not self._condense(read, record):
             read_blocks(read, record)
         read.close("message", record.get("content", record.get(_DELETED)))
         self._count += _DELETED not in record
@@ -228,7 +233,7 @@ def _matches(record: Any) -> bool:
 FORMAT = Format(
     name=NAME,
     matches=_matches,
-    accepts=lambda record: _accepts(record) or (type(record) is dict and _DELETED in record),
+    accepts=lambda record: _accepts(record) or member(_DELETED)(record) is not None or member("type")(record) == _THOUGHT,
     expected="a message with content and the 'role' of a user or an assistant",
     time=lambda record: (time_at(record.get("ts"), 1000), None),
     decoder=AnthropicDecoder,
@@ -243,6 +248,6 @@ FORMAT = Format(
         "~/Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks",
         "~/Library/Application Support/Code/User/globalStorage/rooveterinaryinc.roo-cline/tasks",
     ),
-    document=lambda records: [record for record in records if _accepts(record)],  # without marks
+    document=lambda records: [record for record in records if _accepts(record) or _DELETED not in record],
     source_id=member("id"),
 )

@@ -48,7 +48,7 @@ _READ_ELSEWHERE = frozenset(("text", "functionCall", "functionResponse"))
 class _Documents(FileReader):
     def holds(self, path: Path, begin: bytes) -> bool:
         begins = re.match(rb'\s*\{\s*"(sessionId|projectHash)"', begin) is not None
-        is_one = begins and all(b'"%b"' % key.encode() in begin for key in _STABLE[:3])
+        is_one = begins and all(b'"%b"' % key.encode() in begin for key in (*_STABLE[:3], "messages"))
         return is_one and not on_lines(path)
 
     def histories(self, path: Path) -> Iterator[Contained]:

@@ -26,8 +26,9 @@ _AROUND = frozenset(("message", "message_content", "tool_call", "function"))
 _FUNCTION = {"name": "function_call_name", "arguments": "function_call_arguments_json"}
 _CONVERSATIONS = ("gen_ai.conversation.id", "session.id")
 _SILENT = (
-    "holds spans, and none has messages of a model; let the instrumentation record them, with "
-    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"
+    "holds spans, and none has messages of a model in its attributes; let the instrumentation record them there, with "
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true and OTEL_SEMCONV_STABILITY_OPT_IN="
+    "gen_ai_latest_experimental, and not as events such as gen_ai.user.message, gen_ai.choice or gen_ai.content.prompt"
 )
 _LEVELS = ("resourceSpans", "scopeSpans", "spans")
 _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
@@ -191,7 +192,8 @@ class Trace:
     def __init__(self, name: str) -> None:
         self._name = name
         self._above: dict[str, str] = {}
-        self._agents: set[str] = set()
+        self._agents: dict[str, set[str]] = {}
+        """What the spans of agents tell that none below them had told."""
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
         """By the attributes that name them: of each span; for None the only one, "" for several."""
         self._told: list[tuple[str, int, set[str]]] = []
@@ -199,7 +201,7 @@ class Trace:
 
     def add(self, span: TracedSpan) -> None:
         self._above[span.id] = span.parent
-        self._agents |= {span.id} if span.is_agent else set()
+        self._agents |= {span.id: set()} if span.is_agent else {}
         for key, names in self._conversations.items():
             if name := text_or_empty(span.attributes.get(key)):
                 names[span.id] = name
@@ -225,17 +227,19 @@ class Trace:
         return next(filter(None, found), self._name)
 
     def told_below(self, span: TracedSpan, tells: set[str]) -> set[str]:
-        """Return what the spans below an agent's tell. A span below one that is not part of the history is below the
-        agents that worked when it began.
+        """Return what the spans below an agent's tell, and the usage that one above tells, which ended before this one
+        began. A span below one that is not part of the history is below the agents that worked when it began.
         """
         self.add(span)
         below = set[str]()
         for unseen, time, kinds in self._told if span.is_agent else ():
             if unseen == span.id or (time >= span.began and unseen not in self._above):
                 below |= kinds
-        unseen = self._upwards(span.id)[-1]
+        *_, unseen = path = self._upwards(span.id)
         self._told.append((unseen, -1 if span.is_agent or not unseen else span.began, below | tells))
-        return below
+        above = set[str]().union(*(self._agents.get(each, ()) for each in path[1:]))
+        self._agents |= {span.id: tells - below} if span.is_agent else {}
+        return below | (above & {"usage"})
 
 
 def _nanoseconds(value: Any) -> int:

@@ -121,6 +121,7 @@ def test_the_list_of_prompts_beside_the_sessions_is_left_out_of_a_folder(foldlog
 
 
 def test_lines_are_read_under_the_name_of_a_document(tmp_path):
-    (tmp_path / "x.json").write_text("".join(f"{json.dumps(each)}\n" for each in (HEADER, said("u1", "one"))))
-    (source,) = open_sources([tmp_path / "x.json"])
-    assert (source.format, shown(source.events())) == (GEMINI, ["one"])
+    for log in [HEADER], [HEADER, said("u1", "one")]:
+        (tmp_path / "x.json").write_text("".join(f"{json.dumps(each)}\n" for each in log))
+        (source,) = open_sources([tmp_path / "x.json"])
+        assert (source.format, shown(source.events())) == (GEMINI, ["one"][: len(log) - 1])

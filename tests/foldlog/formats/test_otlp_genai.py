@@ -346,6 +346,7 @@ TOLD = {
         ([span("c", 2, parent="agent", operation__name="chat", **USAGE)], ["how far?", "9 km"], [20]),
         ([chat("c", 2, [said("user", "so?")], [], parent="web", **USAGE)], ["so?"], [20]),
         ([chat("c", 0, [said("user", "so?")], [], parent="web", **USAGE)], ["how far?", "9 km"], [20, 50]),
+        ([chat("c", 6, [said("user", "so?")], [], parent="agent", **USAGE)], ["so?"], [50]),
     ],
 )  # fmt: skip
 def test_an_agents_span_tells_what_those_below_it_do_not(tmp_path, below, shown, tokens):
@@ -432,6 +433,10 @@ def test_what_no_rule_reads_of_a_message_is_a_finding(tmp_path, foldlog):
     "text, what",
     [
         (json.dumps(request(span("t", 1, operation__name="execute_tool"))), "none has messages of a model"),
+        (
+            json.dumps(request(span("t", 1, events=[{"gen_ai.event.content": "{}"}], operation__name="chat"))),
+            "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental, and not as events",
+        ),
         (json.dumps({"resourceSpans": 1}), "expected a span, found a number"),
         (json.dumps({"resourceLogs": []}), "no event"),
         (json.dumps({"resourceSpans": []})[:-3], "not JSON"),
