@@ -26,7 +26,8 @@ class Counts(Struct):
     ``events`` are counted by label, ``days`` by the day that they happened on: that of its source where the source
     names no zone, else that in UTC; ``first_at`` and ``last_at`` are told like that too. What ``is_about_it`` says is
     on no day. ``unmarked`` are results of sources that mark no errors. ``findings`` name events that could not be read:
-    they are not counted.
+    they are not counted. ``waiting`` are the tools of a conversation's calls without a result, by their ids: of sources
+    whose results do not name them.
     """
 
     conversations: int = 0
@@ -37,6 +38,7 @@ class Counts(Struct):
     first_at: datetime | None = None
     last_at: datetime | None = None
     unmarked: int = 0
+    waiting: dict[str, str] = {}
     findings: list[str] = []
 
     @property
@@ -76,8 +78,11 @@ class Counts(Struct):
         if is_call(event):
             one = self.tools.get(event.tool or NO_NAME) or ToolDocument()
             self.tools[event.tool or NO_NAME] = replace(one, calls=one.calls + 1)
-        elif isinstance(event, Observation) and event.is_error:
-            sum_up(self.tools, {event.tool or NO_NAME: ToolDocument(errors=1)})
+            self.waiting[event.call_id or ""] = event.tool
+            return
+        tool = self.waiting.pop(event.call_id or "", "") if isinstance(event, Observation) else ""
+        if isinstance(event, Observation) and event.is_error:
+            sum_up(self.tools, {event.tool or tool or NO_NAME: ToolDocument(errors=1)})
         elif isinstance(event, Observation) or (isinstance(event, Message) and event.source == "environment"):
             self.unmarked += event.origin is not None and not _marks_errors(event.origin.format)
         elif isinstance(event, CondensationAction):

@@ -41,7 +41,7 @@ def test_events_are_counted_by_kind_tool_model_and_day():
     events = [
         Message(source="user", content="hi", timestamp=DAY),
         Action(tool="run", call_id="a", timestamp=DAY, meta={"model": "m1", "usage": usage, "cost": 0.25}),
-        Observation(content="no", tool="run", call_id="a", cause=1, is_error=True, timestamp=DAY),
+        Observation(content="no", call_id="a", cause=1, is_error=True, timestamp=DAY),  # of Strands, for one
         Message(source="agent", content="hm", timestamp=DAY, meta={"model": "m1", "total_tokens": 7, "cost": 0.5}),
         Annotation(name="note", timestamp=DAY.replace(day=2), meta={"model": "m2", "usage": {"input_tokens": "7"}}),
     ]
