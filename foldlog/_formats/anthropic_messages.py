@@ -233,7 +233,9 @@ def _matches(record: Any) -> bool:
 FORMAT = Format(
     name=NAME,
     matches=_matches,
-    accepts=lambda record: _accepts(record) or member(_DELETED)(record) is not None or member("type")(record) == _THOUGHT,
+    accepts=lambda record: (
+        _accepts(record) or member(_DELETED)(record) is not None or member("type")(record) == _THOUGHT
+    ),
     expected="a message with content and the 'role' of a user or an assistant",
     time=lambda record: (time_at(record.get("ts"), 1000), None),
     decoder=AnthropicDecoder,

@@ -131,12 +131,14 @@ def test_what_a_response_thought_goes_with_its_call(histories, restarts):
 def test_a_session_that_goes_back_to_an_earlier_line_takes_the_branch_back(histories, restarts):
     lines = [line(0, None, content="a"), line(1, 0, "assistant", "b"), line(2, 1, content="c"), line(3, 2, content="d")]
     lines += [line(4, 1, content="e"), line(5, 4, content="f"), line(6, 3, content="g")]
+    lines = [{"type": "summary", "summary": "Letters", "leafUuid": "u5"}, *lines]  # the title that line has
     history = histories["c1"]
     for one in lines:
         history.append_records([one], format="claude-code")
         if restarts:
             forget_decoders(histories)
-    assert [event.content for event in history.at(7)] == ["a", "b", "e", "f"]
+    assert [event.content for event in history.at(8)] == ["a", "b", "e", "f"]
+    assert [event.content for event in history.events() if "title" in event.meta] == ["f"]
     assert sum(isinstance(event, Retraction) for event in history.events()) == 2
     assert [event.content for event in history.view()] == ["a", "b", "c", "d", "g"]
     assert list(encode(history.events(), "claude-code")) == lines
