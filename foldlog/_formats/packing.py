@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import zlib
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
 from functools import cache, partial
 from importlib.resources import files
@@ -47,7 +47,7 @@ _LONGER: Any
 try:
     from isal import isal_zlib
 
-    _LONGER = partial(isal_zlib.compressobj, 2)  # half of the time, for a tenth more of what remains
+    _LONGER = partial(isal_zlib.compressobj, 1)  # half of the time, for a tenth more of what remains
 except ImportError:
     _LONGER = _SHORT
 
@@ -73,7 +73,7 @@ _PLACES: Final = tuple(map(chr, range(0x81, 0xA0)))
 """The texts that stand for others."""
 _TIMES: Final = {"\x80s": slice(19), "\x80m": slice(23), "\x80u": slice(26)}
 """The texts that stand for the time of the first event, and how much they tell of it: down to microseconds."""
-_OWN: Final = dict.fromkeys((*_PLACES, *_TIMES), ...)
+_OWN: Final[dict[str, Any]] = dict.fromkeys((*_PLACES, *_TIMES), ...)
 """A record with such a text of its own has no places: no encoder writes the dots."""
 _LEVEL_MAX: Final = 50
 """A record that is nested deeper has no places."""
@@ -165,8 +165,8 @@ def unpack(events: Sequence[Event]) -> Any:
     packed = origin.rest if isinstance(origin.rest, str) else origin.rest[0]
     try:
         check, has_places, text = _inflated(packed, events, origin.format)
-        held = _held(events) if has_places else []
-        if _check(text, held) != check:
+        held = _held(events, _values(events)) if has_places else []
+        if _check(text, sum(map(len, held))) != check:
             raise ValueError("its checksum differs")
         places = _times(events[0]) | dict(zip(held, _PLACES, strict=False)) if has_places else {}
         return replaced(parse(text), {place: known for known, place in places.items()}) if places else parse(text)
@@ -182,27 +182,29 @@ def _inflated(packed: str, events: Sequence[Event], format: str) -> tuple[bytes,
     if packed[0] == _PLAIN:
         return a2b_base64(packed[1:5]), True, packed[5:].encode().translate(_QUOTES)
     data = a2b_base64(packed[1:] + "==")
-    inflating = zlib.decompressobj(-zlib.MAX_WBITS, _values(events) + _sample(format, packed[0]))
+    inflating = zlib.decompressobj(-zlib.MAX_WBITS, _dictionary(_values(events), format, packed[0]))
     text = inflating.decompress(data[_CHECK_BYTES + 1 :]) + inflating.flush()
     return data[:_CHECK_BYTES], bool(data[_CHECK_BYTES]), text
 
 
 def _packed(record: Any, events: Sequence[Event], format: str, *, parsed: bool) -> str:
-    held, has_places = _held(events), True
+    values = _values(events)
+    held, has_places, instead = _held(events, values), True, _OWN.copy()
     try:
-        places = {**_OWN, **_times(events[0]), **dict(zip(held, _PLACES, strict=False))}
-        rest = replaced(record, places, levels=_LEVEL_MAX)
+        instead.update(_times(events[0]))
+        instead.update(zip(held, _PLACES, strict=False))
+        rest = replaced(record, instead, levels=_LEVEL_MAX)
         text = _encode(rest) if parsed else json_of(rest)
     except (ValueError, TypeError):
         held, has_places, text = [], False, json_of(record)
-    check = _check(text, held)
-    size = len(text) + sum(map(len, held))
+    length = sum(map(len, held))
+    check, size = _check(text, length), len(text) + length
     if has_places and len(text) <= size // (_PLAIN_SHARE if size >= _LONG else _PLAIN_SHARE_SHORT):
         return f"{_PLAIN}{_base64(check)}{text.translate(_QUOTES).decode()}"
     if len(text) <= _SAMPLE_ALONE_MAX:  # it is the end of the dictionary
         deflating = _deflating_alone(format).copy()
     else:
-        deflating = _deflating(_values(events) + _sample(format, _SAMPLE), len(text), _LONGER)
+        deflating = _deflating(_dictionary(values, format, _SAMPLE), len(text), _LONGER)
     return _SAMPLE + _base64(b"%b%c%b%b" % (check, has_places, deflating.compress(text), deflating.flush()))
 
 
@@ -221,18 +223,25 @@ def _base64(data: bytes) -> str:
     return b2a_base64(data, newline=False).rstrip(b"=").decode("ascii")
 
 
-def _check(text: bytes, held: Iterable[str]) -> bytes:
+def _check(text: bytes, length: int) -> bytes:
     """Return the checksum of a record's text with places, and of the length of the texts that its events hold."""
-    return zlib.crc32(text, sum(map(len, held))).to_bytes(4, "big")[:_CHECK_BYTES]
+    return zlib.crc32(text, length).to_bytes(4, "big")[:_CHECK_BYTES]
 
 
-def _held(events: Sequence[Event]) -> list[str]:
-    """Return the texts that events hold: all, or the longest."""
+def _values(events: Sequence[Event], *, parsed: bool = False) -> list[Any]:
+    """Return what events hold; with ``parsed`` also the values in arguments that are text."""
     values: list[Any] = []
     for event in events:
         values += (None if event.origin is None else event.origin.id, *_fields(event))
-        if type(event) is Action and type(event.arguments) is str and len(event.arguments) > _TEXT_MIN:
+        if parsed and type(event) is Action and type(event.arguments) is str and len(event.arguments) > _TEXT_MIN:
             values.append(value_of(event.arguments))
+    return values
+
+
+def _held(events: Sequence[Event], values: list[Any]) -> list[str]:
+    """Return the texts in what events hold: all, or the longest."""
+    if any(type(event) is Action and type(event.arguments) is str for event in events):
+        values = _values(events, parsed=True)
     texts = list(dict.fromkeys(texts_in(values, _TEXT_MIN)))
     return texts if len(texts) <= len(_PLACES) else sorted(texts, key=len, reverse=True)[: len(_PLACES)]
 
@@ -243,13 +252,8 @@ def _times(event: Event) -> dict[str, str]:
     return {f"{told[much]}Z": place for place, much in _TIMES.items()} if told else {}
 
 
-def _values(events: Sequence[Event]) -> bytes:
-    """Return the end of what events hold, as JSON."""
-    values: list[Any] = []
-    for event in events:
-        origin = event.origin
-        values += (None if origin is None else origin.id, *_fields(event))
-    return bytes_of(values)[-_DICTIONARY_MAX:]
+def _dictionary(values: list[Any], format: str, version: str) -> bytes:
+    return bytes_of(values)[-_DICTIONARY_MAX:] + _sample(format, version)
 
 
 def _fields(event: Event) -> tuple[Any, ...]:
