@@ -53,7 +53,7 @@ def lookalike_of_record(record: Any, looks_like: str | None) -> Lookalike | None
     """Return what a record is, if it only passes for one of this format of ours; with None, if it is of none."""
     if type(record) is not dict:
         return None
-    keys = frozenset((*record, *(f"{key}[]" for key, value in record.items() if type(value) is list)))
+    keys = frozenset([*record, *[f"{key}[]" for key, value in record.items() if type(value) is list]])
     for lookalike, tests in _possible(keys, looks_like):
         if all(test(record) for test in tests):
             return lookalike

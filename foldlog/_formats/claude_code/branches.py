@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.claude_code.lines import Kept, is_boundary, is_summary
-from foldlog._formats.record import dicts_in, has, within
+from foldlog._formats.record import dicts_in, within
 
 SAID = ("user", "assistant")
 """Types of lines that form a branch. All other lines are bookkeeping, which may stand between them in the tree."""
@@ -47,7 +47,8 @@ def shown_chain(records: Iterable[Any]) -> ShownChain:
     return ShownChain(side, side in names_parents)
 
 
-accepts = has(type=str)
+def accepts(record: Any) -> bool:
+    return type(record) is dict and type(record.get("type")) is str
 
 
 def is_side(record: dict[str, Any]) -> bool:

@@ -82,9 +82,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
             read.add(Retraction, version=left)
             self._boundary = {}
         read.shown = is_side(record) == self._side and not self._switches.is_copy
-        if read.shown and is_boundary(record):
+        if read.shown and kind == "system" and is_boundary(record):
             self._boundary = record
-        if read.shown and (cleared := cleared_by(record)):
+        if read.shown and kind == "system" and (cleared := cleared_by(record)):
             self.options.findings.append(_CLEARED.format(len(cleared), ", ".join(cleared[:_NAMED_MAX])))
         self._tell(read, record)
         content = message.get("content") if type(message) is dict else None
@@ -229,8 +229,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         title, read.meta = self._titles.of(record), usage_in(record.get("message"), record.get("requestId"))
         if title is not None:
             read.meta["title"] = title
-        session = record.get("sessionId")
-        if read.version == 0 and self._side and type(session) is str and session:
+        if self._side and read.version == 0 and (session := text_or_none(record.get("sessionId"))):
             read.meta["parent"] = f"{self.options.prefix}{session}"
 
     def _condense(self, read: RecordEvents, summary: str) -> None:
