@@ -440,7 +440,7 @@ def test_append_and_imports_read_a_message_alike_and_lose_nothing(format):
         assert list(map(read, appended)) == imported or (is_empty and len(appended) < 2)
         held = set(re.findall(r"said-?\d+", repr(appended)))
         assert (json.dumps(message), texts_in(message) - held) == (before, set())
-        if format == "openai-chat" and not is_empty:
+        if format == "openai-chat" and not is_empty and message["role"] != "tool":  # of no call: a View has none
             (written,) = encode([replace(event, id=n) for n, event in enumerate(appended)], format)
             twice = ("reasoning_content",) if "thinking_blocks" in message else ()  # of one text, as litellm has it
             assert written == {"content": None} | {key: message[key] for key in message if key not in twice}
