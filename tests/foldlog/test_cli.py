@@ -318,7 +318,7 @@ def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
 def test_an_interrupted_import_leaves_nothing_behind_and_says_so(tmp_path):
     with (tmp_path / "long.jsonl").open("w") as file:
         line = json.dumps(said(0, "again and again " * 50))
-        file.writelines(line.replace('"event-0"', f'"event-{number}"') + "\n" for number in range(10_000))
+        file.writelines(line.replace('"event-0"', f'"event-{number}"') + "\n" for number in range(50_000))
     importing = subprocess.Popen([FOLDLOG, "import", "long.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     wal = tmp_path / "foldlog.db-wal"
     while not wal.exists() or wal.stat().st_size < 2**16:
