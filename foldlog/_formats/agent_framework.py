@@ -20,7 +20,7 @@ from typing import Any
 
 from foldlog._formats.messages import SPEAKERS, filled
 from foldlog._formats.parts import Made, PartsFormat, answered, called, kept, named, text_of
-from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty
+from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, text_or_none, within
 from foldlog._formats.told import call_id_of, data_in, file_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
@@ -28,19 +28,25 @@ from foldlog.projections import arguments_of
 _KINDS = ("message", "chat_message")
 
 
-_is_message, _is_content = has(role=str, contents=list), has(type=str)
+_is_message, _is_content = has(contents=list), has(type=str)
+
+
+def _role(record: dict[str, Any]) -> str | None:
+    """Return the role of a message; in 2025 it was an object."""
+    return text_or_none(within(record, "role", "value") or record.get("role"))
 
 
 def _accepts(record: Any) -> bool:
     """Return whether ``record`` is a message with a role and contents that name their types."""
-    return _is_message(record) and record.get("type") in _KINDS and all(map(_is_content, record["contents"]))
+    is_message = _is_message(record) and _role(record) is not None and record.get("type") in _KINDS
+    return is_message and all(map(_is_content, record["contents"]))
 
 
 def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     content = content or {"type": "message"}
     name, text = content["type"], content.get("text")
     if name == "text" and type(text) is str:
-        return SystemMessage if record["role"] in ("system", "developer") else Message, {"content": text}
+        return SystemMessage if _role(record) in ("system", "developer") else Message, {"content": text}
     if name == "function_call" and type(content.get("name")) is str:
         return called(content["name"], content.get("arguments"), content.get("call_id"))
     if name == "function_result" and type(content.get("call_id")) is str:
@@ -95,7 +101,7 @@ FORMAT = PartsFormat(
     expected="a message with a role, and contents that name their types",
     noun="message",
     parts=("contents",),
-    source=lambda record: SPEAKERS.get(record["role"], "environment"),
+    source=lambda record: SPEAKERS.get(str(_role(record)), "environment"),
     read=_read,
     part=_contents,
     thought=lambda text, signed: filled({"type": "text_reasoning", "text": text, "protected_data": signed}),
