@@ -16,8 +16,8 @@ The records, and the events that they become:
 
 ``reading.py`` and ``writing.py`` are the two directions, ``lines.py`` is lines, their contents and failures.
 
-Records do not tell which calls are of one response, so each call stands alone. An observation is for the
-newest open call with its id.
+Records do not tell which calls are of one response: calls are, up to a result or the words of others, since Codex
+writes the results of a response after all of its calls. An observation is for the newest open call with its id.
 """
 
 from __future__ import annotations
