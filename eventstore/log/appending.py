@@ -80,8 +80,6 @@ class Appending(Struct, eq=False):
             if not new.batch:
                 return tuple
             batch = new.batch
-        for other in self.together:
-            other(transaction)
         decided = self._decided(version, batch, writing)
         now = database.now()
         if writing is None:
@@ -101,6 +99,8 @@ class Appending(Struct, eq=False):
             if type(event) is DocumentChanges and ATTRIBUTES in event.changed:
                 list_again(writing, event.changed[ATTRIBUTES].get("value"))
         writing.end()
+        for other in self.together:  # last: one to this conversation goes on behind these events
+            other(transaction)
         return partial(_recorded, place, self.conversation, moment, decided)
 
     def recorded(self, recorded: Callable[[], tuple[Recorded, ...]]) -> tuple[Recorded, ...]:

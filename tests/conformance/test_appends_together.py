@@ -117,6 +117,17 @@ def test_a_repeated_key_appends_nothing_to_the_others_either(store: Store):
         assert (recorded.id, store.version("a"), store.version("b")) == (0, 1, 1)
 
 
+def test_an_append_together_with_one_to_the_same_conversation_is_before_it(store: Store):
+    store.append("a", said("0"), expected_version=0)
+    changes = [Documents(store).prepare("a", {"count": 1}, expected, Generation()) for expected in (1, 2)]
+    for change in changes:
+        assert change is not None
+        with suppress(VersionConflict):  # the first one is to be behind event 0
+            store.append("a", said("1"), expected_version=1, together=[change])
+        assert [event.id for event in store.events("a")] == [*range(store.version("a"))]
+    assert contents(store, "a") == ["0", "1", None]
+
+
 def test_appends_to_the_same_conversations_in_another_order_wait_and_do_not_meet(store: Store):
     for name in ("a", "b"):
         store.append(name, said("0"), expected_version=0)
