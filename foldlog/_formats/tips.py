@@ -4,6 +4,9 @@ lacks records.
 
 from __future__ import annotations
 
+from itertools import takewhile
+
+from foldlog._formats.packing import place_of
 from foldlog._formats.record import INCOMPLETE, UNREAD
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -51,8 +54,9 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
     """Return the version after the last event whose source named it ``source_id``. The View there shows the branch that
     ends in this record, also where the source switched to another branch later.
 
-    The actions of one response and their observations belong together: the version is after the last of them that
-    directly follows, so that no call is left open. ``"7"`` finds the source's ids ``"7"`` and ``7``.
+    The events of the record, the actions of one response and their observations belong together: the version is after
+    the last of them that directly follows, so that no call is left open. ``"7"`` finds the source's ids ``"7"`` and
+    ``7``.
 
     Raises ``InvalidArgument`` where no event has this id, and ``ConversationNotFound``. Cost: the events from there to
     the end, and of a call or a result the View there.
@@ -79,11 +83,13 @@ def _is_named(event: Event, source_id: str | int) -> bool:
 
 
 def _after_its_group(store: Store, conversation: str, event: Event) -> int:
-    """Return the version after the events of the same response, and of their results, that directly follow. Only
-    bookkeeping may stand between them.
+    """Return the version after the events of the same record, of the same response, and of their results, that directly
+    follow. Only bookkeeping may stand between them.
     """
-    version = event.id + 1
-    view = Views(store).at(conversation, version) if isinstance(event, Action | Observation) else None
+    record = [event, *takewhile(place_of, store.events(conversation, event.id + 1))]
+    version = record[-1].id + 1
+    has_calls = any(isinstance(each, Action | Observation) for each in record)
+    view = Views(store).at(conversation, version) if has_calls else None
     waiting = WaitingCalls()
     for call in view.open_calls if view else ():
         waiting.add(call, call.id)

@@ -1,7 +1,9 @@
 """Forks of an imported tree: they begin at the tip of any of its branches."""
 
 import asyncio
+import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -105,6 +107,14 @@ def test_a_fork_at_a_call_or_a_result_has_the_whole_response_and_all_its_results
     ]
     history = imported(histories, "c2", [asked("a", None), *turned, *later])
     assert [shown(history.fork(at_source=name)) for name in "bdce"] == [list("abdce")] * 4
+
+
+def test_a_fork_at_a_record_of_several_events_has_all_of_them_and_the_results(histories):
+    golden = Path(__file__).parents[1] / "golden" / "imports" / "pydantic-ai.jsonl"
+    records = json.loads(golden.read_text().splitlines()[0])["records"]
+    history = imported(histories, "c1", records, "pydantic-ai")
+    for record, sent in ((records[0], 1), (records[1], 3)):
+        assert list(encode(history.fork(at_source=record["entry_id"]).events(), "pydantic-ai")) == records[:sent]
 
 
 def test_ids_that_are_numbers_are_found_as_texts_too_and_the_last_of_equal_ids_counts(histories):
