@@ -91,7 +91,7 @@ def parts_of(content: Content) -> list[Part]:
         text = text.get("value", text) if isinstance(text, Mapping) else text  # as OpenAI's threads have it
         kind = part.get("type", "text" if isinstance(text, str) else None)
         if kind in _TEXT_PARTS and isinstance(text, str | None):
-            parts += [{**_copied(part), "type": "text", "text": sendable(text)}] if text and not is_blank(text) else []
+            parts += [{**copied(part), "type": "text", "text": sendable(text)}] if text and not is_blank(text) else []
         elif kind == "refusal" and isinstance(part.get("refusal"), str):
             parts += parts_of(part["refusal"])
         elif kind in _IMAGES:
@@ -100,7 +100,7 @@ def parts_of(content: Content) -> list[Part]:
             parts += _file(part)
         else:
             is_named = isinstance(kind, str) and kind not in _TEXT_PARTS
-            parts.append(_copied(part) if is_named else named(_copied(part)))
+            parts.append(copied(part) if is_named else named(copied(part)))
     return parts
 
 
@@ -128,7 +128,7 @@ def _image(part: Mapping[str, Any]) -> Part:
         image = {**image, "url": data_url(image["url"])}
     if not isinstance(image, Mapping) or not isinstance(image.get("url"), str) or is_blank(image["url"]):
         return named({"type": "image"}, "the history does not hold it")
-    return {"type": "image_url", "image_url": _copied(image)}
+    return {"type": "image_url", "image_url": copied(image)}
 
 
 class File(NamedTuple):
@@ -193,7 +193,7 @@ def _file(part: Mapping[str, Any]) -> list[Part]:
     if (url and not file.data) or not any(file[2:]):
         return [named(part, "the history does not hold it")]
     others = {name: part[name] for name in ("context", "citations", "cache_control") if name in part}
-    return [{"type": "file", "file": file, **_copied(others)}]
+    return [{"type": "file", "file": file, **copied(others)}]
 
 
 def _url_of(held: Mapping[str, Any]) -> str:
@@ -213,7 +213,7 @@ def data_url(data: bytes, media_type: object = None) -> str:
     return f"data:{media_type if isinstance(media_type, str) else _media_type(data)};base64,{_base64(data)}"
 
 
-def _copied(part: Mapping[str, Any]) -> Part:
+def copied(part: Mapping[str, Any]) -> Part:
     """Return a copy that JSON can hold: ``data`` that is bytes in base64, as servers take it, other bytes named."""
     return {
         name: _base64(value) if name == "data" and isinstance(value, bytes) else _copied_value(value)
@@ -223,7 +223,7 @@ def _copied(part: Mapping[str, Any]) -> Part:
 
 def _copied_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _copied(value)
+        return copied(value)
     if isinstance(value, (list, tuple)):
         return list(map(_copied_value, value))
     return sendable(value) if isinstance(value, str) else said(value) if isinstance(value, bytes) else value

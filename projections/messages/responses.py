@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from foldlog.eventstore import Action
 from foldlog.projections.messages.chat import call_id_of, matching, unsaid
-from foldlog.projections.messages.content import Part, image_url_of, named, sendable, without_pictures
+from foldlog.projections.messages.content import Part, copied, image_url_of, named, sendable, without_pictures
 from foldlog.projections.messages.turns import MessageTurn, PairedCall, Rendered, arguments_of, say
 
 _CALL_ID_MAX = _NAME_MAX = 64
@@ -40,7 +40,7 @@ def _said(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
 def _reasoning(thinking: Iterable[Part]) -> list[Part]:
     """Return the reasoning items among the model's thinking, which its server takes back: with an id and a summary."""
     return [
-        {key: item[key] for key in _REASONING if item.get(key) is not None}
+        copied({key: item[key] for key in _REASONING if item.get(key) is not None})
         for item in thinking
         if item.get("type") == "reasoning" and isinstance(item.get("id"), str) and isinstance(item.get("summary"), list)
     ]
