@@ -98,14 +98,14 @@ def copy_store(source: Store, target: Store, *conversations: str, jobs: int = 4)
 
 def compare_stores(source: Store, target: Store, *conversations: str) -> Iterator[UnequalConversation]:
     """Yield every conversation of ``source``, or of those named, that ``target`` does not have with the same head and
-    the same redactions. Conversations that only the target has are ignored. Cost: one row of each on both sides.
+    as many redactions, or more. Those that only the target has are ignored. Cost: one row of each on both sides.
     """
     for found in _conversations(source.database, conversations):
         there = _find(target.database, found.id)
         if there is None:
             problem = f"{_measure(found)} in the source, missing in the target"
             yield UnequalConversation(found.id, problem, behind=True)
-        elif _state(found) != _state(there):
+        elif _state(found._replace(redactions=max(found.redactions, there.redactions))) != _state(there):
             is_same = there.created_at == found.created_at and there.erasure is None and found.erasure is None
             behind = is_same and (there.version < found.version or there.end == found.end)
             problem = f"{_measure(found)} in the source, {_measure(there)} in the target"

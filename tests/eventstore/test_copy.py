@@ -91,6 +91,11 @@ def test_a_redacted_event_that_the_target_shares_is_named():
         redact(store, "a", 1, reason="asked for", by="tests")
         assert problems(copy, store, "fork") == {"fork": None}
         assert [event.redacted is not None for event in store.events("fork", 0, 3)] == [False, True, False]
+        store.fork("a", 3, "late")
+        problems(store, copy)
+        redact(store, "a", 2, reason="asked for", by="tests")  # in the forks too, whose heads stay
+        assert [each.conversation for each in compare_stores(copy, store, "late")] == []
+        assert [(each.conversation, each.behind) for each in compare_stores(store, copy, "late")] == [("late", True)]
 
 
 def test_what_the_source_redacted_is_redacted_once_the_target_is_not_ahead():
