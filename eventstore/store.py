@@ -215,7 +215,7 @@ class Store:
 
         def read(reader: Reader) -> list[str]:
             found = find_existing(database, reader, conversation)
-            return [fork.id for fork in forks_that_share(database, reader, found.key, own_id)]
+            return [fork.id for fork, _ in forks_that_share(database, reader, found.key, [own_id])]
 
         return self._recorder.query(read)
 

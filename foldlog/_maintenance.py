@@ -299,40 +299,55 @@ def redacted(
     redacts what ``with_twins`` returns.
     """
     by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
-    forks = store.forks_sharing(conversation, event_id)
-    sources = source_files(store, [*map(store.conversation, (conversation, *forks))])
     own_id = summary_of(event_id) if event_id < NOT_RECORDED else event_id
-    events = store.events(conversation, own_id, own_id + 1) if own_id >= 0 else ()
     unread: list[str] = []
-    named = {conversation: [*events]}
-    named = named if alone else with_twins(store, named, unread)
-    records = records_that_go(store, shown_by(store, named), unread)
-    work = partial(redact.redact, store, reason=reason, by=by, with_summaries=with_summaries, complete=False)
-    others = [(name, each.id) for name, its in named.items() for each in its]
-    twins = [work(*each) for each in others if each != (conversation, own_id)]  # first: its content finds them
-    receipt = work(conversation, event_id, records=records)
-    for each in twins:
-        if each.conversation != conversation:
-            copies = (redact.Quote(each.conversation, its_id, redacted=True) for its_id in each.event_ids)
-            receipt = receipt._replace(quotes=(*receipt.quotes, *copies))
-            continue
-        receipt = receipt._replace(
-            event_ids=(*receipt.event_ids, *each.event_ids),
-            hashes=(*receipt.hashes, *each.hashes),
-            position=receipt.position or each.position,
-            quotes=tuple(dict.fromkeys((*receipt.quotes, *each.quotes))),
-            forks=tuple(dict.fromkeys((*receipt.forks, *each.forks))),
-        )
+    named = {conversation: [*store.events(conversation, own_id, own_id + 1)] if own_id >= 0 else []}
+    goes = all_that_goes(store, named, unread, with_summaries=with_summaries, with_copies=not alone)
+    records = records_that_go(store, shown_by(store, goes), unread)
+    others = {name: [each.id for each in its] for name, its in goes.items()}
+    ids = {name: [*others.get(name, ()), *records.get(name, ())] for name in {**others, **records}}
+    touched = {conversation}
+    for name, its in ids.items():
+        with suppress(ConversationErased):  # since it was found
+            touched |= {name, *(store.forks_sharing(name, min(its)) if its else ())}
+    sources = source_files(store, [*map(store.conversation, sorted(touched))])
+    options: Any = {"reason": reason, "by": by, "complete": False}
+    receipt = redact.redact(store, conversation, event_id, others=others, records=records, **options)
     for name, paths in sources.items():
         keep_source(store, name, paths)
     files = chain.from_iterable(sources.values())
-    return receipt._replace(unconfirmed=holders(store, (*unread, *receipt.unconfirmed), {*named, *forks}, files))
+    unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), touched, files)
+    return receipt._replace(unconfirmed=unconfirmed)
 
 
 def cleared(store: Store) -> bool:
     """Clear the tables of a server, once for all that is gone. Return whether bytes are pending."""
     purge(store.database.recorder, "what was erased is gone for every reader")
     return store.database.bytes_pending
+
+
+def all_that_goes(
+    store: Store,
+    named: Mapping[str, Sequence[Event]],
+    unread: list[str],
+    *,
+    with_summaries: bool,
+    with_copies: bool = True,
+) -> dict[str, list[Event]]:
+    """Return these events of conversations and all events whose content goes with theirs: copies of them
+    (``with_twins``), and with summaries the condensations that may quote them, in forks too, and copies of these.
+    """
+    goes = {name: [*events] for name, events in named.items()}
+    goes = with_twins(store, goes, unread) if with_copies else goes
+    if not with_summaries:
+        return goes
+    for name, events in shown_by(store, goes).items():
+        begins, known = store.conversation(name).parent_version or 0, {each.id for each in goes.get(name, ())}
+        quotes = store.query(name, partial(redact.quotes_in, redacted=events))
+        own = [each for each in quotes if each.id >= begins and each.id not in known]
+        if own:
+            goes.setdefault(name, []).extend(own)
+    return with_twins(store, goes, unread) if with_copies else goes
 
 
 def with_twins(store: Store, named: Mapping[str, Sequence[Event]], unread: list[str]) -> dict[str, list[Event]]:

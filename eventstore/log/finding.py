@@ -167,14 +167,16 @@ def living_forks(reader: Reader, key: int) -> list[Conversation]:
     return [fork for fork in paged(page, attrgetter("id"), PAGE) if fork.erasure is None]
 
 
-def forks_that_share(database: Database, reader: Reader, key: int, event_id: int) -> Iterator[Conversation]:
-    """Yield the forks that share an event of the conversation with this key, and their forks that do."""
+def forks_that_share(
+    database: Database, reader: Reader, key: int, ids: Iterable[int]
+) -> Iterator[tuple[Conversation, list[int]]]:
+    """Yield the forks that share some of these events of the conversation with this key, with them, and their forks."""
     for fork in living_forks(reader, key):
-        if event_id < fork.begins:
+        if shared := [each for each in ids if each < fork.begins]:
             whole_fork = database.find_key(reader, fork.key)  # a list leaves out its ancestors
             if whole_fork is not None:
-                yield whole_fork
-                yield from forks_that_share(database, reader, fork.key, event_id)
+                yield whole_fork, shared
+                yield from forks_that_share(database, reader, fork.key, shared)
 
 
 # -- page by page ------------------------------------------------------------------------------------------------------

@@ -126,6 +126,12 @@ def _origin(origin: Origin | None) -> Origin | None:
     return replace(origin, id=origin.id if is_name else None, rest=_place(origin.rest))
 
 
+def record_of(event: Event) -> int:
+    """Return the id of the event that holds the record from which this one was made, with others."""
+    rest = None if event.origin is None else event.origin.rest
+    return event.id - max(rest, 0) if type(rest) is int else event.id
+
+
 def _place(rest: Any) -> Any:
     """Return the number of events of a record without it, or the place of a later one of them."""
     is_first = type(rest) is list and list(map(type, rest[1:])) == [int]

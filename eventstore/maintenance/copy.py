@@ -30,7 +30,7 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.events import VIEWS, Event, RedactionCopied
 from foldlog.eventstore.log.database import Database, paged, start_after
-from foldlog.eventstore.log.finding import find_again, forks_that_share, tombstones_before
+from foldlog.eventstore.log.finding import find_again, tombstones_before
 from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, stored_rows
 from foldlog.eventstore.log.ledger import enter, enter_erasure
 from foldlog.eventstore.log.past import Link, head_after, links_of
@@ -344,9 +344,6 @@ def _redact_too(transaction: Transaction, database: Database, there: Conversatio
                 )
             has_content.append((stored_event_of(there.id, row), redacted))
     if has_content:
-        forks = [*forks_that_share(database, transaction, there.key, has_content[0][0].id)]
-        for fork in forks:
-            check_finished(transaction, fork.key)
-        redact_rows(transaction, writing, has_content, forks)
+        redact_rows(transaction, writing, has_content)
         copied = RedactionCopied(event_ids=tuple(event.id for event, _ in has_content))
         enter(transaction, writing.found, copied, max(database.now(), writing.found.updated_at or 0))

@@ -6,7 +6,7 @@ and the salt is erased with the body. The receipt is an event of the conversatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,15 +30,14 @@ from foldlog.eventstore.log.database import Database, behind
 from foldlog.eventstore.log.finding import find_again, find_existing, forks_that_share
 from foldlog.eventstore.log.origins import source_key
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.redacted import can_be_redacted, has_content, untraced, without_content
+from foldlog.eventstore.log.redacted import can_be_redacted, has_content, record_of, untraced, without_content
 from foldlog.eventstore.log.row import PLAIN, commitment_of, from_microseconds, stored_event_of
 from foldlog.eventstore.log.writing import WriteTransaction, list_again
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey, Row
+from foldlog.eventstore.recorders.types import Place, RecalledKey, Row
 from foldlog.eventstore.store import Store
 
-_PAGE = 1_000
 _V0 = "openhands-v0"
 """The format whose condensations name ids of the source."""
 
@@ -57,7 +56,7 @@ class RedactionReceipt(NamedTuple):
     ``event_ids`` are the redacted events, ``hashes`` the commitments to their former content (see ``Redacted``).
     ``position`` is that of the receipt that followers read, None if all events were redacted before. ``quotes`` are the
     condensations whose summaries may quote the events, from ``History.redact`` also the events of companions that do;
-    ``forks`` are the conversations that share an event and show it redacted too. ``unconfirmed`` are the read models
+    ``forks`` are those that share what was erased and show it so. ``unconfirmed`` are the read models
     that have not reached this position and so may still hold the content. ``bytes_pending`` says whether bytes of the
     content may still be in unused parts of the file; ``vacuum`` then completes the redaction.
     """
@@ -82,17 +81,17 @@ def redact(
     *,
     reason: str,
     by: str,
-    with_summaries: bool = False,
     complete: bool = True,
+    others: Mapping[str, Sequence[int]] | None = None,
     records: Mapping[str, Sequence[int]] | None = None,
 ) -> RedactionReceipt:
     """Erase the content of an event. Return the receipt, which says whether bytes of the content may still be in the
     files (``bytes_pending``); for ``complete`` and what then removes them, see ``erase``. Call it again to finish an
     interrupted redaction. The id of a summary, which is below -1, stands for the condensation that made it.
 
-    ``with_summaries`` also redacts the condensations whose summaries stand for the event, in its forks too. The events
-    ``records`` of the conversation and of its forks, by their names, lose the record of their source, which repeats the
-    content, and keep the rest.
+    ``others`` are events that go with it, by the names of their conversations: the summaries that may quote it, copies
+    of it. The events ``records`` lose the record of their source, which repeats the content, and keep the rest. So does
+    the event with the record from which an event that goes was made.
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation has no such
     event of its own, and ``CannotRedact``, for example for a receipt of a redaction. Cost: the structural events of the
@@ -109,7 +108,7 @@ def redact(
         conversation=conversation,
         named_id=event_id,
         who=(by, reason),
-        with_summaries=with_summaries,
+        others=others or {},
         records=records or {},
     )
     receipt, place = on_finished(database, work)
@@ -127,39 +126,36 @@ def _redact(
     conversation: str,
     named_id: int,
     who: tuple[str, str],
-    with_summaries: bool,
+    others: Mapping[str, Sequence[int]],
     records: Mapping[str, Sequence[int]],
 ) -> tuple[RedactionReceipt, Place | None]:
-    """Redact an event; with summaries, also the condensations that may quote it, those of forks too. Return the receipt
-    as far as this transaction knows it, and the place of the event that tells of it.
+    """Redact an event, with others and records. Return the receipt as far as this transaction knows it, and the place
+    of the event that tells of it.
     """
     found = find_existing(database, transaction, conversation)
     check_finished(transaction, found.key)
     writing = WriteTransaction(transaction, found, database)
     event_id = summary_of(named_id) if named_id < -1 else named_id
-    _, event = _read(writing, event_id, named_id)
-    own = quotes_in(writing, event)
-    forks = [*forks_that_share(database, transaction, found.key, event_id)]
-    quotes = [Quote(conversation, each.id, with_summaries or not has_content(each)) for each in own]
-    of_forks: list[tuple[Conversation, list[int]]] = []
-    for fork in forks:
-        check_finished(transaction, fork.key)
-        reading = ReadTransaction(transaction, fork, database)
-        theirs = [each for each in quotes_in(reading, event) if each.id >= fork.begins]
-        quotes += [Quote(fork.id, each.id, with_summaries or not has_content(each)) for each in theirs]
-        of_forks.append((fork, [each.id for each in theirs if with_summaries]))
-    ids = [event_id, *(each.id for each in own if with_summaries)]
-    receipts, place = _erase_content(transaction, writing, forks, ids, who, records.get(found.id, ()))
-    for fork, its_ids in of_forks:
-        repeats = [each for each in records.get(fork.id, ()) if each >= fork.begins]
-        if first_id := min([*its_ids, *repeats], default=0):  # 0 is of no fork
-            sharing = [*forks_that_share(database, transaction, fork.key, first_id)]
-            beside = WriteTransaction(transaction, find_again(database, transaction, fork).found, database)
-            _erase_content(transaction, beside, sharing, its_ids, who, repeats)
-    hashes, names = tuple(each.hash for each in receipts.values()), tuple(fork.id for fork in forks)
-    first, ids_of_all, told = receipts[event_id], tuple(receipts), tuple(quotes)
+    events = {event_id: _read(writing, event_id, named_id)[1]}
+    events |= {each: _read(writing, each, each)[1] for each in others.get(conversation, ())}
+    goes = {**others, conversation: [*events]}
+    quotes: list[Quote] = []
+    for each, shared in ((found, [*events]), *forks_that_share(database, transaction, found.key, events)):
+        theirs = quotes_in(ReadTransaction(transaction, each, database), [events[one] for one in shared])
+        own = [one for one in theirs if one.id >= each.begins]
+        quotes += [Quote(each.id, one.id, one.id in goes.get(each.id, ()) or not has_content(one)) for one in own]
+    receipts, place, forks = _erase_content(transaction, writing, [*events], who, records.get(conversation, ()))
+    for name in dict.fromkeys((*others, *records)):
+        now = database.find(transaction, name)
+        if now is not None and now.erasure is None and name != conversation:  # it may be erased since it was chosen
+            check_finished(transaction, now.key)
+            beside = WriteTransaction(transaction, now, database)
+            forks += _erase_content(transaction, beside, goes.get(name, ()), who, records.get(name, ()))[-1]
+    copies = (Quote(name, each, redacted=True) for name in goes if name != conversation for each in goes[name])
+    ids, hashes = tuple(receipts), tuple(each.hash for each in receipts.values())
+    told, names, first = tuple(dict.fromkeys((*quotes, *copies))), tuple(dict.fromkeys(forks)), receipts[event_id]
     receipt = RedactionReceipt(
-        conversation, ids_of_all, hashes, first.at, first.by, first.reason, None, told, names, (), bytes_pending=True
+        conversation, ids, hashes, first.at, first.by, first.reason, None, told, names, (), bytes_pending=True
     )
     return receipt, place
 
@@ -167,25 +163,27 @@ def _redact(
 def _erase_content(
     transaction: Transaction,
     writing: WriteTransaction,
-    forks: Sequence[Conversation],
     ids: Sequence[int],
     who: tuple[str, str],
     records: Sequence[int],
-) -> tuple[dict[int, Redacted], Place | None]:
-    """Erase the content of these events, and of ``records`` that of their sources' records, where it is still there.
-    Return the receipts of the events, and the place of the new ones.
+) -> tuple[dict[int, Redacted], Place | None, list[str]]:
+    """Erase the content of these events, and the records of their source and of ``records``, where they are still
+    there. Return the receipts of the events, the place of the new ones, and the forks that share some.
     """
     found, (by, reason) = writing.found, who
     now = max(writing.database.now(), found.updated_at or 0)
     receipts: dict[int, Redacted] = {}
     gone: list[tuple[Event, Redacted, Row]] = []
-    for event_id in [*ids, *(each for each in records if each not in ids and each >= found.begins)]:
-        row, event = _read(writing, event_id, event_id)
+    read = {each: _read(writing, each, each) for each in ids}
+    of_records = {*records, *(record_of(event) for _, event in read.values())}.difference(read)
+    read |= {each: _read(writing, each, each) for each in sorted(of_records) if each >= found.begins}
+    sharing = [*forks_that_share(writing.database, transaction, found.key, read)]
+    for event_id, (row, event) in read.items():
         is_record = event_id not in ids
         receipt = event.redacted
         if receipt is None or (receipt.record and not is_record):
             if isinstance(event, DocumentChanges):
-                for each in (found, *forks):
+                for each in (found, *(fork for fork, shared in sharing if event_id in shared)):
                     _check_that_none_builds_on(ReadTransaction(transaction, each, writing.database), event)
             if not can_be_redacted(event):
                 raise CannotRedact(
@@ -211,31 +209,26 @@ def _erase_content(
             event_ids, hashes = zip(*told, strict=True)
             redaction = Redaction(event_ids=event_ids, hashes=hashes, by=by, reason=reason, record=is_record)
             announced.append(encode(redaction, ours=True))
-    if not gone:
-        return receipts, None
-    place, _ = writing.append(announced, now)
-    redact_rows(transaction, writing, [(event, row) for event, _, row in gone], forks)
-    return receipts, place
+    place = writing.append(announced, now)[0] if gone else None
+    if gone:
+        redact_rows(transaction, writing, [(event, row) for event, _, row in gone])
+    return receipts, place, [fork.id for fork, _ in sharing]
 
 
-def redact_rows(
-    transaction: Transaction,
-    writing: WriteTransaction,
-    gone: Sequence[tuple[Event, Row]],
-    forks: Iterable[Conversation],
-) -> None:
-    """Replace events by rows without content, and end ``writing``. What is kept beside them goes, in these forks too:
-    the records of projections that may hold content.
+def redact_rows(transaction: Transaction, writing: WriteTransaction, gone: Sequence[tuple[Event, Row]]) -> None:
+    """Replace events by rows without content, and end ``writing``. What is kept beside them goes, in the forks that
+    share them too: the records of projections that may hold content.
     """
     writing.redact([row for _, row in gone])
     _leave_nothing_beside(writing, [event for event, _ in gone])
     writing.end()
-    for fork in forks:
-        fork_now = find_again(writing.database, transaction, fork).found  # its parent may be encrypted since just now
-        beside = WriteTransaction(transaction, fork_now, writing.database)
-        shared = [event for event, _ in gone if event.id < fork.begins]
+    database, ids = writing.database, [row.id for _, row in gone]
+    for fork, shared in [*forks_that_share(database, transaction, writing.key, ids)]:
+        check_finished(transaction, fork.key)
+        fork_now = find_again(database, transaction, fork).found  # its parent may be encrypted since just now
+        beside = WriteTransaction(transaction, fork_now, database)
         beside.count_redactions(len(shared))
-        _leave_nothing_beside(beside, shared)
+        _leave_nothing_beside(beside, [event for event, _ in gone if event.id in shared])
         beside.end()
 
 
@@ -268,23 +261,25 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
     return row, event
 
 
-def quotes_in(reading: ReadTransaction, redacted: Event) -> list[CondensationAction]:
-    """Return the condensations whose summaries stand for an event, or for its own summary, the first one first. A
+def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[CondensationAction]:
+    """Return the condensations whose summaries stand for events, or for their own summaries, the first one first. A
     condensation counts too if it forgets the summary of one of these condensations.
     """
-    origin = redacted.origin
-    sources: list[Any] = [origin.id] if origin is not None and origin.format == _V0 else []
+    sources: list[Any] = [each.origin.id for each in redacted if each.origin and each.origin.format == _V0]
+    ids = [each.id for each in redacted if not isinstance(each, CondensationAction)]  # those are no events of a View
+    summaries_gone = {summary_id(each.id) for each in redacted}
     found: list[CondensationAction] = []
-    for event in reading.structural_events(redacted.id + 1):
+    for event in reading.structural_events(min((each.id for each in redacted), default=reading.version)):
         if not isinstance(event, CondensationAction) or event.summary is None:
             continue
         is_v0 = event.origin is not None and event.origin.format == _V0
         intervals, summaries = event.forgotten
-        named = sources if is_v0 else [redacted.id]
+        named = sources if is_v0 else ids
         if any(first <= each <= last for each in named if type(each) is int for first, last in intervals) or (
-            not is_v0 and not {summary_id(each.id) for each in (redacted, *found)}.isdisjoint(summaries)
+            not is_v0 and not summaries_gone.isdisjoint(summaries)
         ):
             found.append(event)
+            summaries_gone.add(summary_id(event.id))
             if is_v0 and event.origin is not None:
                 sources.append(event.origin.id)
     return found

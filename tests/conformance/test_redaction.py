@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from pydantic import SecretStr
 
+from foldlog import _maintenance as maintenance
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -61,7 +62,8 @@ def store(request: pytest.FixtureRequest, open_recorder: OpenRecorder) -> Store:
 
 
 def redacted(store: Store, event_id: int, conversation: str = "c", *, with_summaries: bool = False) -> RedactionReceipt:
-    return redact(store, conversation, event_id, reason="asked to", by="me", with_summaries=with_summaries)
+    given: dict[str, Any] = {"reason": "asked to", "by": "me", "with_summaries": with_summaries, "alone": False}
+    return maintenance.redacted(store, conversation, event_id, **given)
 
 
 def stored(store: Store) -> bytes:

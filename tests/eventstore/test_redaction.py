@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from foldlog._maintenance import redacted
 from foldlog.eventstore import CondensationAction, Message, Origin, Redacted, open_store
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
@@ -146,7 +147,7 @@ def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path: Path):
         for number, ids in enumerate(([6], [-8]), 7):
             forgets = CondensationAction(forgotten_event_ids=ids, summary="more", summary_offset=1)
             store.append("f", forgets, expected_version=number)
-        receipt = redact(store, "c", 1, reason="asked to", by="me", with_summaries=True)
+        receipt = redacted(store, "c", 1, reason="asked to", by="me", with_summaries=True, alone=False)
         assert [quote[:2] for quote in receipt.quotes] == [("c", 6), ("f", 8)]
 
 

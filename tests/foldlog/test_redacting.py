@@ -113,6 +113,36 @@ def test_a_history_with_any_redacted_event_can_be_exported(format: str):
                 history.stats()
 
 
+@pytest.mark.parametrize("summaries_first", [False, True])
+def test_a_redacted_summary_takes_its_record_and_what_repeats_it(summaries_first: bool):
+    summary = "the card of Zoe is known to me"
+
+    def said(text: str) -> dict[str, Any]:
+        return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+    told = [
+        *(
+            ("session_meta", {"id": "s", "cwd": "/"}),
+            *(("response_item", said(text)) for text in ("Zoe 4111", "go on")),
+        ),
+        ("compacted", {"message": summary, "replacement_history": [said("go on"), said(summary)]}),
+        *(("event_msg", {"type": "agent_message", "message": summary}), ("response_item", said("what next"))),
+    ]
+    with api.open("memory:") as histories:
+        history = histories["c"]
+        records = [{"timestamp": "2026-02-01T00:00:00Z", "type": kind, "payload": each} for kind, each in told]
+        history.append_records(records, format="codex")
+        for name, version in (("whole", 5), ("cut", 4), ("before", 3), ("cut again", 4)):  # the summary is event 4
+            (histories["whole"] if name == "cut again" else history).fork(version, id=name)
+        if summaries_first:
+            assert {*history.redact(4, reason="asked to").forks} == {"whole", "cut", "cut again"}
+        receipt = history.redact(1, reason="asked to", with_summaries=True)
+        assert (receipt.event_ids, {*receipt.forks}) == ((1, 4), {"whole", "cut", "before", "cut again"})
+        gone = {name: histories.store.conversation(name).redactions for name in receipt.forks}
+        assert gone == {"whole": 3, "cut": 2, "before": 1, "cut again": 2}
+        assert "Zoe" not in json.dumps([*history.export()]) + repr([*history.events()])
+
+
 # -- the command -------------------------------------------------------------------------------------------------------
 
 

@@ -8,9 +8,9 @@ from itertools import cycle
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foldlog._maintenance import redacted
 from foldlog.eventstore import CannotRedact, Record, Store, open_store
 from foldlog.eventstore.events import CondensationRequest, Event
-from foldlog.eventstore.maintenance.redact import redact
 from foldlog.projections import View, Views, audit
 from tests.how_many import examples
 from tests.properties.histories import histories
@@ -96,16 +96,16 @@ def test_views_are_the_same_whichever_revisions_are_stored(events: list[Event], 
 @many
 @given(histories, st.lists(st.integers(0, 40), min_size=1, max_size=4), st.booleans())
 def test_redactions_leave_the_revisions_that_the_log_makes(
-    events: list[Event], redacted: list[int], with_summaries: bool
+    events: list[Event], gone: list[int], with_summaries: bool
 ) -> None:
     with open_store("memory:") as store:
         views = Views(store)
         store.register(views)
         store.ingest("c", events)
         before = stored(store) if events else []
-        for event_id in {each % len(events) for each in redacted} if events else ():
+        for event_id in {each % len(events) for each in gone} if events else ():
             with suppress(CannotRedact):
-                redact(store, "c", event_id, reason="asked to", by="tests", with_summaries=with_summaries)
+                redacted(store, "c", event_id, reason="x", by="tests", with_summaries=with_summaries, alone=False)
             now = list(store.events("c"))
             assert stored(store) == before
             assert audit(store, "c").findings == ()

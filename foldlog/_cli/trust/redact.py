@@ -30,7 +30,15 @@ from foldlog._documents import (
     RedactedDocument,
     RedactionsDocument,
 )
-from foldlog._maintenance import conversations_with, holders, records_that_go, redacted, shown_by, with_twins
+from foldlog._maintenance import (
+    all_that_goes,
+    conversations_with,
+    holders,
+    records_that_go,
+    redacted,
+    shown_by,
+    with_twins,
+)
 from foldlog._matching import Holds, events_with, files_with, keep_documents, text_or_pattern
 from foldlog._meant import meant
 from foldlog._reports.sums import KeptSums
@@ -50,7 +58,7 @@ from foldlog.eventstore import (
     newest_documents,
     summary_of,
 )
-from foldlog.eventstore.maintenance.redact import RedactionReceipt, quotes_in
+from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.projections import normalize
 
 SETTINGS = EVENT_SETTINGS
@@ -153,9 +161,11 @@ def run(
             named = find() if searches else _named(stores, whole(store, conversation or ""), events or ())
             named = with_twins(store, named, unread)
             similar = _similar(stores, rows, named, matching, before) if matching and not pattern else ""
+            asked = {(name, event.id) for name, events_of in named.items() for event in events_of}
+            named = all_that_goes(store, named, unread, with_summaries=True) if with_summaries else named
+            goes = {name: its for name, events_of in named.items() if (its := [*filter(has_content, events_of)])}
+            quotes = {(name, event.id) for name, events_of in goes.items() for event in events_of} - asked
             shown = shown_by(store, named)
-            quotes = _that_may_quote(store, named, shown) if with_summaries else {}
-            goes = _all_that_goes(named, quotes)
             going = {(name, event.id) for name, events_of in goes.items() for event in events_of}
             repeating = records_that_go(store, shown, [])
             left = ((name, [each for each in ids if (name, each) not in going]) for name, ids in repeating.items())
@@ -353,28 +363,6 @@ def _named(stores: Callable[[str], Store], name: str, events: Sequence[int]) -> 
     """Return the named events that are there, each once."""
     wanted = dict.fromkeys(summary_of(each) if each < -1 else each for each in events)
     return {name: [event for each in wanted if each >= 0 for event in stores(name).events(name, each, each + 1)]}
-
-
-def _that_may_quote(
-    store: Store, named: dict[str, list[Event]], shown: Mapping[str, Iterable[Event]]
-) -> dict[tuple[str, int], Event]:
-    """Return the summaries that go with these events, those of forks too, by conversation and id."""
-    own = {(name, event.id) for name, events in named.items() for event in events}
-    found: dict[tuple[str, int], Event] = {}
-    for name, events in shown.items():
-        begins = store.conversation(name).parent_version or 0
-        for event in events:
-            quotes = store.query(name, partial(quotes_in, redacted=event))
-            found |= {(name, each.id): each for each in quotes if each.id >= begins and has_content(each)}
-    return {key: each for key, each in found.items() if key not in own}
-
-
-def _all_that_goes(named: dict[str, list[Event]], quotes: dict[tuple[str, int], Event]) -> dict[str, list[Event]]:
-    """Return the events whose content will go, of each conversation."""
-    goes = {name: [event for event in events if has_content(event)] for name, events in named.items()}
-    for (name, _), event in sorted(quotes.items()):
-        goes.setdefault(name, []).append(event)
-    return {name: events for name, events in goes.items() if events}
 
 
 def _taken(receipts: Sequence[RedactionReceipt], *, with_summaries: bool) -> dict[tuple[str, int], RedactionReceipt]:
