@@ -107,7 +107,7 @@ class SeenFiles:
         self.unchanged: dict[str, Imported] = {}
         self.unread_bytes = 0
         self._store, self._options, self._below = store, list(options), [*map(os.path.abspath, below)]
-        self._kept = KeptBeside(store, "source", _CODE)
+        self._kept = _beside(store)
         self._seen: dict[str, list[tuple[_Kept, Imported]]] = {}
         self._states: dict[str, tuple[int, ...]] = {}
         self._places: dict[str, int] = {}
@@ -268,7 +268,7 @@ def source_files(store: Store, rows: Sequence[ConversationRow]) -> dict[str, lis
     ids of the conversations; of erased ones those that were noted. Cost: as ``KeptBeside.load``.
     """
     noted = store.database.recorder.query(lambda reader: _noted(reader, [row for row in rows if row.erased_at]))
-    return _paths(KeptBeside(store, "source", _CODE), rows) | noted
+    return _paths(_beside(store), rows) | noted
 
 
 def note_sources(store: Store, rows: Sequence[ConversationRow]) -> None:
@@ -291,9 +291,14 @@ def keep_source(store: Store, conversation: str, paths: Sequence[str]) -> None:
     """Keep from which files a conversation was imported that are still there, after a redaction. The next import reads
     them again.
     """
-    with KeptBeside(store, "source", _CODE) as kept:
+    with _beside(store) as kept:
         if there := [*filter(os.path.exists, paths)]:
             kept.keep(store.conversation(conversation), _Kept(there[0], others=there[1:]))
+
+
+def _beside(store: Store) -> KeptBeside:
+    """Return what is kept of files. Nothing can make it again, and without it a redaction would not look into them."""
+    return KeptBeside(store, "source", _CODE, at_once=False)
 
 
 def _paths(kept: KeptBeside, rows: Sequence[ConversationRow]) -> dict[str, list[str]]:

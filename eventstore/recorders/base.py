@@ -458,13 +458,13 @@ class Recorder(ABC):
         remedy.
         """
 
-    def offer(self, work: Callable[[Transaction], object]) -> bool:
-        """Write what a reader made and can make again, and return True; False where this recorder only reads, another
-        writer is in the way, or the database fails: then nothing is written.
+    def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
+        """Write what the store can go without, and return True; False where this recorder only reads, other writers
+        keep it waiting, or the database fails: then nothing is written. ``at_once`` is for what can be made again.
         """
         with suppress(RecorderError):
             if self.writable:
-                self.transact(work, at_once=True)
+                self.transact(work, at_once=at_once)
                 return True
         return False
 

@@ -28,7 +28,7 @@ from foldlog.eventstore.log.finding import find_begun
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
 
-_AT_ONCE = 200
+_TOGETHER = 200
 """Conversations in one transaction."""
 _FEW = 100
 """Conversations that are asked for one by one."""
@@ -38,9 +38,11 @@ _decoder = cache(Decoder)
 class KeptBeside:
     """The values that one report keeps, each for a conversation at its present version."""
 
-    def __init__(self, store: Store, projection: str, code: int) -> None:
-        """``code`` is the version of what makes the values: those of another one are made again."""
-        self._store, self._projection, self._code = store, projection, code
+    def __init__(self, store: Store, projection: str, code: int, *, at_once: bool = True) -> None:
+        """``code`` is the version of what makes the values: those of another one are made again. Values that cannot be
+        made again wait for other writers: ``at_once=False``.
+        """
+        self._store, self._projection, self._code, self._at_once = store, projection, code, at_once
         self._held: dict[str, tuple[ConversationRow, Any]] = {}
         """Those that the store did not write, or not yet: ``_new``."""
         self._new = set[str]()
@@ -91,16 +93,19 @@ class KeptBeside:
         """Keep a value that was made of a conversation as it is in this row, some time before ``flush`` returns."""
         self._held[row.id] = row, to_builtins(value, str_keys=True)
         self._new.add(row.id)
-        if len(self._new) % _AT_ONCE == 0:
+        if len(self._new) % _TOGETHER == 0:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was kept, if that can be done at once. A value whose conversation has changed is dropped: it is
-        made again. Those that are not written stay in memory: another process writes, the store only reads, its disk is
+        """Write what was kept, a few in a transaction. A value whose conversation has changed is dropped: it is made
+        again. Those that are not written stay in memory: another process writes, the store only reads, its disk is
         full, or a conversation is still to be encrypted.
         """
+        while self._wrote({name: value for name in [*self._new][:_TOGETHER] if (value := self._held.get(name))}):
+            pass
+
+    def _wrote(self, new: dict[str, tuple[ConversationRow, Any]]) -> bool:
         database, tried = self._store.database, set[str]()
-        new = {name: self._held[name] for name in list(self._new)}
 
         def write(transaction: Transaction) -> None:
             for name in sorted(new, key=_in_order):
@@ -117,12 +122,14 @@ class KeptBeside:
                         writing.put_records(self._projection, [record], replace_all=True)
                         writing.end()
 
-        if new and database.recorder.offer(write):
-            for name, value in new.items():
-                if self._held.get(name) is value:  # else another thread keeps a newer one
-                    self._new.discard(name)
-                    if name in tried:
-                        del self._held[name]
+        if not new or not database.recorder.offer(write, at_once=self._at_once):
+            return False
+        for name, value in new.items():
+            if self._held.get(name) is value:  # else another thread keeps a newer one
+                self._new.discard(name)
+                if name in tried:
+                    self._held.pop(name, None)
+        return True
 
     def __enter__(self) -> Self:
         return self

@@ -31,6 +31,7 @@ from foldlog._reports.prices import Prices
 from foldlog._reports.spending import priced
 from foldlog._reports.stats import collect_stats
 from foldlog._reports.sums import Block, KeptSums
+from foldlog._seen_files import keep_source, source_files
 from foldlog._web.conversations import ServedConversations
 from foldlog.eventstore import (
     ConversationErased,
@@ -129,7 +130,7 @@ def served(store: Store) -> Iterator[str | None]:
 def test_sums_that_the_store_does_not_write_stay_in_memory(
     query: str, keys: KeyRing | None, url: str, monkeypatch: pytest.MonkeyPatch, read: list[str]
 ):
-    monkeypatch.setattr("foldlog._reports.kept._AT_ONCE", 2)
+    monkeypatch.setattr("foldlog._reports.kept._TOGETHER", 2)
     with open_store(url + query, keys=keys) as store:
         page = KeptSums(store, read=False)
 
@@ -187,9 +188,35 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
         assert [one.overview.title for _, one in found.of(rows)] == ["the words of a", "the words of b"]
         assert len(found.blocks()[0].lines) == 2
         assert kept(histories.store) == 0
+        noting = threads.submit(keep_source, histories.store, "a", [str(tmp_path)])  # which nothing can make again
+        with suppress(TimeoutError):
+            noting.result(0.3)
         answered.set()
+        noting.result()
+        assert source_files(histories.store, rows)["a"] == [str(tmp_path)]
         assert holding.result()
         assert len(list(found.of(rows))) == kept(histories.store) == 2
+
+
+def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("foldlog._reports.kept._TOGETHER", 2)
+    with open_store(url) as store:
+        beside, recorder, written = KeptBeside(store, "titles", 1), store.database.recorder, list[set[str]]()
+        offer = recorder.offer
+
+        def offered(work: Callable[[Any], object], *, at_once: bool) -> bool:
+            before = {name for name, (_, record) in kept_records(store, "titles", "a", "c").items() if record}
+            is_written = offer(work, at_once=at_once)
+            after = {name for name, (_, record) in kept_records(store, "titles", "a", "c").items() if record}
+            written.append(after - before)
+            return is_written
+
+        monkeypatch.setattr(recorder, "offer", lambda work, **_: False)
+        for row in store.iter_conversations():
+            beside.keep(row, row.id)
+        monkeypatch.setattr(recorder, "offer", offered)
+        beside.flush()
+    assert sorted(map(len, written)) == [1, 2]
 
 
 def test_stats_count_only_what_has_changed(url: str, monkeypatch: pytest.MonkeyPatch):

@@ -73,8 +73,8 @@ class Seam:
         self.statement()
         return result
 
-    def offer(self, work: Callable[[Transaction], object]) -> bool:
-        return Recorder.offer(self, work)  # type: ignore[arg-type]
+    def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
+        return Recorder.offer(self, work, at_once=at_once)  # type: ignore[arg-type]
 
     def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> Sequence[Outcome[T]]:
         self._boundary()
