@@ -176,7 +176,7 @@ class History:
         if not self.version():
             return iter(())
         version, retractions = self._store.query(self.id, known)
-        chosen = format or format_of_history(self.events(0, version))
+        chosen = format or format_of_history(self._store, self.id)
         return encode_standing(self.events(0, version), version, retractions, chosen, notes)
 
     def tail(self, count: int) -> tuple[Event, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice, tee
+from itertools import tee
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,8 +15,8 @@ from foldlog._formats.packing import keep
 from foldlog._formats.past import is_of
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named
-from foldlog._formats.rewritten import is_rewriting
-from foldlog.eventstore import Event, InvalidEvent, Retraction
+from foldlog._formats.rewritten import is_rewriting, standing_in
+from foldlog.eventstore import Event, InvalidEvent, Retraction, Store
 from foldlog.projections import Intervals, contains, intervals_kept
 
 if TYPE_CHECKING:
@@ -113,11 +113,13 @@ def encode_standing(
     raises.
     """
     made = [each for each in retractions if not is_of(each, format) or is_rewriting(each)]
-    ahead = iter(events)
-    first = list(islice(ahead, 1))
-    for event in first:
-        check_origin(event, format)
-    return _records(chain(first, ahead), format_named(format), notes, intervals_kept(made, version) if made else None)
+    kept = intervals_kept(made, version) if made else None
+    of_source = intervals_kept((each for each in made if not is_rewriting(each)), version)
+    events, ahead = tee(events)
+    if (first := next((event for event in ahead if kept is None or contains(kept, event.id)), None)) is not None:
+        check_origin(first, format)
+    del ahead
+    return _records(events, format_named(format), notes, kept, of_source)
 
 
 def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
@@ -129,20 +131,25 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
 
 
 def _records(
-    events: Iterable[Event], format: Format, notes: Callable[[str], None] | None, kept: Intervals | None
+    events: Iterable[Event],
+    format: Format,
+    notes: Callable[[str], None] | None,
+    kept: Intervals | None,
+    of_source: Intervals,
 ) -> Iterator[Any]:
-    """Yield the records of a history, of the events in ``kept``; None stands for all."""
+    """Yield the records of a history, of the events in ``kept``; None stands for all. The source itself took back
+    what is not kept and ``of_source``.
+    """
     losses, retracted = None if notes is None else Losses(format), 0
     encoder = Encoder(format, losses)
     for expected, event in enumerate(events):
         if event.id != expected:
             raise InvalidEvent(f"expected event {expected}, found event {event.id}; an export needs the whole history")
-        if event.origin is not None:
-            check_origin(event, format.name)
         if kept is not None and not contains(kept, event.id):
             yield from encoder.part(event)
-            retracted += not isinstance(event, Retraction) and not (format.rewritten and is_of(event, format.name))
+            retracted += not isinstance(event, Retraction) and not contains(of_source, event.id)
             continue
+        check_origin(event, format.name)
         yield from encoder.records(event)
     yield from encoder.end()
     if notes is None or losses is None:
@@ -157,11 +164,13 @@ def _records(
         notes(f"left out: {lost}; {format.name} has no place for it; {said}")
 
 
-def format_of_history(events: Iterable[Event]) -> str:
+def format_of_history(store: Store, conversation: str) -> str:
     """Return the format in which a history is exported. The first event decides that was imported, or that is shown:
-    documents come before an adapter's first record.
+    documents come before an adapter's first record. One that an import took back was of another format.
     """
-    first = next((event for event in events if event.origin is not None or event.shown), None)
+    version, structural = store.query(conversation, lambda read: (read.version, [*read.structural_events()]))
+    standing = filter(standing_in(structural, version), store.events(conversation, 0, version))
+    first = next((event for event in standing if event.origin is not None or event.shown), None)
     return _NATIVE if first is None or first.origin is None else first.origin.format
 
 

@@ -42,13 +42,21 @@ class Growth:
     """The difference of the records of a source from the stored ones that stand, of a history at ``version``: from the
     first record on that is not the stored one in its place, those that are ``gone``, and others in their place.
 
-    ``same`` is the number of records before. ``starts`` are the ids of the first events of these, and of the next one.
+    ``same`` is the number of records before; none if they are ``read_again``, in another format. ``starts`` are the ids
+    of the first events of these, and of the next one.
     """
 
     def __init__(
-        self, standing: Sequence[StoredRecord], records: Sequence[Any], version: int, changed_at: Callable[[Any], Any]
+        self,
+        standing: Sequence[StoredRecord],
+        records: Sequence[Any],
+        version: int,
+        changed_at: Callable[[Any], Any],
+        *,
+        read_again: bool = False,
     ) -> None:
-        self.same = sum(takewhile(bool, map(is_same, (each.record for each in standing), records)))
+        equal = map(is_same, (each.record for each in standing), records)
+        self.same = 0 if read_again else sum(takewhile(bool, equal))
         self.gone = standing[self.same :]
         self.starts = [*(each.first_id for each in standing[: self.same]), version + bool(self.gone)]
         self._records, self._standing, self._changed_at = records, standing, changed_at
@@ -232,11 +240,13 @@ def standing_records(events: Iterable[Event], format: str, *, shown: bool = Fals
         is_request = isinstance(event, CondensationRequest) or is_declined(event) or (shown and not event.shown)
         if (event.origin is None and is_request) or isinstance(event, DocumentChanges | Redaction):
             continue
-        if event.redacted is not None or event.origin is None or event.origin.format != format:
+        is_aside = is_step_aside(event)  # before the record that it belongs to
+        has_record = is_aside or group or events_of(event)
+        if event.redacted is not None or event.origin is None or event.origin.format != format or not has_record:
             yield StoredRecord(OF_OTHERS, event.id, event.id, 0)
             return
         begun = event.id if begun is None else begun
-        if is_step_aside(event):  # before the record that it belongs to
+        if is_aside:
             continue
         group.append(event)
         if len(group) == events_of(group[0]):

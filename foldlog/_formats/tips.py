@@ -34,7 +34,7 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
     from foldlog._formats.conversion import format_of_history
     from foldlog._formats.rewritten import OF_OTHERS, standing_records
 
-    records = standing_records(store.events(new), format_of_history(store.events(new)))
+    records = standing_records(store.events(new), format_of_history(store, new))
     begins = [each.first_id for each in records if each.record is not OF_OTHERS]
     if gaps := [place for place in unread if 0 <= place < len(begins)]:
         mark = incomplete(len(gaps), begins[gaps[0]])

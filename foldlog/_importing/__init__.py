@@ -4,8 +4,8 @@ longer has. ``known`` tells which conversation has how much of it.
 A history is named by its place below the folder that is imported. So a history that the store has by its name below
 another folder is continued under that name. A later version of foldlog may read a record into other events: a history
 whose records an earlier version imported is not imported again. A source that its program writes again grows by
-retractions. A history of which events are redacted is recognized by what stays of it, under any name: an import does
-not bring back what was redacted.
+retractions, and so does one whose first records were read as another format. A history of which events are redacted is
+recognized by what stays of it, under any name: an import does not bring back what was redacted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import suppress
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
+from foldlog._formats.conversion import format_of_history
 from foldlog._formats.packing import is_step_aside
 from foldlog._formats.past import recorded
 from foldlog._formats.record import INCOMPLETE, UNREAD, dicts_in
@@ -162,7 +163,8 @@ def _add(store: Store, source: Source, conversation: str, how: _How) -> Imported
         _, put_back = made_whole(store, conversation, read, source.format)
         if put_back and conversation == how.name and is_another(store, conversation, source, read):
             raise AnotherHistory(conversation, put_back[0].id, version)
-    if source.rules.rewritten and version and (grown := _grow(store, source, conversation, how)) is not None:
+    grows = version > 0 and (source.rules.rewritten or format_of_history(store, conversation) != source.format)
+    if grows and (grown := _grow(store, source, conversation, how)) is not None:
         return grown
     try:
         given = iter(read) if read else source.encoded()
@@ -233,8 +235,9 @@ def _records(store: Store, source: Source, conversation: str) -> tuple[list[Stor
     """Return the records that stand, up to the first event that others made, the id of that event, None if there is
     none, and redacted events that the source has.
     """
-    whole, put_back = made_whole(store, conversation, source.events(), source.format)
-    records = [*standing_records(whole, source.format)]
+    format = format_of_history(store, conversation)
+    whole, put_back = made_whole(store, conversation, source.events(), format)
+    records = [*standing_records(whole, format)]
     others = records.pop().first_id if records and records[-1].record is OF_OTHERS else None
     return records, others, put_back
 
@@ -245,11 +248,14 @@ def _grow(
     """Add what a source has that its program wrote again, and take back what it no longer has. Where others than its
     imports wrote to the conversation, raise ``HistoryDiverged`` for it instead, at their first event; None where a log
     is compared event by event, or something is redacted there. With the places of ``unread`` records, a log only adds:
-    see ``healed_by``.
+    see ``healed_by``. Where its first records passed for those of another format, all are read again.
     """
     version = store.version(conversation)
     records, others, put_back = _records(store, source, conversation)
     as_before = Imported(conversation, 0, version, is_older=True, put_back=put_back)
+    read_again = format_of_history(store, conversation) != source.format
+    if read_again and others is not None:
+        return None
     if others is not None and unread is None and store.version(f"{conversation}@{others}"):
         raise HistoryDiverged(conversation, others, version)  # it goes on there
     if others is not None and (unread is not None or store.conversation(conversation).redactions):
@@ -262,11 +268,14 @@ def _grow(
         return as_before if growth.is_older or source.is_part_of(kept, gone - {None}) else None
     source.mend(records)
     given = [*source.records()]
-    rest = [] if unread is None else healed_by(given, records, unread)
+    rest = healed_by(given, records, unread or ()) if unread is not None or read_again else []
     if type(rest) is not list:
         return None if rest is None else as_before
+    if read_again and len(given) == len(records):
+        return None
     source.go_on(rest)
-    growth = Growth(records, [*given, *(each.record for each in rest)], version, source.rules.changed_at)
+    all_given = [*given, *(each.record for each in rest)]
+    growth = Growth(records, all_given, version, source.rules.changed_at, read_again=read_again)
     new = list(how.watch(source.events_beyond(growth)))
     lost = growth.lost
     is_copy = lost and how.seen.elsewhere(source.path, conversation) is not None

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from foldlog._formats.conversion import format_of_history
 from foldlog._formats.packing import events_of, place_of
 from foldlog._formats.past import recorded
 from foldlog._formats.rewritten import is_rewriting, is_same, standing_records
@@ -236,7 +237,7 @@ def _holds(store: Store, conversation: str, source: Source, name: str, *, by_red
     """
     with suppress(ConversationErased):  # since it was listed
         first = next(store.events(conversation, 0, 1))
-        if first.origin is not None and first.origin.format == source.format:
+        if first.origin is not None and format_of_history(store, conversation) == source.format:
             same, stored, more, shared, put_back = compare(store, conversation, source, without_others=by_redacted)
             redacted = len(put_back)
             # A log of which only the title was there has the name of its file: the id that it tells now.

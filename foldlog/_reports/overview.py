@@ -132,7 +132,7 @@ def near_the_ends(store: Store, row: ConversationRow) -> Overview:
         if not request and isinstance(event, Message) and event.source == "user" and event.shown:
             request, words = _asked(event)
             said = said or words  # of the first message
-        if form is None:
+        if form is None and counts_event(event):
             form = NATIVE if event.origin is None else event.origin.format
         if is_activity(event) and counts_event(event):
             last = time_text(event, recorded_at) or last

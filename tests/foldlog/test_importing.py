@@ -17,6 +17,7 @@ from foldlog._formats.files.naming import Name
 from foldlog._formats.files.readers import held_in
 from foldlog._formats.sources import Source, Sources
 from foldlog._importing import WasRedacted, import_source
+from foldlog._reports.overview import near_the_ends
 from foldlog._seen_files import SeenFiles
 from foldlog.eventstore import (
     CondensationAction,
@@ -172,6 +173,67 @@ def test_a_conversation_of_another_format_is_another_history(tmp_path, store):
     (source,) = open_sources([tmp_path], "anthropic-messages")
     with pytest.raises(HistoryDiverged):
         import_source(store, source, "c")
+
+
+BLOCKS = [
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "ls", "input": {}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "a.py"}]},
+]
+ITEMS = [
+    {"type": "function_call", "call_id": "c1", "name": "ls", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c1", "output": "a.py"},
+]
+CALLS = [
+    {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "ls"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "a.py"},
+]
+
+
+@pytest.mark.parametrize(
+    "begins, grows, as_, then",
+    [
+        (chat("list"), ITEMS, "openai-chat", "openai-responses"),
+        (chat("list", "Shall I?", "yes"), BLOCKS, "openai-chat", "anthropic-messages"),
+        ([*chat("list"), *BLOCKS], CALLS, "anthropic-messages", "openai-chat"),
+        (chat("list"), [{**each, "agent": "main"} for each in chat("a", "b", "c")], "openai-chat", "swe-agent"),
+    ],
+)
+def test_a_log_that_proves_to_be_of_another_format_is_read_again(histories, tmp_path, begins, grows, as_, then):
+    def imported(histories, *records):
+        """Import a log: return its conversation, its version, and what people and models see of it."""
+        lines(tmp_path / "c.jsonl", records)
+        problems = []
+        (history,) = histories.import_(tmp_path / "c.jsonl", findings=problems.append)
+        overview = near_the_ends(histories.store, histories.store.conversation(history.id))
+        assert (problems, len(histories)) == ([], 1)
+        seen = overview.format, overview.events, [*history.export(view=True)], [*history.export()]
+        assert seen[-1] == [*encode(history.events(), overview.format)]
+        return history.version(), seen
+
+    last, more = len(begins), json.loads(json.dumps(grows[-2:]).replace('1"', '2"'))
+    assert imported(histories, *begins)[1][0] == as_
+    version, seen = imported(histories, *begins, *grows)
+    assert (version, seen[0], seen[-1]) == (2 * last + 1 + len(grows), then, [*begins, *grows])
+    assert imported(histories, *begins, *grows) == imported(histories, *begins) == (version, seen)
+    version, seen = imported(histories, *begins, *grows, *more)
+    assert version == 2 * last + 1 + len(grows) + len(more)
+    with open_histories("memory:") as whole:
+        assert seen == imported(whole, *begins, *grows, *more)[1]
+
+
+@pytest.mark.parametrize("change", ["attributes", "retract", "redact"])
+def test_a_log_is_not_read_again_where_another_hand_wrote_or_something_is_redacted(histories, tmp_path, change):
+    lines(tmp_path / "c.jsonl", chat("list", "Shall I?"))
+    (history,) = histories.import_(tmp_path / "c.jsonl")
+    if change == "attributes":
+        history.set_attributes(title="mine")
+    elif change == "retract":
+        history.retract(1)
+    else:
+        history.redact(0, reason="asked for")
+    lines(tmp_path / "c.jsonl", [*chat("list", "Shall I?"), *BLOCKS])
+    with nullcontext() if change == "attributes" else pytest.raises(HistoryDiverged):
+        list(histories.import_(tmp_path / "c.jsonl"))
 
 
 @pytest.mark.parametrize("format", [name for name in FORMATS if name != "aider"])  # whose sessions need its own heading

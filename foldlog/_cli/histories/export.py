@@ -60,7 +60,7 @@ def run(
     """
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        chosen = format or (ANY_HISTORY if view else format_of_history(store.events(conversation)))
+        chosen = format or (ANY_HISTORY if view else format_of_history(store, conversation))
         notes: list[str] = []
         try:
             records = Histories(store)[conversation].export(chosen, view=view, notes=notes.append)
