@@ -78,18 +78,20 @@ def source_key(format: str, source_id: Any) -> str | None:
 
 
 def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknown:
-    """Return the events of a batch that a conversation does not have, each id once. ``reading`` is None for a new
-    conversation.
+    """Return the events of a batch that a conversation does not have, each id once; the events of a record go with its
+    first. ``reading`` is None for a new conversation.
 
     Raises ``NotIndexed``.
     """
     keys = [_key_of(encoded.event) for encoded in batch]
     taken = set() if reading is None else _recalled(reading, keys)
-    new = Unknown([], [])
+    new, is_new = Unknown([], []), True
     for encoded, key in zip(batch, keys, strict=True):
-        if key is None or key not in taken:
+        if encoded.event.origin is None or type(encoded.event.origin.rest) is not int:  # else of the record before
+            is_new = key is None or key not in taken
+        if is_new:
             new.batch.append(encoded)
-            new.keys.append(key)
+            new.keys.append(None if key in taken else key)
             taken.add(key)
     return new
 
@@ -169,9 +171,7 @@ def index_as(database: Database, conversation: str, fork: str) -> None:
 
     def look(reader: Reader) -> bool:
         found = find_begun(database, reader, conversation)
-        if found is None:
-            return False
-        return bool(ReadTransaction(reader, found, database).recalled_among([INDEXED]))
+        return found is not None and bool(ReadTransaction(reader, found, database).recalled_among([INDEXED]))
 
     if database.recorder.query(look):
         index(database, fork)

@@ -58,6 +58,11 @@ def _session(record: Any) -> str | None:
     return text_or_none(within(about, "id")) or None
 
 
+def _source_id(record: Any) -> Any:
+    line = line_of(record) if type(record) is dict else None
+    return within(line and line.payload, "id")
+
+
 FORMAT = Format(
     name=NAME,
     matches=_matches,
@@ -68,6 +73,7 @@ FORMAT = Format(
     conversation=first_named(_session),
     begins=_is_old,
     live=True,
+    source_id=_source_id,
     reads_on=lambda past: True,
     says_again=True,
     kept_in=(

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 from foldlog._formats.blocks import texts_of
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.codex.lines import Line, has_failed, line_of, parent_of, place_of_summary, texts_in
-from foldlog._formats.codex.writing import NAME
 from foldlog._formats.messages import READER
-from foldlog._formats.record import text_or_empty, within
+from foldlog._formats.record import text_or_empty
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Observation, Origin, SystemMessage
+from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Observation, SystemMessage
 
 ABORTED = "aborted"
 """The text of Codex for a call that never got an output."""
@@ -64,21 +63,21 @@ class CodexDecoder(FollowingDecoder):
         return _Known(_OTHER, [])
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        """Add the event of a record, after those of the items of a compaction's history, or of calls that it aborts."""
+        """Add the event of a record, after those of the items of a compaction's history, or of calls that it aborts:
+        the first of them has its id.
+        """
         line, payload = line_of(record) or Line("", None)
-        read.response = None
-        read.begin(_origin(payload, read.origin.time), read.timestamp)
+        read.response, own = None, read.timestamp
         if read.version == 0 and self.past is None and line != "session_meta":
             self.options.findings.append(_NO_SESSION)
         if line == "compacted" and type(payload) is dict:
             self._compact(read, payload)
         else:
             if line == "event_msg" and type(payload) is dict and payload.get("type") == "turn_aborted":
-                own = read.origin, read.timestamp
-                read.begin(Origin(format=NAME), None)
+                read.timestamp = None
                 for call in self.calls.all():
                     read.answer(call, ABORTED, is_error=True)
-                read.begin(*own)
+                read.timestamp = own
             elif line == "session_meta" and read.version == 0 and (parent := parent_of(payload)):
                 read.meta["parent"] = f"{self.options.prefix}{parent}"
             self._read_payload(read, line, payload)
@@ -137,20 +136,15 @@ class CodexDecoder(FollowingDecoder):
         self.calls.forget(frozenset(forgotten))
         if type(history) is list:
             self.calls = OpenCalls()
-            place, own = place_of_summary(history, summary), (read.origin, read.timestamp)
+            place, own, read.timestamp = place_of_summary(history, summary), read.timestamp, None
             for number, item in enumerate(history):
                 if number != place:
-                    read.begin(_origin(item), None)
                     self._read_payload(read, "response_item", item)
                     offset += read.events[-1].shown and number < (place or 0)
-            read.begin(*own)
+            read.timestamp = own
             summary = "" if place is None else texts_in(history[place]["content"])[0]
         told = {"summary": summary, "summary_offset": offset} if summary else {}
         read.add(CondensationAction, forgotten_event_ids=forgotten, **told)
-
-
-def _origin(payload: Any, time: str | None = None) -> Origin:
-    return Origin(format=NAME, id=within(payload, "id"), time=time)
 
 
 def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:

@@ -33,7 +33,7 @@ from foldlog._formats.format import Beside, Format
 from foldlog._formats.openhands_v0.delegates import members_of
 from foldlog._formats.openhands_v0.reading import OpenHandsV0Decoder
 from foldlog._formats.openhands_v0.writing import NAME, OpenHandsV0Encoder
-from foldlog._formats.record import dict_or_empty, usage_told
+from foldlog._formats.record import dict_or_empty, usage_told, within
 
 __all__ = ["FORMAT"]
 
@@ -89,4 +89,5 @@ FORMAT = Format(
     encoder=OpenHandsV0Encoder,
     beside=_beside,
     live=True,
+    source_id=lambda record: within(next(iter(members_of(record)), None), "id"),
 )

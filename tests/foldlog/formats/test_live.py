@@ -81,6 +81,44 @@ def test_ids_of_sources_are_looked_up_together(tmp_path, monkeypatch):
     assert counts[1] == counts[2] == 2, "before the records are read, and in the transaction"
 
 
+def of_codex(kind, **payload):
+    return {"timestamp": "2026-02-01T00:00:00Z", "type": kind, "payload": payload}
+
+
+def item(source_id):
+    return {"type": "message", "role": "user", "id": source_id, "content": [{"type": "input_text", "text": source_id}]}
+
+
+def of_v0(number, observes=False, **fields):
+    told = {"observation": "run", "cause": number - 1} if observes else {"action": "run", "args": {}}
+    return {"id": number, "source": "agent", **told, "content": "", "extras": {}, **fields}
+
+
+@pytest.mark.parametrize(
+    "format, records",
+    [
+        (
+            "codex",
+            [
+                of_codex("session_meta", id="s1", instructions="be brief"),
+                of_codex("response_item", **item("m1")),
+                of_codex("compacted", id="k1", message="m2", replacement_history=[item("m1"), item("m2")]),
+                of_codex("response_item", type="function_call", id="f1", call_id="c1", name="ls", arguments="{}"),
+                of_codex("event_msg", type="turn_aborted", id="t1"),
+            ],
+        ),
+        ("openhands-v0", [of_v0(1), [of_v0(2), of_v0(3, True)], [of_v0(4), of_v0(3, True)], of_v0(5)]),
+        ("openhands-v1", [said(n, str(n)) for n in range(3)]),
+        ("claude-code", [line(0, None), line(1, 0), line(2, 0), line(3, 2)]),
+    ],
+)
+def test_a_batch_that_was_sent_in_part_adds_what_is_new(histories, format, records):
+    for count in range(len(records) + 1):
+        histories["c"].append_records(records[:count], format=format, dedupe="origin")
+        histories["c"].append_records(records[:count], format=format, dedupe="origin")
+        assert list(encode(histories["c"].events(), format)) == records[:count]
+
+
 def use(number, parent, call_id, **fields):
     block = {"type": "tool_use", "id": call_id, "name": "Bash", "input": {"command": "ls"}}
     return line(number, parent, "assistant", [block], **fields)
