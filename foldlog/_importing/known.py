@@ -20,7 +20,16 @@ from foldlog._formats.past import recorded
 from foldlog._formats.rewritten import is_rewriting, is_same, standing_records
 from foldlog._seen_files import Imported, SeenFiles, source_files
 from foldlog._words.gist import count
-from foldlog.eventstore import ConversationErased, Event, HistoryDiverged, InvalidEvent, Redaction, Retraction, Store
+from foldlog.eventstore import (
+    ConversationErased,
+    Event,
+    HistoryDiverged,
+    InvalidEvent,
+    Redaction,
+    Retraction,
+    Store,
+    has_content,
+)
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.log.importing import ids_moved, say_the_same, timed_as
@@ -153,7 +162,7 @@ def is_among(new: Sequence[Event], gone: Event) -> bool:
             _, source_id, call, _ = _names(event, None)
             if source_id is not None or (event.timestamp and call is not None):
                 return True
-            is_of_its_size = gone.redacted and size_of(encode(alike).body) == gone.redacted.bytes
+            is_of_its_size = gone.redacted is None or size_of(encode(alike).body) == gone.redacted.bytes
             if is_of_its_size and say_the_same(gone, replace(alike, timestamp=gone.timestamp)):
                 return True
     return False
@@ -204,12 +213,9 @@ def conversation_of(store: Store, source: Source, seen: SeenFiles, name: str, *,
     former = (each for each in _former_names(store, source) if _holds(store, each, source, name))
     here = (each for each in seen.named_otherwise(source) if _is_of(store, each, source))
     found = next(redacted if is_given else chain(former, here, redacted), None)
-    given = [] if found is not None or not alike else [*source.events()]
-    if given and not source.is_whole:
-        timed = [event for event in given if event.timestamp is not None]
-        said = (each for each in alike if any(is_among(timed, one) for one in store.events(each) if one.redacted))
-        gone = chain((each for each in alike if _is_of(store, each, source)), said)
-        found, is_given = next(gone, None), True
+    if found is None and alike:
+        given, is_given = [*source.events()], True
+        found = next((each for each in alike if _has_redacted(store, each, source, given)), None)
     if found is not None and is_given:
         raise _would_come_back(store, found, name)
     return found or name
@@ -221,13 +227,31 @@ def _former_names(store: Store, source: Source) -> Iterator[str]:
         yield from takewhile(store.version, chain((name,), (f"{name}#{number}" for number in numbers(2))))
 
 
-def _is_of(store: Store, conversation: str, source: Source) -> bool:
-    """Return whether a conversation has three records of a source, wherever some could not be read, or all that it has
-    are of it.
+def _is_of(store: Store, conversation: str, source: Source, least: int = 1) -> bool:
+    """Return whether a conversation has three records of a source, wherever some could not be read, or all that it has,
+    at ``least`` this number, are of it.
     """
     kept = (event for event in store.events(conversation) if event.redacted is None)
     stored = {repr(record) for record, _ in recorded(source.format, kept)}
-    return 0 < min(SHARED_MIN, len(stored)) <= len(stored & {*map(repr, source.records())})
+    return least <= min(SHARED_MIN, len(stored)) <= len(stored & {*map(repr, source.records())})
+
+
+def _has_redacted(store: Store, conversation: str, source: Source, given: Sequence[Event]) -> bool:
+    """Return whether a source, which may be edited, has what was redacted of a conversation: an event with its time, or
+    if they have records in common, one that is as a file of it tells, or what stays of it. If some of the source cannot
+    be read, these records are enough.
+    """
+    with suppress(ConversationErased):  # since it was listed
+        is_of = _is_of(store, conversation, source, SHARED_MIN if source.is_whole else 1)
+        if is_of and not source.is_whole:
+            return True
+        may_say = given if is_of else [event for event in given if event.timestamp is not None]
+        paths = source_files(store, [store.conversation(conversation)]).get(conversation, ()) if is_of else ()
+        files = _compared_with_files(store, conversation, paths, source.format)
+        known = {each.id: each for _, compared in files for each in compared.put_back}
+        gone = (known.get(event.id, event) for event in store.events(conversation) if not has_content(event))
+        return any(is_among(may_say, each) for each in gone)
+    return False
 
 
 def _holds(store: Store, conversation: str, source: Source, name: str, *, by_redacted: bool = False) -> bool:
@@ -269,10 +293,17 @@ def _is_in_its_files(store: Store, conversation: str, source: Source) -> bool | 
     if os.path.abspath(source.path) in paths and conversation.endswith(source.name):
         return True
     begun: list[bool] = []
+    for other, (same, records, *_) in _compared_with_files(store, conversation, paths, source.format):
+        begun += [all(map(is_same, islice(other.records(), records), source.records()))] if same else []
+    return any(begun) if begun else None
+
+
+def _compared_with_files(
+    store: Store, conversation: str, paths: Sequence[str], format: str
+) -> Iterator[tuple[Source, Compared]]:
+    """Yield what the files from which a conversation was imported hold, compared with it."""
     for path in paths:
         with suppress(NotAHistory):
-            others = [*open_sources([path], source.format)]
+            others = [*open_sources([path], format)]
             for other in [each for each in others if conversation.endswith(each.name)] or others:
-                same, records, *_ = compare(store, conversation, other, without_others=True)
-                begun += [all(map(is_same, islice(other.records(), records), source.records()))] if same else []
-    return any(begun) if begun else None
+                yield other, compare(store, conversation, other, without_others=True)

@@ -342,7 +342,7 @@ def test_what_was_redacted_does_not_come_back_where_another_hand_wrote_and_the_s
     lines(tmp_path / "x.jsonl", chat("one", "marigold two", "three", "four"))
     ran = foldlog("import", "x.jsonl")
     assert (ran.status, ids(foldlog)) == (1, ["runs/x"])
-    assert "what was redacted comes back there, so redact it there too" in ran.err
+    assert "if it has what was redacted, erase 'runs/x' first" in ran.err
 
 
 @pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
@@ -926,16 +926,19 @@ def test_what_is_redacted_does_not_come_back_where_the_name_of_the_log_is_damage
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_what_is_redacted_does_not_come_back_where_a_record_is_damaged_and_the_name_is_another(
-    histories, tmp_path, format
+@pytest.mark.parametrize("begun", ["{", '{"edited": true, '], ids=["damaged", "edited"])
+def test_what_is_redacted_does_not_come_back_where_a_record_is_damaged_or_edited_and_the_name_is_another(
+    histories, tmp_path, format, begun
 ):
     whole = (CORPUS / f"{format}.jsonl").read_text().splitlines()
     log = tmp_path / "kite.jsonl"
     log.write_text("\n".join(whole) + "\n")
     (history,) = histories.import_(log, format=format, findings=str)
     history.redact(next(each for each in history.events() if each.shown and each.id), reason="asked to")
-    for torn in range(1, len(whole)):
-        log.write_text("\n".join([*whole[:torn], "{", *whole[torn + 1 :]]) + "\n")
+    places = range(1, len(whole)) if begun == "{" else some(range(3, len(whole)), 4)  # a later record is edited
+    for torn in places:
+        line = begun if begun == "{" else f"{begun}{whole[torn][1:]}"
+        log.write_text("\n".join([*whole[:torn], line, *whole[torn + 1 :]]) + "\n")
         with suppress(HistoryDiverged):
             histories.import_(log, format=format, prefix="again/", findings=str)
     assert [*histories] == [history.id]

@@ -324,7 +324,7 @@ def _imported(
         if str(error).endswith("another conversation"):
             hint = f"; import it under another id: '{command('import', named(source.path), '--prefix', 'again/')}'"
             redacted = store.conversation(error.conversation).redactions
-            hint += "; what was redacted comes back there, so redact it there too" if redacted else ""
+            hint += f"; if it has what was redacted, erase {error.conversation!r} first" if redacted else ""
         refused.append(f"{source.path}: {error}{hint}")
     except ConversationErased as error:
         refused.append(f"{source.path}: {error.problem}; use another id, with --conversation or --prefix")
