@@ -227,24 +227,13 @@ class History:
             return append(appended, expected_version)
         version = asked_at if expected_version is ANY_VERSION else expected_version
         try:
-            recorded = append(self._answering(given, version), version)
+            recorded = append(_answering(given, asked_at, version), version)
         except VersionConflict:
             if expected_version is not ANY_VERSION:
                 raise
-            recorded = append(self._answering(given, None), ANY_VERSION)
+            recorded = append(_answering(given, asked_at, None), ANY_VERSION)
         self._asked_at = None
         return recorded
-
-    def _answering(self, events: Sequence[Event], version: int | None) -> list[Event]:
-        """Return events to append at a version. Replies of a model note which View they answer, if it is not the one at
-        this version: the model was not shown what others appended since.
-        """
-        noted, said = [*events], None
-        for place, event in enumerate(events if self._asked_at not in (None, version) else ()):
-            if begins_reply(event, said):
-                noted[place] = structs.replace(event, meta={**event.meta, ANSWERS: self._asked_at})
-            said = event if begins_reply(event) else said
-        return noted
 
     def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
         """Return the events to append: for a ``Condensation`` its action, for chat messages their events. Raises
@@ -688,6 +677,7 @@ class History:
         Raises ``InvalidArgument`` where this history does not have that version or that source id,
         ``VersionConflict`` where ``id`` exists, and ``ConversationNotFound`` where this history has no events.
         Durability: on disk when it returns. Cost: one row; with ``at_source`` also the events from that one to the end.
+        The fork of an import that lacks records begins with an event that says so.
         """
         self._met()
         if at is not None and at_source is not None:
@@ -757,6 +747,18 @@ def _of_chat(message: Mapping[str, Any]) -> tuple[Event, ...]:
     if not (events := from_openai(message)):
         raise InvalidEvent("a message has neither a text nor a tool call; nothing was appended")
     return events
+
+
+def _answering(events: Sequence[Event], asked_at: int, version: int | None) -> list[Event]:
+    """Return events to append at a version. Replies of a model note which View they answer, if it is not the one at
+    this version: the model was not shown what others appended since.
+    """
+    noted, said = [*events], None
+    for place, event in enumerate(events if asked_at != version else ()):
+        if begins_reply(event, said):
+            noted[place] = structs.replace(event, meta={**event.meta, ANSWERS: asked_at})
+        said = event if begins_reply(event) else said
+    return noted
 
 
 def unknown_name(face: object, name: str) -> AttributeError:

@@ -223,8 +223,24 @@ REPLIES = {
     "append with documents": lambda history, reply: history.append(reply, documents={"state": 1}),
     "append_reply": lambda history, reply: history.append_reply(reply),
     "append_records": lambda history, reply: history.append_records([reply], format="openai-chat"),
+    "append in two threads": lambda history, reply: append_in_two_threads(history, reply),
     "async": lambda history, reply: anyio.run(in_async, history, foldlog.from_openai(reply)),
 }
+
+
+def append_in_two_threads(history, reply):
+    append = history._store.append
+
+    def meet_another(*given, **how):
+        history._store.append = append
+        try:
+            return append(*given, **how)
+        except foldlog.VersionConflict:
+            history.append(Message(source="agent", content="on"))
+            raise
+
+    history._store.append = meet_another
+    history.append(reply)
 
 
 async def in_async(history, events):
