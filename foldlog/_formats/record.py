@@ -14,7 +14,9 @@ from foldlog.eventstore import Content, EventStoreError, Origin
 INCOMPLETE = "incomplete"
 """The attribute that says in words which records of the source of an import could not be read."""
 UNREAD = "unread records"
-"""The document with the number of readable records before each of them; -1 stands for others of too many."""
+"""The document with the number of readable records before each of them, and the id of the event after it; of too many
+the last stands for others: its number is -1.
+"""
 
 _encode = msgspec.json.Encoder().encode
 _TYPES = {"cost": (int, float), "calls": (int,)}

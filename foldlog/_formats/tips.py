@@ -4,6 +4,7 @@ lacks records.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import takewhile
 
 from foldlog._formats.packing import place_of
@@ -25,26 +26,23 @@ from foldlog.projections.units import WaitingCalls
 
 
 def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
-    """Fork a conversation at a version: see ``Store.fork``. A fork that lacks records of the source says so, also where
-    it begins before the mark that an import leaves at its end. Cost: of a marked conversation its events up to there.
+    """Fork a conversation at a version: see ``Store.fork``. A fork that lacks records of the source says so in an event
+    of its own, also where it begins before the mark that an import leaves at its end.
     """
-    fork, documents = store.fork(conversation, at, new), Documents(store)
-    if not (unread := documents.get(conversation, UNREAD)) or documents.get(new, UNREAD):
+    documents = Documents(store)
+    unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
+    fork = store.fork(conversation, at, new)
+    if not unread or documents.get(new, UNREAD):
         return fork
-    from foldlog._formats.conversion import format_of_history
-    from foldlog._formats.rewritten import OF_OTHERS, standing_records
-
-    records = standing_records(store.events(new), format_of_history(store, new))
-    begins = [each.first_id for each in records if each.record is not OF_OTHERS]
-    if gaps := [place for place in unread if 0 <= place < len(begins)]:
-        mark = incomplete(len(gaps), begins[gaps[0]])
-        attributes = {**documents.get(new, ATTRIBUTES, {}), INCOMPLETE: mark}
-        documents.append(new, (), {ATTRIBUTES: attributes, UNREAD: gaps})
+    attributes = {**documents.get(new, ATTRIBUTES, default={}), INCOMPLETE: incomplete(unread)}
+    documents.append(new, (), {ATTRIBUTES: attributes, UNREAD: unread})
     return store.conversation(new)
 
 
-def incomplete(number: int, before: int, is_all: bool = True) -> str:
-    """Return the attribute of a history that lacks this number of records, the first before an event."""
+def incomplete(unread: Sequence[Sequence[int]]) -> str:
+    """Return the attribute of a history that lacks these records: see ``UNREAD``."""
+    before, is_all = unread[0][1], unread[-1][0] >= 0
+    number = len(unread) - (not is_all)
     lacks, first = ("1 record", "") if number == 1 else (f"{number:,} records", "the first ")
     where = f"after event {before - 1}" if before else "before event 0"
     return f"{'' if is_all else 'at least '}{lacks} of its source could not be read, {first}{where}"

@@ -179,14 +179,14 @@ def _add(store: Store, source: Source, conversation: str, how: _How) -> Imported
             except HistoryDiverged as error:
                 diverged = error
     same, records, more, _, put_back = compare(store, conversation, source)
-    unread = Documents(store).get(conversation, UNREAD)
+    unread = [place for place, _ in Documents(store).get(conversation, UNREAD, ())]
     differing = store.events(conversation, diverged.event_id, diverged.event_id + 1)
     by_others = any(event.origin is None for event in differing)
-    if more > 0 and (by_others or unread is not None or rewritings(store, conversation)):
+    if more > 0 and (by_others or unread or rewritings(store, conversation)):
         with suppress(InvalidEvent):
-            if (grown := _grow(store, source, conversation, how, unread or ())) is not None:
+            if (grown := _grow(store, source, conversation, how, unread)) is not None:
                 return grown
-    may_lack = unread is not None or source.rules.joins is not None
+    may_lack = bool(unread) or source.rules.joins is not None
     hidden = put_back if same else may_lack and store.conversation(conversation).redactions
     if more > 0 and hidden:  # under another name it is refused too
         raise _would_come_back(source, conversation, version, diverged.event_id)
@@ -343,13 +343,13 @@ def _incomplete(store: Store, conversation: str, source: Source, *, marks: bool)
     where nothing changes, and without ``marks`` where some are missing.
     """
     unread = [finding.before for finding in source.findings if finding.before is not None]
-    is_all = source.findings_count == len(source.findings)
-    places = [place for place, _ in unread] + ([] if is_all else [-1])
+    if unread and source.findings_count > len(source.findings):
+        unread.append((-1, unread[-1][1]))
     documents, is_begun = Documents(store), store.version(conversation) > 0
-    known = documents.get(conversation, UNREAD) if is_begun else None
+    known = documents.get(conversation, UNREAD, default=()) if is_begun else ()
     attributes = documents.get(conversation, ATTRIBUTES, {}) if is_begun else {}
-    if known == (places if unread else None) or (unread and not marks):
+    if [place for place, _ in known] == [place for place, _ in unread] or (unread and not marks):
         return {}
     if not unread:
         return {ATTRIBUTES: {name: attributes[name] for name in attributes if name != INCOMPLETE}, UNREAD: DELETED}
-    return {ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(len(unread), unread[0][1], is_all)}, UNREAD: places}
+    return {ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(unread)}, UNREAD: [*map(list, unread)]}

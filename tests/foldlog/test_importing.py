@@ -965,22 +965,23 @@ def test_no_conversation_is_there_without_the_mark_of_what_it_lacks(histories, t
     (tmp_path / "c.jsonl").write_text("\n".join(torn))
     monkeypatch.setattr(Documents, "append", lambda *_, **__: pytest.fail("another transaction"))
     histories.import_(tmp_path / "c.jsonl", findings=str)
-    assert histories["c"].document("unread records") == [2, 4]
+    assert histories["c"].document("unread records") == [[2, 2], [4, 4]]
     assert "2 records" in histories["c"].attributes()["incomplete"]
 
 
-@pytest.mark.parametrize(
-    "at, unread", [(2, None), (3, [2]), (4, [2, 3]), (5, [2, 3]), (6, [2, 3, 5]), (None, [2, 3, 5])]
-)
+@pytest.mark.parametrize("at, unread", [(2, []), (3, [2]), (4, [2, 3]), (5, [2, 3]), (6, [2, 3, 5]), (None, [2, 3, 5])])
 def test_a_fork_that_lacks_records_says_so_wherever_it_begins(histories, tmp_path, at, unread):
     torn = [*chat_lines("a", "b"), "{torn", *chat_lines("c"), "{torn", *chat_lines("d", "e"), "{torn", *chat_lines("f")]
     (tmp_path / "c.jsonl").write_text("\n".join(torn))
     histories.import_(tmp_path / "c.jsonl", findings=str)
-    fork = histories["c"].fork(at, "fork")
     said = {1: "1 record of its source could not be read, after event 1"}
     said |= {n: f"{n} records of its source could not be read, the first after event 1" for n in (2, 3)}
-    assert fork.document("unread records") == unread
-    assert fork.attributes().get("incomplete") == said.get(len(unread or ()))
+    for redacted in (None, 0):
+        if redacted is not None:
+            histories["c"].redact(redacted, reason="asked to")
+        fork = histories["c"].fork(at, f"fork {redacted}")
+        assert [place for place, _ in fork.document("unread records", [])] == unread
+        assert fork.attributes().get("incomplete") == said.get(len(unread))
 
 
 @pytest.mark.parametrize("count", [1_000, 1_001])
@@ -992,7 +993,7 @@ def test_a_log_of_which_very_many_records_could_not_be_read_can_be_mended(histor
         return [each.id for each in histories.import_(tmp_path / "c.jsonl", findings=str)]
 
     assert imported([whole[0], *["{torn"] * count, whole[-1]]) == ["c"]
-    assert histories["c"].document("unread records") == [1] * 1_000 + [-1] * (count > 1_000)
+    assert histories["c"].document("unread records") == [[1, 1]] * 1_000 + [[-1, 1]] * (count > 1_000)
     assert ("at least" in histories["c"].attributes()["incomplete"]) == (count > 1_000)
     assert imported(whole) == ["c"]
     assert (histories["c"].document("unread records"), len(list(histories["c"].export()))) == (None, count + 2)
