@@ -53,7 +53,7 @@ def format_of(records: Iterable[Any]) -> Format | Lookalike | None:
         named = next((each for each in ours if {each[0].name} == refused), None)
         if named is not None:  # its records are among those that are the same in both
             format, count, refused = named[0], count + named[1], set()
-        is_enough = count > 1 or (len(ours) == 1 and all(map(format.accepts, looked_at)))
+        is_enough = count > 1 or (len(found) == 1 and all(map(format.accepts, looked_at)))
         if not refused and is_enough and 2 * count >= len(looked_at):
             return format
     return max((other for other in others if other.format is None), key=lambda other: found[other], default=None)
