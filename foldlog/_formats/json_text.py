@@ -42,6 +42,14 @@ def parse(text: bytes) -> Any:
     return value
 
 
+def parsed(value: Any) -> Any:
+    """Return what a text of JSON holds, another value as it is, and None for another text."""
+    try:
+        return parse(value.encode()) if type(value) is str else value
+    except (UnreadableJson, UnicodeEncodeError):
+        return None
+
+
 def parse_object(text: bytes) -> dict[str, Any]:
     """Return the object in a JSON text in UTF-8. Raises ``UnreadableJson``, also for any other value."""
     value = parse(text)

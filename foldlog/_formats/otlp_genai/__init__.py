@@ -8,7 +8,7 @@ which spans are a history, where their messages are, and what of them is read. T
     tool                an Observation for each result
     any other span      Annotation: of a tool, of an agent, of a model without messages
 
-``spans.py`` finds the spans of a history and their messages.
+``spans.py`` finds the spans of a history and their messages, ``exports.py`` makes those of Langfuse and Phoenix such.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from typing import Any
 
 from foldlog._formats.blocks import kind_of, said, said_in
 from foldlog._formats.format import Format, Options
+from foldlog._formats.json_text import parsed
 from foldlog._formats.messages import spoken
 from foldlog._formats.openai_chat import OpenAIChatEncoder
-from foldlog._formats.otlp_genai.spans import NAME, SpanFiles, Trace, TracedSpan, parsed, span_of
+from foldlog._formats.otlp_genai.spans import NAME, SpanFiles, Trace, TracedSpan, span_of
 from foldlog._formats.packing import json_of
 from foldlog._formats.record import dict_or_empty, dicts_in, joined_text, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
@@ -58,15 +59,17 @@ class _Decoder(FollowingDecoder):
     def __init__(self, records: Iterable[Any], options: Options) -> None:
         super().__init__(records, options)
         self._traces: dict[str, Trace] = {}
+        for span in map(TracedSpan, records):
+            usage = _told(span.attributes).keys() & {"usage", "cost"}
+            tells = {"messages": span.messages(), "usage": usage}
+            self._traces.setdefault(span.trace, Trace(span.trace)).add(span, [kind for kind in tells if tells[kind]])
         self._said: list[tuple[bytes, int]] = []
         """What was said on the branch that is shown: the gist of each message, and the version after it."""
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         span, began = TracedSpan(record), read.timestamp
         found, usage = span.messages(), _told(span.attributes)
-        tells = {"messages": found, "usage": usage.keys() & {"usage", "cost"}}
-        trace = self._traces.setdefault(span.trace, Trace(span.trace))
-        below = trace.told_below(span, {name for name, told in tells.items() if told})
+        below = self._traces[span.trace].told_below(span) if span.is_agent else ()
         found = {} if "messages" in below else found
         told = [*found.get("system", ()), *found.get("input", ())]
         same = sum(takewhile(bool, map(eq, map(_gist, told), (gist for gist, _ in self._said))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -11,12 +11,19 @@ from typing import Any
 from foldlog._formats.files.found import NotAHistory
 from foldlog._formats.files.readers import JsonLines, Placed, on_lines, record_in
 from foldlog._formats.format import Contained, FileReader
-from foldlog._formats.json_text import UnreadableJson, parse
+from foldlog._formats.json_text import parsed
+from foldlog._formats.otlp_genai.exports import is_export, requests_in
 from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, refused, text_or_empty
 
 NAME = "otlp-genai"
 
-_KEYS = {"system_instructions": "system", "input.messages": "input", "output.messages": "output"}
+_KEYS = (
+    *(("gen_ai.system_instructions", "system"), ("gen_ai.input.messages", "input"), ("gen_ai.prompt", "input")),
+    *(("gen_ai.output.messages", "output"), ("gen_ai.completion", "output")),
+)
+"""The attributes of spans and of their events with JSON: parts, or messages."""
+_OF_MODELS = ("", "chat", "text_completion", "generate_content", "invoke_agent")
+"""Operations whose events are messages of a model. Those of a tool are its arguments and its result."""
 _INDEXED = {
     **{"gen_ai.prompt": "input", "gen_ai.completion": "output"},  # OpenLLMetry
     **{"llm.input_messages": "input", "llm.output_messages": "output"},  # OpenInference
@@ -26,10 +33,10 @@ _AROUND = frozenset(("message", "message_content", "tool_call", "function"))
 _FUNCTION = {"name": "function_call_name", "arguments": "function_call_arguments_json"}
 _CONVERSATIONS = ("gen_ai.conversation.id", "session.id")
 _SILENT = (
-    "holds spans, and none has messages of a model in its attributes; let the instrumentation record them there, with "
-    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true and OTEL_SEMCONV_STABILITY_OPT_IN="
-    "gen_ai_latest_experimental, and not as events such as gen_ai.user.message, gen_ai.choice or gen_ai.content.prompt"
+    "holds spans, and none has messages of a model; let the instrumentation record them, with "
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"
 )
+_SENT = ("input", "output")
 _LEVELS = ("resourceSpans", "scopeSpans", "spans")
 _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
 """The keys of what a collector writes, of which one is in each request."""
@@ -56,20 +63,26 @@ class TracedSpan:
         self.trace, self.id, self.parent = (text_or_empty(self.told.get(key)) for key in ids)
         self.began, self.ended = (_nanoseconds(self.told.get(f"{key}TimeUnixNano")) for key in ("start", "end"))
         self.attributes = _pairs(self.told.get("attributes"))
-        self.is_agent = self.attributes.get("gen_ai.operation.name") == "invoke_agent"
+        self._does = text_or_empty(self.attributes.get("gen_ai.operation.name"))
+        self.is_agent = self._does == "invoke_agent"
         self.place = max(self.began, self.ended if self.is_agent else 0)
         self.is_ours = any(key.startswith(("gen_ai.", "llm.")) for key in self.attributes)
 
     def messages(self) -> dict[str, list[Any]]:
         """Return its messages as the conventions have them: its instructions, its input and its output."""
+        events = [(each.get("name"), _pairs(each.get("attributes"))) for each in dicts_in(self.told.get("events"))]
         found: dict[str, list[Any]] = {}
-        for each in (self.attributes, *(_pairs(each.get("attributes")) for each in dicts_in(self.told.get("events")))):
-            told = {name: dicts_in(parsed(each.get(f"gen_ai.{key}"))) for key, name in _KEYS.items()}
-            found = {name: value for name, value in told.items() if value} | found
+        for each in (self.attributes, *(attributes for _, attributes in events)):
+            for key, name in _KEYS:
+                found[name] = found.get(name) or dicts_in(parsed(each.get(key)))
         for prefix, name in _INDEXED.items():
-            if name not in found and (value := _indexed(self.attributes, f"{prefix}.")):
-                found[name] = value
-        return found | ({"system": [{"role": "system", "parts": found["system"]}]} if "system" in found else {})
+            found[name] = found[name] or _indexed(self.attributes, f"{prefix}.")
+        if self._does in _OF_MODELS and not found["input"] and not found["output"]:
+            for of, attributes in events:
+                found["output" if of == "gen_ai.choice" else "input"] += _in_event(text_or_empty(of), attributes)
+        told = {name: [each if "parts" in each else _message(dict(each)) for each in found[name]] for name in _SENT}
+        told["system"] = [{"role": "system", "parts": found["system"]}] if found["system"] else []
+        return {name: messages for name, messages in told.items() if messages}
 
 
 def _value(value: Any) -> Any:
@@ -90,14 +103,6 @@ def _pairs(pairs: Any) -> dict[str, Any]:
     return {each["key"]: _value(each.get("value")) for each in dicts_in(pairs) if type(each.get("key")) is str}
 
 
-def parsed(value: Any) -> Any:
-    """Return what a text of JSON holds, another value as it is, and None for another text."""
-    try:
-        return parse(value.encode()) if type(value) is str else value
-    except (UnreadableJson, UnicodeEncodeError):
-        return None
-
-
 def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
     """Return the messages of attributes such as ``gen_ai.prompt.0.content``."""
     found: dict[str, Any] = {}
@@ -109,25 +114,56 @@ def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
             for name in names:
                 held = held.setdefault(name, {}) if type(held.get(name, {})) is dict else held
             held[last] = value
-    return [_message(each) for each in _in_order(found)]
+    return _in_order(found)
+
+
+def _in_event(name: str, attributes: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the message that an event is, by the conventions of before 2026."""
+    body = dict_or_empty(parsed(attributes.get("gen_ai.event.content"))) or attributes
+    if name == "gen_ai.choice":
+        reply = body.get("message")
+        return [{"role": "assistant", **(dict_or_empty(parsed(reply)) or {"content": reply})}]
+    role = name.removeprefix("gen_ai.").removesuffix(".message")
+    told = {key: body[key] for key in ("role", "content", "tool_calls", "id") if key in body}
+    return [{"role": role} | told] if name == f"gen_ai.{role}.message" else []
 
 
 def _message(told: dict[str, Any]) -> dict[str, Any]:
     """Return a message as the conventions have it, with what else it has of its own."""
     text, given, calls = (told.pop(key, None) for key in ("content", "contents", "tool_calls"))
-    said: list[Any] = [{"type": "text", "content": text}] if text else []
-    parts = [*said, *_in_order(given)]
-    if told.get("role") == "tool":
-        answer = parts if given else text
-        parts = [{"type": "tool_call_response", "id": told.get("tool_call_id"), "response": answer}]
+    parts = [*_parts(text), *_in_order(given)]
+    if told.get("role") == "tool" and not any(each.get("type") == "tool_call_response" for each in parts):
+        call_id = told.get("tool_call_id", told.get("id"))
+        answer = text if type(text) is str and not given else parts
+        parts = [{"type": "tool_call_response", "id": call_id, "response": answer}]
     function = dict_or_empty(told.pop("function_call", None))
     function |= {key: told.pop(name) for key, name in _FUNCTION.items() if name in told}
-    called = [*_in_order(calls), *([function] if function else ())]
+    called = [{**call, **dict_or_empty(call.get("function"))} for call in _in_order(parsed(calls))]
+    called += [function] if function else ()
     return {**told, "parts": [*parts, *({**call, "type": "tool_call"} for call in called)]}
 
 
+def _parts(content: Any) -> list[dict[str, Any]]:
+    """Return content as parts: a text, parts of a chat, or Bedrock's blocks, which may be in JSON."""
+    held = parsed(content) if type(content) is str and content.startswith("[{") else content
+    if type(held) is not list:
+        return [{"type": "text", "content": content}] if content else []
+    return [_part(each) for each in dicts_in(held)]
+
+
+def _part(block: dict[str, Any]) -> dict[str, Any]:
+    match block:
+        case {"toolUse": {"toolUseId": call_id, "name": name, **told}}:
+            return {"type": "tool_call", "id": call_id, "name": name, "arguments": told.get("input")}
+        case {"toolResult": {"toolUseId": call_id, "content": content}}:
+            return {"type": "tool_call_response", "id": call_id, "response": _parts(content)}
+    return {"type": "text", "content": block["text"]} if "text" in block and "type" not in block else block
+
+
 def _in_order(numbered: Any) -> list[dict[str, Any]]:
-    """Return the objects under numbers, in their order."""
+    """Return the objects of a list, or those under numbers in their order."""
+    if type(numbered) is list:
+        return dicts_in(numbered)
     held = {int(key): value for key, value in dict_or_empty(numbered).items() if key.isdecimal() and len(key) < 10}
     return dicts_in([held[number] for number in sorted(held)])
 
@@ -136,7 +172,7 @@ class SpanFiles(FileReader):
     """Files of a collector."""
 
     def holds(self, path: Path, begin: bytes) -> bool:
-        return begin.lstrip()[:1] == b"{" and b'"resourceSpans"' in begin[:200]
+        return (begin.lstrip()[:1] == b"{" and b'"resourceSpans"' in begin[:200]) or is_export(begin)
 
     def histories(self, path: Path) -> Iterator[Contained]:
         """Yield the histories by their names. A problem may hide spans of each. Memory: the spans of models, tools and
@@ -169,6 +205,9 @@ def _requests(path: Path) -> Iterator[Located]:
     """Yield a request for each span of a file, which is a request or has one on each line."""
     whole = None if on_lines(path, 1) else record_in(path)
     for located in JsonLines(path) if whole is None or whole.problem else [whole._replace(line=1)]:
+        if exported := [located._replace(value=each) for each in requests_in(located.value)]:
+            yield from exported
+            continue
         request = dict_or_empty(located.value)
         if located.problem or not _SIGNALS & request.keys():
             yield located
@@ -187,21 +226,21 @@ def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any
 
 
 class Trace:
-    """The spans of a trace, as far as they came."""
+    """The spans of a trace."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._above: dict[str, str] = {}
-        self._agents: dict[str, set[str]] = {}
-        """What the spans of agents tell that none below them had told."""
+        self._agents: set[str] = set()
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
         """By the attributes that name them: of each span; for None the only one, "" for several."""
-        self._told: list[tuple[str, int, set[str]]] = []
-        """What spans tell, with the first one above that did not come yet, and when they began."""
+        self._told: list[tuple[str, int, Collection[str]]] = []
+        """What spans tell, and when they began."""
 
-    def add(self, span: TracedSpan) -> None:
+    def add(self, span: TracedSpan, tells: Collection[str] = ()) -> None:
         self._above[span.id] = span.parent
-        self._agents |= {span.id: set()} if span.is_agent else {}
+        self._agents |= {span.id} if span.is_agent else set()
+        self._told += [(span.id, span.began, tells)] if tells else ()
         for key, names in self._conversations.items():
             if name := text_or_empty(span.attributes.get(key)):
                 names[span.id] = name
@@ -226,20 +265,17 @@ class Trace:
         found = (names.get(each) for names in self._conversations.values() for each in (*path, None))
         return next(filter(None, found), self._name)
 
-    def told_below(self, span: TracedSpan, tells: set[str]) -> set[str]:
-        """Return what the spans below an agent's tell, and the usage that one above tells, which ended before this one
-        began. A span below one that is not part of the history is below the agents that worked when it began.
+    def told_below(self, agent: TracedSpan) -> set[str]:
+        """Return what the spans below an agent's tell. A span below one that is not part of the history is below the
+        agents that worked when it began.
         """
-        self.add(span)
         below = set[str]()
-        for unseen, time, kinds in self._told if span.is_agent else ():
-            if unseen == span.id or (time >= span.began and unseen not in self._above):
-                below |= kinds
-        *_, unseen = path = self._upwards(span.id)
-        self._told.append((unseen, -1 if span.is_agent or not unseen else span.began, below | tells))
-        above = set[str]().union(*(self._agents.get(each, ()) for each in path[1:]))
-        self._agents |= {span.id: tells - below} if span.is_agent else {}
-        return below | (above & {"usage"})
+        for span, began, tells in self._told:
+            *path, top = self._upwards(span)
+            is_lost = bool(top) and top not in self._above and span not in self._agents
+            if agent.id in (*path, top)[1:] or (is_lost and agent.began <= began <= agent.ended):
+                below.update(tells)
+        return below
 
 
 def _nanoseconds(value: Any) -> int:

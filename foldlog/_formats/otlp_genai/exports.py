@@ -1,0 +1,136 @@
+"""Spans as Phoenix, Langfuse and OpenTelemetry's console exporter write them, made into requests of a collector.
+
+What the conventions have no attribute for is an attribute with the name of its program: nothing is lost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from foldlog._formats.json_text import parsed
+from foldlog._formats.packing import json_of
+from foldlog._formats.record import dict_or_empty, dicts_in, read_time, text_or_empty
+
+_PHOENIX = re.compile(rb'"context"\s*:\s*\{[^{}]*"trace_id"')
+_LANGFUSE = re.compile(rb'"type"\s*:\s*"(?:GENERATION|SPAN|EVENT|AGENT|TOOL|CHAIN)"')
+_DOES = {"GENERATION": "chat", "AGENT": "invoke_agent", "TOOL": "execute_tool"}
+"""The operations of observations of Langfuse by their types."""
+_SEVERAL = ("data", "observations")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def is_export(begin: bytes) -> bool:
+    """Return whether a file that begins so may hold such spans."""
+    is_langfuse = b'"traceId"' in begin and _LANGFUSE.search(begin) is not None
+    return begin.lstrip()[:1] in (b"[", b"{") and (is_langfuse or _PHOENIX.search(begin) is not None)
+
+
+def requests_in(value: Any, **of_trace: Any) -> Iterator[dict[str, Any]]:
+    """Yield the spans of a document, an array or a line, each as a request of a collector."""
+    if type(value) is list:
+        for each in value:
+            yield from requests_in(each, **of_trace)
+    elif type(value) is dict:
+        if several := next((value[key] for key in _SEVERAL if type(value.get(key)) is list), None):
+            session = {"sessionId": value["sessionId"]} if "sessionId" in value else {}
+            yield from requests_in(several, **session)
+        elif type(dict_or_empty(value.get("context")).get("trace_id")) is str:
+            yield _of_phoenix(dict(value))
+        elif type(value.get("traceId")) is str and text_or_empty(value.get("type")).isupper():
+            yield _of_langfuse({**of_trace, **value})
+
+
+def _of_phoenix(told: dict[str, Any]) -> dict[str, Any]:
+    context, attributes = told.pop("context"), dict(_flat("", told.pop("attributes", {})))
+    events = [
+        {"name": each.get("name"), "attributes": _pairs(_flat("", each.get("attributes")))}
+        for each in dicts_in(told.pop("events", ()))
+    ]
+    ids = context["trace_id"], context.get("span_id"), told.pop("parent_id", "")
+    times = told.pop("start_time", ""), told.pop("end_time", "")
+    return _request(told.pop("name", ""), ids, times, attributes | told, events)
+
+
+def _of_langfuse(told: dict[str, Any]) -> dict[str, Any]:
+    given, reply, kind = (told.pop(key, None) for key in ("input", "output", "type"))
+    usage = dict_or_empty(told.get("usageDetails")) or dict_or_empty(told.get("usage"))
+    counts = {key: value for key, value in usage.items() if type(value) is int}
+    attributes = {
+        "gen_ai.operation.name": _DOES.get(kind, str(kind).lower()),
+        "gen_ai.request.model": told.pop("model", None),
+        "gen_ai.usage.input_tokens": sum(counts[key] for key in counts if key.startswith("input") or "cache" in key)
+        or None,
+        "gen_ai.usage.output_tokens": sum(counts[key] for key in counts if key.startswith("output")) or None,
+        "gen_ai.usage.cache_read.input_tokens": sum(counts[key] for key in counts if "cached" in key or "read" in key)
+        or None,
+        "session.id": told.pop("sessionId", None),
+        "langfuse.observation.cost_details": told.pop("costDetails", None),
+    }
+    for name, value, role in (("input", given, "user"), ("output", reply, "assistant")):
+        messages = _messages(value, role) if kind == "GENERATION" else []
+        attributes[f"gen_ai.{name}.messages"] = messages
+        attributes[f"langfuse.observation.{name}"] = None if value in (messages, *messages) else value
+    ids = told.pop("traceId"), told.pop("id", ""), told.pop("parentObservationId", "")
+    times = told.pop("startTime", ""), told.pop("endTime", "")
+    return _request(
+        told.pop("name", ""), ids, times, attributes | {f"langfuse.observation.{key}": told[key] for key in told}
+    )
+
+
+def _messages(told: Any, role: str) -> list[Any]:
+    """Return the messages of an input or an output: a list, one message, an object with them, or a text."""
+    held = parsed(told) or told
+    if type(held) is dict and "role" not in held:
+        held = held.get("messages", held.get("choices", held))
+    if type(held) is str:
+        return [{"role": role, "content": held}]
+    several = [dict_or_empty(each.get("message")) or each for each in dicts_in(held if type(held) is list else [held])]
+    return [each for each in several if type(each.get("role")) is str]
+
+
+def _request(
+    name: Any, ids: tuple[Any, ...], times: tuple[Any, ...], attributes: dict[str, Any], events: Sequence[Any] = ()
+) -> dict[str, Any]:
+    began, ended = (read_time(each)[0] for each in times)
+    trace, span, parent = (text_or_empty(each).removeprefix("0x") for each in ids)
+    told = {
+        **{"traceId": trace, "spanId": span, "parentSpanId": parent},
+        "name": text_or_empty(name),
+        "startTimeUnixNano": _nanoseconds(began),
+        "endTimeUnixNano": _nanoseconds(ended or began),
+        "attributes": _pairs(attributes.items()),
+        "events": list(events),
+    }
+    return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [told]}]}]}
+
+
+def _nanoseconds(at: datetime | None) -> str:
+    return "0" if at is None else f"{(at - _EPOCH) // timedelta(microseconds=1)}000"
+
+
+def _pairs(attributes: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in attributes if value not in (None, "", [], {})]
+
+
+def _value(value: Any) -> dict[str, Any]:
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case float():
+            return {"doubleValue": value}
+    return {"stringValue": value if type(value) is str else json_of(value).decode()}
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the values in an object or array of objects by their paths: ``llm.input_messages.0.message.role``."""
+    is_array = type(value) is list and bool(dicts_in(value))
+    if type(value) is not dict and not is_array:
+        yield name, value
+    else:
+        for key, each in enumerate(value) if is_array else value.items():
+            yield from _flat(f"{name}.{key}".removeprefix("."), each)
