@@ -7,12 +7,10 @@ place; the records after it are read.
 from __future__ import annotations
 
 import contextlib
-import re
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +57,27 @@ def on_lines(path: Path, least: int = 2) -> bool:
     """Return whether a file is JSON Lines: the first of ``least`` lines or more is a whole object or array, or torn
     before two whole objects. A document in one line, which may be long, is not read.
     """
-    if least > 1 and path.stat().st_size:
-        with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as held:
-            if not _TWO_LINES.match(held):
-                return False
+    if least > 1 and not _has_two_lines(path):
+        return False
     first, *others = [type(each.value) for each in islice(JsonLines(path), 3)] or [object]
     return len(others) + 1 >= least and (first in (dict, list) or others == [dict, dict])
+
+
+def _has_two_lines(path: Path) -> bool:
+    """Return whether two lines are not blank. It is read, not mapped: a mapped file that its program empties
+    ends this process.
+    """
+    begins = ends = False
+    with path.open("rb") as file:
+        while some := file.read(2**16):
+            some = some if begins else some.lstrip()
+            begins = begins or bool(some)
+            if begins and not ends:
+                _, newline, some = some.partition(b"\n")
+                ends = bool(newline)
+            if ends and not some.isspace() and some:
+                return True
+    return False
 
 
 class Array:
@@ -179,7 +192,6 @@ def _with_around(path: Path, key: str, before: Sequence[str], after: str) -> Ite
 
 _BUFFER = 2**18
 """With less, most lines continue beyond the buffer, and are put together of two parts."""
-_TWO_LINES = re.compile(rb"\s*+[^\n]++\n\s*+\S")
 _PADDING = b" \t\n\r\0"
 """The characters around a line. After a crash of the machine, a growing file may have NUL bytes."""
 

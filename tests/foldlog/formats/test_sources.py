@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
 from foldlog._formats import sources
 from foldlog._formats.files.histories import histories
+from foldlog._formats.files.readers import on_lines
 from foldlog._formats.json_text import RECORD_SIZE_MAX
 from foldlog._importing import import_source
 from foldlog.eventstore import open_store
@@ -498,3 +500,28 @@ def test_a_folder_that_changes_before_it_is_read_is_read_as_it_is_then(write, tm
     first.unlink()
     write("runs/a.jsonl", v1("a"))
     assert [source.path.name for source in opened] == ["a.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "text, is_on_lines",
+    [
+        ("{}\n{}", True),
+        (" \n {}\n\n\n {}", True),
+        ("{}" + " " * 2**16 + "\n{}", True),
+        ("{}\n \n", False),
+        ("\n", False),
+    ],
+)
+def test_a_file_is_on_lines_if_two_are_not_blank_and_may_be_emptied_while_it_is_read(
+    text, is_on_lines, tmp_path, monkeypatch
+):
+    file, really = tmp_path / "a.json", Path.open
+    file.write_text(text)
+    assert on_lines(file) is is_on_lines
+
+    def emptied(path, *how):
+        os.truncate(path, 0)
+        return really(path, *how)
+
+    monkeypatch.setattr(Path, "open", emptied)
+    assert not on_lines(file)
