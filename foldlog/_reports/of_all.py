@@ -53,7 +53,8 @@ class KeptOfAll:
         self._kind = tuple[str, kind | None]
         self._store, self._name, self._code, self._make = store, f"all {report}", code, make
         self._blocks: list[_Block] = []
-        self._position = 0
+        self._position = self._kept_at = 0
+        """The positions up to which the blocks were made, and those that are stored."""
 
     def load(self, again: Iterable[str] = ()) -> list[Any]:
         """Return the values of all blocks, as of now; those of the ids ``again`` are made again. Raises what
@@ -72,7 +73,7 @@ class KeptOfAll:
             stale |= recorder.query(lambda reader: self._stale(reader, until))
         found: list[_Block] = []
         new = set[int]()
-        is_whole = not self._blocks
+        is_whole = not self._blocks or self._kept_at != before  # another writer was in the way
         after: str | None = None
         for number, block in enumerate(self._blocks or [_Block("", None)]):
             if number in stale or block.value is None:
@@ -85,8 +86,9 @@ class KeptOfAll:
             after = block.last
         self._blocks = found
         self._position = until
-        if new or is_whole:  # what is not written is made again
-            recorder.offer(lambda transaction: self._write(transaction, before, new, is_whole=is_whole))
+        kept_at = self._kept_at
+        if (new or is_whole) and recorder.offer(lambda each: self._write(each, kept_at, new, is_whole=is_whole)):
+            self._kept_at = until
         return [block.value for block in found]
 
     @contextmanager
@@ -98,8 +100,8 @@ class KeptOfAll:
         if not recorder.on_server:
             recorder.query(self._read)
         yield
-        if self._blocks:
-            recorder.offer(lambda transaction: self._write(transaction, 0, set(), is_whole=True))
+        if self._blocks and recorder.offer(lambda transaction: self._write(transaction, 0, set(), is_whole=True)):
+            self._kept_at = self._position
 
     def make(self) -> None:
         """Make the blocks that have changed, where they are kept. Cost: see ``load``."""
@@ -136,7 +138,8 @@ class KeptOfAll:
     def _read(self, reader: Reader) -> None:
         position, blocks = self._stored(reader)
         if blocks and not reader.value("key_ids"):
-            self._position, self._blocks = position, [_Block(*value_of(body, self._kind)) for body in blocks]
+            self._position = self._kept_at = position
+            self._blocks = [_Block(*value_of(body, self._kind)) for body in blocks]
 
     def _stored(self, reader: Reader) -> tuple[int, list[bytes]]:
         """Return the position up to which the stored blocks were made, and the blocks; 0 where they are of no use."""

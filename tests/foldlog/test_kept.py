@@ -219,6 +219,20 @@ def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url:
     assert sorted(map(len, written)) == [1, 2]
 
 
+def test_blocks_that_another_writer_kept_from_being_written_are_written_later(url: str):
+    with foldlog.open(url) as histories:
+        recorder, found = histories.store.database.recorder, KeptSums(histories.store)
+        assert found.blocks()
+        for is_busy in (False, True, False):
+            histories["a"].append(said("more"))
+            with pytest.MonkeyPatch.context() as patched:
+                if is_busy:
+                    patched.setattr(recorder, "offer", lambda work, **_: False)
+                assert found.blocks()
+            position, _ = recorder.query(found._of_all._stored)
+            assert (position == histories.store.database.last_position) is not is_busy
+
+
 def test_stats_count_only_what_has_changed(url: str, monkeypatch: pytest.MonkeyPatch):
     counted: list[tuple[str, int]] = []
     really = sums.counted_on
