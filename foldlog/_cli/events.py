@@ -15,6 +15,7 @@ from foldlog._kinds import label
 from foldlog._values import parsed
 from foldlog._words import gist
 from foldlog._words.safe_text import printable
+from foldlog._words.texts import thinking_texts
 from foldlog._words.times import time_text
 from foldlog.eventstore import CondensationAction, CondensationSummary, Content, Event, Origin, events, said
 
@@ -135,6 +136,8 @@ def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
 
 def _parts(event: Event) -> Iterator[_Part]:
     """Yield the long fields of an event."""
+    if getattr(event, "thinking", ()):
+        yield "thinking", "\n".join(thinking_texts(event)) or "without words: only its server can read it"
     match event:
         case events.SystemMessage(content=content, tools=tools):
             yield from _content("", content)
@@ -144,8 +147,6 @@ def _parts(event: Event) -> Iterator[_Part]:
             yield from _content("", content)
         case events.Action():
             yield from _content("thought", event.thought)
-            if event.thinking:
-                yield "thinking", _json(event.thinking)
             yield from _arguments(event.arguments)
         case events.Observation(content=content, extras=extras):
             yield from _content("", content)

@@ -6,13 +6,14 @@ from typing import Any
 
 from foldlog._values import replaced, values_in
 from foldlog._words.event_json import event_document
+from foldlog._words.texts import SIGNATURES
 from foldlog.eventstore import Event
 
 LONG = 256
 """A value without spaces that calls itself data is replaced by its size from this number of characters on."""
 
 _LEFT_OUT = ("origin", "extra")
-_DATA_KEYS = frozenset({"data", "url", "image_url", "b64_json"})
+_DATA_KEYS = SIGNATURES | {"data", "url", "image_url", "b64_json"}
 
 
 def text_document(event: Event) -> dict[str, Any]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _BATCH = 4_000
 """Events in one transaction: with 1,000 the first search takes a third longer, because FTS5 merges more often."""
-_CODE = "7"
+_CODE = "8"
 """The version of an index's content. An index of another version is rebuilt."""
 _REBUILD = "search --rebuild"
 _ENCRYPTED = (

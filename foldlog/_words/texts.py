@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+from foldlog._values import values_in
 from foldlog.condensers.prompts.rendering import readable
 from foldlog.eventstore import Event, events
 from foldlog.projections import content_texts
 
+SIGNATURES = frozenset({"signature", "encrypted_content"})
+"""Fields of a block of thinking that only its server reads."""
+
 
 def text_of(event: Event) -> str:
-    """Return the words of the event: its content, or its tool with thought and arguments, or its summary."""
+    """Return the words of the event: its content, or its tool with thought and arguments, or its summary; those
+    of a model's thinking first.
+    """
     match event:
         case (
             events.SystemMessage(content=content)
             | events.Message(content=content)
             | events.Observation(content=content)
         ):
-            return "\n".join(content_texts(content))
+            return "\n".join((*thinking_texts(event), *content_texts(content)))
         case events.CondensationSummary(content=content):
             return content
         case events.Action(tool=tool, thought=thought, arguments=arguments):
             called = "" if arguments is None else readable(arguments)
-            return "\n".join((*content_texts(thought), f"{tool} {called}")).strip()
+            return "\n".join((*thinking_texts(event), *content_texts(thought), f"{tool} {called}")).strip()
         case events.Annotation(name=name, data=data):
             return f"{name} {readable([*map(_unsigned, data)] if isinstance(data, list) else _unsigned(data))}"
         case events.DocumentChanges(changed=changed):
@@ -42,11 +48,19 @@ def text_of(event: Event) -> str:
             return readable(body.decode("utf-8", "replace"))
 
 
+def thinking_texts(event: Event) -> list[str]:
+    """Return the texts of the model's thinking in a message or an action, without signatures."""
+    blocks = event.thinking if isinstance(event, events.Action | events.Message) else ()
+    found = values_in([*map(_unsigned, blocks)])
+    return [text for name, text in found if isinstance(text, str) and name not in ("type", "id")]
+
+
 def _unsigned(block: Any) -> Any:
-    """Return a block of a model's thinking without its signature, which has no words."""
+    """Return a block of a model's thinking without what has no words: its signature, and what is encrypted."""
     if not isinstance(block, dict):
         return block
-    return {name: value for name, value in block.items() if name not in ("signature", "encrypted_content")}
+    out = SIGNATURES | {"data"} if block.get("type") == "redacted_thinking" else SIGNATURES
+    return {name: value for name, value in block.items() if name not in out}
 
 
 def storable(text: str) -> str:

@@ -256,12 +256,19 @@ def test_words_after_an_escape_of_json_and_in_parts_of_any_type_are_found(url: s
         assert found(histories, "nafterline") == []
 
 
-def test_the_signature_of_a_thought_is_not_searched():
+def test_a_thought_is_searched_without_its_signature():
     thought = {"type": "thinking", "thinking": "tides", "signature": "c2lnbmVk"}
+    summary = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "tides"}]}
+    hidden = ({"type": "redacted_thinking", "data": "c2lnbmVk"}, summary | {"encrypted_content": "c2lnbmVk"})
+    events = [
+        Annotation(name="thinking", data=thought),
+        Annotation(name="thinking", data=[thought]),
+        Message(source="agent", content="So be it.", thinking=(thought,)),
+        Action(tool="look", call_id="k", thinking=hidden),
+    ]
     with open_store("memory:") as store, SearchIndex(store) as index:
-        for data in (thought, [thought]):
-            store.append("c", Annotation(name="thinking", data=data), expected_version=ANY_VERSION)
-        assert (len(index.search("tides")), index.search("c2lnbmVk")) == (2, ())
+        store.append("c", events, expected_version=0)
+        assert [found(index, word) for word in ("tides", "c2lnbmVk")] == [[("c", place) for place in range(4)], []]
 
 
 def test_an_encrypted_store_is_searched_in_memory_with_its_keys_and_loses_the_file_it_had(tmp_path: Path):
