@@ -28,7 +28,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import blocks_of, given, is_blank, kind_of, known_of, texts_of
+from foldlog._formats.blocks import THINKING, blocks_of, given, is_blank, kind_of, known_of, texts_of
 from foldlog._formats.claude_code.reading import usage_in
 from foldlog._formats.claude_code.writing import result_of, use_of
 from foldlog._formats.files.readers import Array
@@ -210,11 +210,16 @@ class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
         match events[0]:
             case Action():
-                blocks = [*thinking_before(events), *blocks_of(said_before(events)), *map(use_of, events)]
+                blocks = [*_taken(thinking_before(events)), *blocks_of(said_before(events)), *map(use_of, events)]
                 return [{"role": "assistant", "content": blocks}]
             case Message(source="agent", thinking=thinking, content=content):
-                return [{"role": "assistant", "content": [*thinking, *blocks_of(content)]}]
+                return [{"role": "assistant", "content": [*_taken(thinking), *blocks_of(content)]}]
         return [{"role": "user", "content": given(events[0].content)}]  # there is no role of a system
+
+
+def _taken(thinking: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the blocks of thinking that Anthropic's messages have."""
+    return [block for block in thinking if kind_of(block) in THINKING]
 
 
 # -- the format --------------------------------------------------------------------------------------------------------

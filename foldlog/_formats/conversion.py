@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.live import Encoder
 from foldlog._formats.losses import Losses, several
+from foldlog._formats.openai_chat import thought
 from foldlog._formats.packing import keep
 from foldlog._formats.past import is_of
 from foldlog._formats.record import ImportFinding, NotAnEvent
@@ -18,6 +19,7 @@ from foldlog._formats.registry import UnknownFormat, format_named
 from foldlog._formats.rewritten import is_rewriting, standing_in
 from foldlog.eventstore import Event, InvalidEvent, Retraction, Store
 from foldlog.projections import Intervals, contains, intervals_kept
+from foldlog.projections.messages.turns import turns
 
 if TYPE_CHECKING:
     from foldlog.projections import View
@@ -123,8 +125,17 @@ def encode_standing(
 
 
 def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
-    """Return the chat messages that a model is sent of a View, as records of a format. Raises ``UnknownFormat``."""
-    messages = view.to_messages("openai")
+    """Return the chat messages that a model is sent of a View, each with the thinking before it, as records of a
+    format. Raises ``UnknownFormat``.
+    """
+    thinking = {
+        turn.positions: [block for block in turn.thinking if block.get("type") != "cleared"]
+        for turn in turns(view.events, view.fit_positions)
+    }
+    messages = [
+        message | thought(thinking[positions]) if message["role"] == "assistant" else message
+        for message, positions in view.rendered("openai")
+    ]
     if format == ANY_HISTORY:
         return iter(messages)
     return encode((replace(event, origin=None) for event in decode(messages, ANY_HISTORY)), format, notes=notes)

@@ -152,10 +152,7 @@ def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
     message: dict[str, Any] = {"role": role, "content": content if isinstance(content, str) else [*content]}
     if isinstance(event, Action | Annotation):
         message["content"] = message["content"] or None
-    if thinking and all(block.keys() == {"type", "thinking"} for block in thinking):
-        message["reasoning_content"] = "\n".join(str(block["thinking"]) for block in thinking)
-    elif thinking:
-        message["thinking_blocks"] = list(thinking)
+    message |= thought(thinking)
     if isinstance(event, Action):
         message["tool_calls"] = list(map(_call, calls))
     elif isinstance(event, Observation):
@@ -163,6 +160,13 @@ def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
         message["tool_call_id"] = call_id_of(event)
     message |= dict_or_empty(event.meta.get("message"))
     return {key: value for key, value in message.items() if value is not None or key == "content"}
+
+
+def thought(thinking: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the field of a message for the model's thinking: no field without thinking."""
+    if thinking and all(block.keys() == {"type", "thinking"} for block in thinking):
+        return {"reasoning_content": "\n".join(str(block["thinking"]) for block in thinking)}
+    return {"thinking_blocks": list(thinking)} if thinking else {}
 
 
 def _call(action: Action) -> dict[str, Any]:

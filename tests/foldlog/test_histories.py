@@ -10,13 +10,16 @@ import pytest
 import foldlog
 from foldlog import (
     Action,
+    Annotation,
     ConversationErased,
     InvalidEvent,
     Message,
     NoCondensationAvailable,
     NoSuchEvent,
     NoSuchVersion,
+    Observation,
 )
+from foldlog.eventstore import Origin
 from foldlog.formats import FORMATS
 
 SAMPLE = pathlib.Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
@@ -216,6 +219,39 @@ def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
             (*_, last) = map(json.dumps, history.export(name, view=True))
             assert "All five things are done" in last, name
         assert list(histories["nobody"].export(view=True)) == []
+
+
+@pytest.mark.parametrize(
+    "format, kept",
+    [
+        ("openai-chat", ["hm", "ok", "so"]),
+        ("anthropic-messages", ["hm", "ok"]),
+        ("claude-code", ["hm", "ok"]),
+        ("openai-responses", ["so"]),
+        ("atif", ["hm", "ok"]),
+        ("aider", []),
+    ],
+)
+def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(format: str, kept: list[str]):
+    thought = [{"type": "thinking", "thinking": text, "signature": "s"} for text in ("old", "hm", "ok")]
+    reasoning = {"summary": [{"type": "summary_text", "text": "so"}]}
+    notes: list[str] = []
+    with foldlog.open("memory:", condenser={"type": "clear_thinking", "keep": 2}) as histories:
+        history = histories["c"]
+        for thinking in ([thought[0]], [thought[1]]):
+            history.append(
+                [Message(source="user", content="a"), Message(source="agent", content="b", thinking=thinking)]
+            )
+        call = Action(tool="t", call_id="k", thinking=[thought[2]])
+        history.append([Message(source="user", content="a"), call, Observation(content="c", call_id="k", cause=5)])
+        told = {"origin": Origin(format="openai-responses", id="rs"), "data": reasoning, "shown": True}
+        history.append(Annotation(name="reasoning", stays_with_next=True, **told))
+        history.append(Message(source="agent", content="d"))
+        history.prepare()
+        written = json.dumps(list(history.export(format, view=True, notes=notes.append)))
+    assert [text for text in ("old", "hm", "ok", "so", "cleared") if f'"{text}"' in written] == kept
+    lost = 3 - len(kept)
+    assert (f"{lost} thinking block" in str(notes)) == bool(lost), notes
 
 
 @pytest.mark.parametrize("given", [["a"], "user"])
