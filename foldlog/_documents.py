@@ -299,7 +299,9 @@ class RequestDocument(Document, frozen=True, kw_only=True):
 
 
 class WhyDocument(Document, frozen=True, kw_only=True):
-    """``foldlog why``: whether a View shows an event, and which event ``by`` hid it."""
+    """``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten", "taken back", "never shown"), and
+    which event ``by`` hid it.
+    """
 
     conversation: str
     event: int

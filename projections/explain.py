@@ -23,18 +23,18 @@ from foldlog.projections.units import is_unseen
 from foldlog.projections.v0_dialect import entomb, is_buried, is_from_v0
 from foldlog.projections.view import View
 
-Fate = Literal["shown", "forgotten", "never shown"]
+Fate = Literal["shown", "forgotten", "taken back", "never shown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The fate of ``event`` in the View at ``version``: ``fate`` is "shown", "forgotten" or "never shown".
+    """The ``fate`` of ``event`` in the View at ``version``: "shown", "forgotten", "taken back" or "never shown".
 
     shown         ``position`` is its index; ``sent`` says whether a model is sent it
     forgotten     ``by`` is the event that forgot it, at version ``forgotten_at``: a condensation; for some imported
-                  histories a request; or the retraction that took it back. ``summary`` is the summary that ``by`` put
-                  in its place, if any. ``stands_in`` is the summary that stands for it in the View now: ``summary`` may
-                  have been summarized since
+                  histories a request. ``summary`` is the summary that ``by`` put in its place, if any. ``stands_in`` is
+                  the summary that stands for it in the View now: ``summary`` may have been summarized since
+    taken back    ``by`` is the retraction that took it back, at version ``forgotten_at``
     never shown   ``by`` is set where an imported condensation forgot it before it came
 
     ``reason`` says it in words, for people.
@@ -100,7 +100,7 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
         return _explain_shown(event, view, position)
     if event.id >= 0:
         if is_structural(event) or not event.shown:
-            return Why(event, view.version, "never shown", _never_shown_because(event))
+            return Why(event, view.version, "never shown", _never_shown_because(event, view))
         buried_by = _buried_by(event, structural) if is_from_v0(event) else None
         if buried_by is not None:
             reason = f"imported condensation {buried_by.id} forgot its source id before it came"
@@ -173,11 +173,14 @@ def _unfit_because(event: Event, view: View, position: int) -> str:
     return "its tool loop is not whole"
 
 
-def _never_shown_because(event: Event) -> str:
+def _never_shown_because(event: Event, view: View) -> str:
     if is_structural(event):
         return "condensations, requests and retractions change a View; a View never shows them"
     if isinstance(event, Annotation):
-        return "annotations are never shown to a model"
+        blocks = event.data if isinstance(event.data, list) else ()
+        carriers = (one.id for one in view if any(block in blocks for block in getattr(one, "thinking", ())))
+        shown = next((f"; its thinking is shown with event {carrier}" for carrier in carriers), "")
+        return f"annotations are never shown to a model{shown}"
     if event.origin is not None:
         return f"in the {event.origin.format} history that it was imported from it was not shown to the agent"
     return "its writer marked it as not shown"
@@ -212,7 +215,7 @@ def _explain_taken_back(event: Event, came: int, view: View, since: Iterable[Eve
             there.append((one.id + 1, stays))
     assert by is not None
     reason = f"retraction {by.id} took it back, at version {by.id + 1}: the View was again that of version {target(by)}"
-    return Why(event, view.version, "forgotten", reason, by=by, forgotten_at=by.id + 1)
+    return Why(event, view.version, "taken back", reason, by=by, forgotten_at=by.id + 1)
 
 
 def _follow(

@@ -240,7 +240,7 @@ def test_why_takes_an_id_or_words_and_a_version(foldlog, work):
     for arguments, status, out, err in (
         (["3"], 0, "shown at version 6", ""),
         (["3", "--at", 4], 0, "shown at version 4", ""),
-        (["done."], 0, "forgotten at version 6", ""),
+        (["done."], 0, "taken back at version 6", ""),
         (["DIFF\n--git a/x.py"], 0, "shown at version 6", ""),
         (["DIFF --git", "--at", 3], 0, "shown at version 3", ""),
         (["e"], 0, " at version 6", "5 events have these words; this is one of them, others are 1, 2, 3, 4"),
@@ -262,6 +262,32 @@ def test_words_are_those_of_a_retracted_event_only_if_no_other_has_them(foldlog)
     ran = foldlog("why", "c", "same words")
     assert (ran.out.split()[0], "others are 0" in ran.err) == ("shown", True)
     assert foldlog("why", "c", "taken back").status == 0
+
+
+def test_thinking_is_shown_and_found_in_the_event_that_a_model_is_shown(foldlog):
+    thought = {"type": "thinking", "thinking": "Look at\nprices.", "signature": "c2ln"}
+    events = [
+        Annotation(name="assistant", data=[thought]),
+        Message(source="agent", content="Done.", thinking=[thought]),
+        Message(source="agent", content="Hidden.", thinking=[{"type": "redacted_thinking", "data": "c2ln"}]),
+    ]
+    with foldlog_open("foldlog.db") as histories:
+        histories["c"].append(events)
+    for command, status, told in (
+        (["show", "c", 1], 0, "       thinking:\n        Look at\n        prices.\n        Done.\n"),
+        (["show", "c", 2], 0, "       thinking:\n        without words: only its server can read it\n"),
+        (["log", "c", "--full"], 0, "        prices.\n        Done.\n"),
+        (["why", "c", "look at prices"], 0, "shown at version 3: the View shows it at index 0\n     1  agent"),
+        (
+            ["why", "c", "look at prices", "--at", 1],
+            0,
+            "never shown at version 1: annotations are never shown to a model\n",
+        ),
+        (["why", "c", 0], 0, "never shown to a model; its thinking is shown with event 1\n"),
+        (["why", "c", "c2ln"], 2, ""),
+    ):
+        ran = foldlog(*command)
+        assert (ran.status, told in ran.out) == (status, True), ran
 
 
 def test_commands_that_only_read_take_the_beginning_of_an_id(foldlog, work):

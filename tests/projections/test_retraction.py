@@ -96,7 +96,7 @@ def test_why_an_event_was_taken_back(history: History):
     history.append(CondensationAction(forgotten_event_ids=[1], summary="one", summary_offset=0))
     history.retract(5, "the user went back")
     why = history.why(5)
-    assert (why.fate, why.forgotten_at) == ("forgotten", 8)
+    assert (why.fate, why.forgotten_at) == ("taken back", 8)
     assert isinstance(why.by, Retraction)
     assert (why.by.id, why.by.version, why.by.reason) == (7, 5, "the user went back")
     assert why.reason == "retraction 7 took it back, at version 8: the View was again that of version 5"

@@ -34,7 +34,8 @@ def test_why_agrees_with_the_views(events: list[Event]) -> None:
             assert view[why.position].id == event.id
         if why.fate == "never shown":
             assert not any(event.id in ids for ids in shown)
-        if why.fate == "forgotten":
+        assert (why.fate == "taken back") == isinstance(why.by, Retraction)
+        if why.fate in ("forgotten", "taken back"):
             assert why.by is not None, why.reason
             assert event.id not in shown[why.by.id + 1]
             if isinstance(why.by, Retraction):

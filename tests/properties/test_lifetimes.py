@@ -35,10 +35,8 @@ def test_lifetimes_agree_with_the_view_of_each_version(events: list[Event]) -> N
         structural = [event for event in events[:version] if is_structural(event)]
         for event in events[:version]:
             why = explain_event(event, view, lambda start: [one for one in structural if one.id >= start])  # noqa: B023
-            if why.fate == "forgotten" and why.by is not None:
-                departure = (
-                    "taken back" if isinstance(why.by, Retraction) else "summarized" if why.summary else "forgotten"
-                )
+            if why.fate in ("forgotten", "taken back") and why.by is not None:
+                departure = "summarized" if why.summary else why.fate
                 assert lives.of(event.id).at(version) == departure, (version, event.id)
     for one in lives:
         for span in one.spans:

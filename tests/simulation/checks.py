@@ -153,7 +153,8 @@ def _why(process: Process, found: model.Conversation, rng: random.Random) -> Non
     why = process.histories[found.name].why(event_id)
     ids = found.shown().ids
     ever = any(event_id in found.shown(version).ids for version in range(event_id, found.version + 1))
-    fate = "shown" if event_id in ids else "forgotten" if ever else "never shown"
+    gone = "taken back" if isinstance(why.by, es.Retraction) else "forgotten"
+    fate = "shown" if event_id in ids else gone if ever else "never shown"
     same("why", (why.fate, why.position), (fate, ids.index(event_id) if fate == "shown" else None), found.name)
 
 

@@ -58,7 +58,7 @@ def run(
     """
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        event_id = int(event) if _ID.fullmatch(event) else _with_words(store, conversation, event)
+        event_id = int(event) if _ID.fullmatch(event) else _with_words(store, conversation, event, at)
         answer = why_sent(store, Views(store), conversation, event_id, at)
         answer = replace(answer, event=in_own_ids(store, conversation)(answer.event))
         by = answer.by
@@ -67,15 +67,17 @@ def run(
     terminal.answer(document, lambda: _show(conversation, answer, requests))
 
 
-def _with_words(store: Store, conversation: str, words: str) -> int:
-    """Return the id of the first event that has these words in this order, retracted ones last; note the others."""
+def _with_words(store: Store, conversation: str, words: str, at: int | None) -> int:
+    """Return the id of the first event before a version that has these words in this order, shown ones before others,
+    retracted ones last; note the others.
+    """
     wanted = " ".join(words.casefold().split())
     if not wanted or words.startswith("-"):
         raise Refused(f"{words!r} is neither an option nor an event; give the id of an event, or words of it")
-    texts = ((each, text_of(each)) for each in store.events(conversation) if not is_structural(each))
-    found = [each.id for each, text in texts if wanted in " ".join(text.casefold().split())]
+    said = (each for each in store.events(conversation, stop=at) if not is_structural(each))
+    with_words = [each for each in said if wanted in " ".join(text_of(each).casefold().split())]
     kept = store.query(conversation, lambda read: intervals_kept(read.structural_events(), read.version))
-    found.sort(key=lambda each: not contains(kept, each))
+    found = [each.id for each in sorted(with_words, key=lambda each: (not contains(kept, each.id), not each.shown))]
     if not found:
         raise Refused(f"no event of {conversation!r} has the words {words!r}; 'foldlog log ID' shows all events")
     if len(found) > 1:
@@ -109,7 +111,7 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
 
 
 def _show(conversation: str, answer: Why, requests: Sequence[CondensationRequest]) -> None:
-    colour = {"shown": "bold green", "forgotten": "bold yellow", "never shown": "dim"}[answer.fate]
+    colour = {"shown": "bold green", "never shown": "dim"}.get(answer.fate, "bold yellow")
     reason = terminal.printable(completed(_reason(answer, requests)), one_line=True)
     terminal.console().print(Text.assemble((answer.fate, colour), f" at version {answer.version:,}: {reason}"))
     lines = terminal.PrintedLines()
