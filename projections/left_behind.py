@@ -50,18 +50,18 @@ def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Even
 
 def _all_are_answered(events: Sequence[Event]) -> bool:
     """Return whether certainly each call of these events is answered among them, and each observation answers one."""
-    waiting = set[str | int | None]()
+    waiting = dict[str | int | None, int]()
     for event in events:
         if type(event) is Action:
             key: str | int | None = event.id if event.call_id is None else event.call_id
             if key in waiting:
                 return False
-            waiting.add(key)
+            waiting[key] = event.id
         elif type(event) is Observation:
             key = event.cause if event.call_id is None else event.call_id
-            if key not in waiting:
+            if key not in waiting or event.cause not in (None, waiting[key]):
                 return False
-            waiting.remove(key)
+            del waiting[key]
     return not waiting
 
 

@@ -5,8 +5,8 @@ A model refuses a conversation in which an action has no observation, an observa
 parallel calls is missing, or a loop has lost the thinking that it began with. So everything that forgets must know
 these units.
 
-    observation      answers the waiting action with its call id that is its ``cause``, else the first of the newest
-                     response that has one; without a call id its ``cause``. One that answers none is an orphan.
+    observation      answers the action that is its ``cause``, if it waits and has its call id; without a ``cause``
+                     the first of the newest response with its call id. One that answers none is an orphan.
     parallel calls   the actions of one model response, with their observations. An action without a response id is
                      alone. Servers repeat ids: a response ends at an action with another response id, or with a call
                      id that the response has an answer for; at a summary, too, if none of its calls waits.
@@ -220,13 +220,12 @@ class WaitingCalls:
     def take(self, observation: Observation) -> int | None:
         """Return the position of the action that ``observation`` answers. That action waits no longer."""
         call_id, event_id = observation.call_id, observation.cause
-        if call_id is not None:
+        if event_id is None and call_id is not None:
             same = self._by_call_id.get(call_id, [])
             while same and same[-1] not in self.waiting:  # answered by its event id
                 same.pop()
-            if event_id not in same or event_id not in self.waiting:
-                event_id = same[-1] if same else None
-        if event_id is None or event_id not in self.waiting:
+            event_id = same[-1] if same else None
+        if event_id is None or event_id not in self.waiting or call_id not in (None, self.waiting[event_id][1]):
             return None
         position, called = self.waiting.pop(event_id)
         if called is not None and event_id >= self._first_of_response:

@@ -92,12 +92,15 @@ class OpenCalls:
         call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, cause)
         if type(call_id) is not str:
             return None, cause, ""
-        answer = Observation(id=0, content="", call_id=call_id, cause=cause)
-        place = self._waiting.take(answer)
+        place = self._take(call_id, cause)
         if place is None and self._view is not None:
             self._read_past()
-            place = self._waiting.take(answer)
+            place = self._take(call_id, cause)
         return (call_id, cause, "") if place is None else (call_id, place, self._calls.pop(place).tool)
+
+    def _take(self, call_id: str, cause: int | None) -> int | None:
+        places = (self._waiting.take(Observation(content="", call_id=call_id, cause=each)) for each in (cause, None))
+        return next((place for place in places if place is not None), None)
 
     def of_result(self, call_id: str | None, tool: str) -> str | Action | None:
         """Return the call that a result without an id answers, for ``close``: of the newest reply the first open call

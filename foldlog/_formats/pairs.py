@@ -76,8 +76,7 @@ class RepliesEncoder(RecordEncoder):
         return complete
 
     def _answer(self, result: Observation) -> None:
-        is_late = bool(self._held) and result.cause is not None and result.cause < self._held[0][0].id
-        call_id = None if is_late else self._waiting.take(result)
+        call_id = self._waiting.take(result)
         if call_id is not None:
             self._results[call_id] = result
         elif self._held and isinstance(self._held[-1][0], Observation):

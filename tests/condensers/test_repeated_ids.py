@@ -86,6 +86,27 @@ def lengths(condenser: dict[str, Any], calls: int, call_id: Id, reply_id: Id) ->
         return [*found, len(view)]
 
 
+@pytest.mark.parametrize("given_up", [0, 1])
+def test_the_result_of_a_call_that_is_hidden_is_not_that_of_another_call(given_up: int) -> None:
+    with foldlog.open("memory:", condenser={"type": "recent", "max_events": 6, "keep_first": 0}) as histories:
+        history = histories["c"]
+        history.append({"role": "user", "content": "go"})
+        for tool, others in (("a", given_up), ("b", 0)):
+            made = [
+                {"id": call_id, "function": {"name": tool, "arguments": "{}"}} for call_id in ("k", "l")[: 1 + others]
+            ]
+            history.append_reply({"role": "assistant", "tool_calls": made})
+        for call in (call for call in history.open_calls() if call.call_id == "k"):
+            history.append_tool_result(call, call.tool)
+        history.append_reply({"role": "assistant", "content": "seen"})
+        history.append({"role": "user", "content": "on"})
+        messages = history.prepare().to_messages("openai")
+        called = {call["id"]: call["function"]["name"] for each in messages for call in each.get("tool_calls", ())}
+        results = {each["tool_call_id"]: each["content"] for each in messages if each["role"] == "tool"}
+        assert results == called
+        assert len(results) == 2 - given_up
+
+
 def test_results_by_a_repeated_id_are_those_of_the_calls_in_order() -> None:
     with foldlog.open("memory:") as histories:
         history = histories["c"]
