@@ -23,7 +23,7 @@ def messages_of(turns: Iterable[MessageTurn]) -> list[Rendered]:
         moved: list[Part] = []
         for call in turn.calls:
             made = (*_reasoning(call.thinking), *_said("assistant", call.thought, moved), _call(call))
-            items += [Rendered(item, (call.position,)) for item in made]
+            items += [Rendered(item, call.positions) for item in made]
         items += [Rendered(_result(call), (call.answered,)) for call in turn.calls]
         if not turn.calls and (said := _said(turn.role, turn.parts, moved)):
             items += [Rendered(item, turn.positions) for item in (*_reasoning(turn.thinking), *said)]

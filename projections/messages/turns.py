@@ -34,11 +34,13 @@ class Rendered(NamedTuple):
 
 
 class PairedCall(NamedTuple):
-    """An action under the id that its message has, the thinking before it, its result, and the indices of both."""
+    """An action under the id that its message has, its index after those of what its reply said before, the thinking
+    and the words before it, its result, and the index of that.
+    """
 
     id: str
     action: Action
-    position: int
+    positions: tuple[int, ...]
     thinking: tuple[Part, ...]
     thought: list[Part]
     observation: Observation
@@ -88,29 +90,29 @@ def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Message
         if isinstance(shown[group[0]], Observation) and group[0] not in told:
             continue  # it is in the turn of its call
         where = tuple(positions[place] for place in group)
-        calls = []
+        calls, own, thinking, thought = list[PairedCall](), tuple[int, ...](), tuple[Part, ...](), list[Part]()
         for place in group:
-            action, observation = shown[place], shown[found.answers.get(place, place)]
-            if _is_call(action) and isinstance(observation, Observation):
-                thinking = (*reasoning[place], *action.thinking) if place in reasoning else action.thinking
-                thought, result = parts_of(action.thought), parts_of(observation.content)
-                of_action = (_call_id(action, used), action, positions[place], thinking, thought)
-                calls.append(PairedCall(*of_action, observation, result, positions[found.answers[place]]))
-        if calls:
-            parts = [part for call in calls for part in call.thought]
-            thinking = tuple(block for call in calls for block in call.thinking)
-            yield MessageTurn("assistant", parts, where, tuple(calls), thinking)
-            continue
+            event, observation = shown[place], shown[found.answers.get(place, place)]
+            if isinstance(event, Action | Message):
+                own, thinking = (*own, positions[place]), (*thinking, *reasoning.get(place, ()), *event.thinking)
+                thought += parts_of(event.thought if isinstance(event, Action) else event.content)
+            if _is_call(event) and isinstance(observation, Observation):
+                result, at = parts_of(observation.content), positions[found.answers[place]]
+                calls.append(PairedCall(_call_id(event, used), event, own, thinking, thought, observation, result, at))
+                own, thinking, thought = (), (), []
         match shown[group[0]]:
+            case _ if calls:
+                thought = [part for call in calls for part in call.thought]
+                thinking = tuple(block for call in calls for block in call.thinking)
+                yield MessageTurn("assistant", thought, where, tuple(calls), thinking)
             case SystemMessage(content=content):
                 yield MessageTurn("system", parts_of(content), where)
-            case Message(content=content, source="agent", thinking=blocks):
-                thinking = (*reasoning.get(group[0], ()), *blocks)
-                yield MessageTurn("assistant", parts_of(content), where, thinking=thinking)
-            case Message() | CondensationSummary() | Observation() as event:
+            case Message(source="agent"):
+                yield MessageTurn("assistant", thought, where, thinking=thinking)
+            case Message() | Action():
+                yield MessageTurn("user", thought, where)
+            case CondensationSummary() | Observation() as event:
                 yield MessageTurn("user", parts_of(event.content), where)
-            case Action(thought=content):
-                yield MessageTurn("user", parts_of(content), where)
             case Annotation(name=name, data=data, origin=None):
                 text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=said)
                 yield MessageTurn("user", parts_of(f"{name}:\n{text}"), where)
@@ -135,7 +137,8 @@ def _is_call(event: Event) -> TypeGuard[Action]:
 
 
 def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[list[int]]:
-    """Return the places, by the message that they go into: the calls of one response together, all else alone.
+    """Return the places, by the message that they go into: the calls of one response together, after a message of the
+    same reply that comes directly before them; all else alone.
 
     The calls stay one message where results, or words of the user, stand between them: the model said them at once, so
     no call had a result when it made the next one, and a model that thought refuses a second message without its
@@ -145,9 +148,14 @@ def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[
     calls: list[int] = []
     response_of = {place: number for number, response in enumerate(responses) for place in response.members}
     for place, event in enumerate(shown):
+        last = calls[-1] if calls else place
+        if isinstance(shown[last], Message):
+            goes_on = last == place - 1 and not begins_reply(event, shown[last])
+        else:
+            goes_on = last < place and response_of.get(place) == response_of[last]
         if not begins_reply(event):
             groups.append([place])
-        elif calls and isinstance(event, Action) and response_of[place] == response_of.get(calls[0]):
+        elif goes_on:
             calls.append(place)
         else:
             calls = [place]

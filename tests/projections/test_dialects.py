@@ -208,6 +208,21 @@ def test_thinking_goes_to_those_who_take_it_with_its_signature():
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_one_reply_says_before_its_calls_is_in_their_message(dialect):
+    def said(words, reply="r1"):
+        return Message(source="agent", content=words, meta={"reply": reply})
+
+    parted = Action(tool="ls", call_id="a", response_id="m", thinking=(SIGNED,), meta={"reply": "r1"})
+    whole = replace(parted, thought=(text("one"), text("two")))
+    messages = sent(dialect, said("one"), said("two"), parted, result(call_id="a"))
+    assert messages == sent(dialect, whole, result(call_id="a"))
+    assert sum(each.get("role") == "assistant" for each in messages) == 1
+    if not dialect.startswith("anthropic"):  # whose messages are by turns
+        other = sent(dialect, said("one", "r0"), parted, result(call_id="a"))
+        assert len(other) == len(sent(dialect, parted, result(call_id="a"))) + 1
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_arguments_that_are_no_object_are_sent_as_one_that_holds_them(dialect):
     for broken in ("{", "[1]", '"x"', "null", '{"a": NaN}', '{"a": 1} {', "\ud800"):
         assert "invalid_arguments" in json.dumps(sent(dialect, call(arguments=broken), result())), broken
