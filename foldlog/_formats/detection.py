@@ -42,7 +42,7 @@ def format_of(records: Iterable[Any]) -> Format | Lookalike | None:
     """Return the format of a history by its first records; None where they are of no known format."""
     looked_at = [record for record in islice(records, LOOK_AT) if type(record) is dict or type(record) is list]
     for format in formats().values():
-        if format.begins(next(iter(looked_at), None)) and 2 * sum(map(format.accepts, looked_at)) >= len(looked_at):
+        if any(map(format.tells, looked_at)) and 2 * sum(map(format.accepts, looked_at)) >= len(looked_at):
             return format
     found = Counter(each for record in looked_at for each in _of_one(record))
     ours = [(each, count) for each, count in found.items() if isinstance(each, Format)]

@@ -228,6 +228,10 @@ LOOKALIKES: tuple[Lookalike, ...] = (
         "the list of prompts of Codex", ("session_id ts:int text",), hint="; import ~/.codex/sessions", repeats=True
     ),
     Lookalike(
+        "Codex of April 2025", ("session.id session.timestamp items:list",),
+        hint="; import the list of its items, with --format codex",
+    ),
+    Lookalike(
         "the output of codex exec --json", ("type=thread.started thread_id", "type=item.completed item"),
         hint="; import the session itself, from ~/.codex/sessions",
     ),

@@ -220,7 +220,7 @@ def old_rollout():
     return [HEADER, STATE, *context, *asked, STATE, thought, shell, *rest]
 
 
-@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("first", [0, 1, 2])
 def test_an_old_rollout_is_recognized_and_named(first, tmp_path):
     path = tmp_path / "rollout.jsonl"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in old_rollout()[first:]))

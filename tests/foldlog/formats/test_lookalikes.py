@@ -162,6 +162,7 @@ SHAPES = {
     "Amazon Bedrock or Strands": [{"role": "user", "content": [{"text": "hi"}]}],
     "Google's Gemini API": [{"role": "user", "parts": [{"text": "hi"}]}],
     "Kimi": [{"role": "_system_prompt", "content": "You are Kimi"}, ASKED, {"role": "_checkpoint", "id": 0}],
+    "Codex of April 2025": [{"session": {"id": "s", "timestamp": "2025"}, "items": RESPONSES}],
     "the list of prompts of Codex": [{"session_id": "s", "ts": 1, "text": "hi"}],
     "Haystack": [{"role": "user", "meta": {}, "name": None, "content": [{"text": "hi"}]}],
     "Copilot Chat": [{"kind": 0, "v": {"requests": []}}, {"kind": 2, "k": ["requests"], "v": []}],
