@@ -61,7 +61,8 @@ class Exports(FileReader):
 
     def holds(self, path: Path, begin: bytes) -> bool:
         is_begun = any(map(set(_KEY.findall(begin)).issuperset, self.begins))
-        return is_begun and any(self.has(it.value) for it in islice(_conversations(path), LOOK_AT))
+        first = [self.has(it.value) for it in islice(_conversations(path), LOOK_AT)] if is_begun else []
+        return any(first) and 2 * sum(first) >= len(first)
 
     def histories(self, path: Path) -> Iterator[Contained]:
         for located in _conversations(path):

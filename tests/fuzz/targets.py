@@ -42,6 +42,7 @@ from foldlog.eventstore.recorders import urls
 from foldlog.eventstore.recorders.errors import RecorderError
 from foldlog.eventstore.recorders.sqlite.readable import copy_readable
 from foldlog.formats import FORMATS, NotAHistory, decode, encode, open_sources
+from tests.foldlog.formats.test_lookalikes import mixture
 from tests.fuzz.mutation import any_text, as_json, mutated, mutated_json
 
 __all__ = ["TARGETS", "Target", "warm_up"]
@@ -155,6 +156,11 @@ def files(at: random.Random) -> str:
             assert "\n" not in str(error)  # noqa: PT017 - another run than pytest's
             return "not a history"
     return "imported" if count else "nothing"
+
+
+def mixtures(at: random.Random) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        return f"read as {mixture(at, Path(folder) / 'a.jsonl')}"
 
 
 # -- configuration -----------------------------------------------------------------------------------------------------
@@ -361,6 +367,7 @@ TARGETS: Mapping[str, Target] = {
     "stored bodies": Target(30, stored_body),
     "records of all formats": Target(30, records),
     "files of all formats": Target(10, files),
+    "lines of all formats": Target(1, mixtures),
     "configuration": Target(10, configuration),
     "configuration files": Target(3, configuration_file),
     "documents": Target(3, documents),
