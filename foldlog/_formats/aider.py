@@ -29,7 +29,7 @@ from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
 from foldlog._formats.packing import json_of
 from foldlog._formats.pairs import TurnsEncoder
-from foldlog._formats.record import Located, joined_text, usage_told
+from foldlog._formats.record import Located, joined_text, read_time, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.told import time_of
 from foldlog.eventstore import Action, Event, Message, SystemMessage
@@ -281,7 +281,7 @@ FORMAT = Format(
     matches=_accepts,
     accepts=_accepts,
     expected="a block of a chat, {'aider': 'user', 'text': '…'}",
-    time=lambda record: (None, record["text"] if record["aider"] == "start" else None),
+    time=lambda record: read_time(record["text"] if record["aider"] == "start" else None),
     decoder=_Decoder,
     encoder=_Encoder,
     files=_Files(),

@@ -184,3 +184,9 @@ def test_what_only_looks_like_it_is_refused(tmp_path):
     for begin in ("# aider chat started at night\n", "# Notes\n\n# aider chat started at 2026-03-01 10:00:00\n"):
         with pytest.raises(NotAHistory, match="holds neither a JSON object nor an array"):
             opened(tmp_path, f"{begin}\n#### go  \n", "a.md")
+
+
+@pytest.mark.parametrize("text, time", [("2026-03-01 10:00:00", "2026-03-01 10:00:00"), ("at 4111 1111", None)])
+def test_only_a_time_is_kept_as_one_since_a_redaction_leaves_it(text, time):
+    (event,) = decode([{"aider": "start", "text": text}], "aider")
+    assert (event.data, event.origin.time) == (text, time)
