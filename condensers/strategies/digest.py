@@ -56,8 +56,7 @@ class DigestCondenser(SummarizingCondenser):
         return Summary(Digest.of(events).text(self.max_length))
 
     def shorter(self, text: str) -> str | None:
-        digest = Digest.parse(text)
-        if digest is None or len(text) <= _LENGTH_LEAST:
+        if (digest := Digest.parse(text)) is None or len(text) <= _LENGTH_LEAST:
             return None
         return digest.text(max(_LENGTH_LEAST, len(text) * 2 // 3))
 
@@ -117,8 +116,7 @@ class Digest:
         lines: dict[Section, dict[str, str]] = {section: {} for section in Section}
         left_out = dict.fromkeys(Section, 0)
         for summary in sorted(summaries, key=lambda it: summary_of(it.id) if it.id < 0 else it.id):
-            before = cls.parse(summary.content)
-            if before is None:
+            if (before := cls.parse(summary.content)) is None:
                 earlier += filter(None, ["\n".join(filter(str.strip, summary.content.splitlines()))])
                 continue
             count += before.count
@@ -150,8 +148,7 @@ class Digest:
     def parse(cls, text: str) -> Digest | None:
         """Return the digest that ``text`` was written from, or None if ``text`` is not a digest."""
         title, *rest = text.splitlines() or [""]
-        titled = _TITLE.fullmatch(title)
-        if titled is None:
+        if (titled := _TITLE.fullmatch(title)) is None:
             return None
         lines: dict[Section, dict[str, str]] = {section: {} for section in Section}
         left_out = dict.fromkeys(Section, 0)
@@ -231,6 +228,16 @@ class Digest:
                 shortened = truncated(text, len(text) - over).replace("\n", " ") + event_id
                 return _listed(section, [*kept[:-1], shortened], left_out + len(lines) - len(kept))
         return ""
+
+
+def left_out(events: Iterable[Event], text: str) -> set[int]:
+    """Return the ids of the events of which the digest ``text`` leaves out a line that ``events`` gave. It is empty if
+    ``text`` is not a digest. Cost: the events, once.
+    """
+    if (digest := Digest.parse(text)) is None:
+        return set()
+    pairs = ((lines, digest.lines[of]) for of, lines in Digest.of(events).lines.items() if of not in _NAMES)
+    return {each for given, kept in pairs for each in {*map(_id, given.values())}.difference(map(_id, kept.values()))}
 
 
 _EARLIER = "Earlier summary"

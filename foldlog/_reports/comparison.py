@@ -99,13 +99,15 @@ def verdict_of(rows: Sequence[StrategyFiguresDocument], price: Price, priced: st
     faithful = [row for row in offered if value(row) != value(noop) and not row.user_messages_lost]
     if value(offered[0]) == value(offered[-1]):
         verb = "cost" if key == "cost" else "send"
-        first = f"All strategies {verb} " if len(offered) > 1 else f"{noop.strategy} {verb}s "
+        first = f"The condensers all {verb} " if len(offered) > 1 else f"{noop.strategy} {verb}s "
         first += f"{said(noop)}{unit}."
         if len(offered) > 1 and not any(row.condensations or row.declined or row.events_masked for row in offered):
-            first = (
-                f"{first[:-1]}: none of them condenses {count(noop.view_events_peak, 'event')}. Compare a longer "
-                f"history, or lower a limit with --config FILE."
-            )
+            first = f"{first[:-1]}: none of them condenses {count(noop.view_events_peak, 'event')}."
+            for row in rows:
+                if row.condenser is None:
+                    known = f" and {verb}s {said(row)}{unit}" if value(row) < inf else ""
+                    first += f" The history {row.strategy} has {count(row.condensations, 'condensation')}{known}."
+            first += " Compare a longer history, or lower a limit with --config FILE."
     else:
         verb = {"cost": "costs least", "tokens_sent": "sends least"}.get(key, "keeps Views smallest")
         best, base = (faithful or [noop])[0], value(noop)
@@ -118,14 +120,18 @@ def verdict_of(rows: Sequence[StrategyFiguresDocument], price: Price, priced: st
             first = f"{noop.strategy} {verb}: {said(noop)}{unit}{other}."
     new, repeated = (1_000_000 * price.of_prompt(*tokens) for tokens in ((0, 0, 1), (0, 1)))
     at = f"At the price of {priced}: ${new:,.2f} for a million new tokens, ${repeated:,.2f} for as many repeated ones."
-    return [first, *map(_loss, sorted(rows, key=value)), *([at] if key == "cost" else ())]
+    unneeded = (
+        "What was needed again cannot be measured: the agent repeated no name or long number of an earlier event."
+    )
+    notes = () if any(row.needed_again for row in rows) else (unneeded,)
+    return [first, *map(_loss, sorted(rows, key=value)), *notes, *([at] if key == "cost" else ())]
 
 
 def _loss(row: StrategyFiguresDocument) -> str:
     """Return what one strategy loses and repeats, and what its own model costs."""
     lost, said = row.events_lost, len(row.user_messages_lost)
-    words = f"loses {lost:,} events" + (f", {said:,} of them said by the user" if said else "")
-    words = "loses no event" if not lost else words
+    asked, other = count(said, "message") + " of the user", count(lost - said, "other event" if said else "event")
+    words = "loses " + " and ".join([asked] * (said > 0) + [other] * (lost > said)) if lost else "loses no event"
     masked = f"; masks {row.events_masked:,}, which some calls are not shown" if row.events_masked else ""
     summaries = f"; {row.events_summarized:,} stand in a summary" if row.events_summarized else ""
     sent, repeated = row.tokens_sent, row.tokens_repeated

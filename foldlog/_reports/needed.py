@@ -15,7 +15,7 @@ from foldlog.projections import View, begins_reply
 
 _TERM = re.compile(r"[^\W\d][\w./-]{5,}|\d{6,}")
 _OF_A_NAME = re.compile(r"[\d_/.]|[^\W\d_A-Z][A-Z]")
-_ID_OF_A_LINE = re.compile(r" \[(\d+)\]$", re.MULTILINE)
+ID_OF_A_LINE = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 _LENGTH_LEAST = 6
 _EDGES = "./-"
 _OCCURRENCES_NAMED = 3
@@ -104,7 +104,7 @@ class _Shown:
             sent = [self._view[position] for position in self._view.fit_positions]
             changed = [event for event in sent if event.id < 0 or is_masked(event)]
             self._others = set().union(*map(event_terms, changed))
-            ends = (_ID_OF_A_LINE.findall(event.content) for event in sent if isinstance(event, CondensationSummary))
+            ends = (ID_OF_A_LINE.findall(event.content) for event in sent if isinstance(event, CondensationSummary))
             self._named = {int(each) for each in chain.from_iterable(ends)}
             self._named |= {event.id for event in changed if f"[{event.id}]" in _left(event)}
             self._whole = {event.id for event in sent} - {event.id for event in changed}

@@ -8,7 +8,8 @@ are compared over the same work.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
@@ -16,7 +17,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from foldlog._documents import CallDocument, MissingDocument
-from foldlog._reports.needed import Needs
+from foldlog._reports.needed import ID_OF_A_LINE, Needs
 from foldlog._reports.prices import Price
 from foldlog._reports.savings import is_made, recorded_cost
 from foldlog._reports.usage import begins_call
@@ -35,6 +36,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.errors import OUT_OF_REACH
 from foldlog.condensers.models.estimate import counting, token_sums_of
+from foldlog.condensers.strategies.digest import left_out
 from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
 from foldlog.projections import View, begins_reply, contains, intervals_kept
 
@@ -52,8 +54,8 @@ class Replay:
     ``condensations``  the id of the next event at each of them
     ``declined``    how often a condensation was required and impossible
     ``final``       the View at the end
-    ``summarized``  events for which a summary stands in that View
-    ``lost``        events that a call was neither shown nor told of by a summary: forgotten or left out
+    ``summarized``  events of which a summary in that View tells
+    ``lost``        events that a call was neither shown nor told of by a summary: forgotten, or left out
     ``masked``      events of which a call was not shown all
     ``reports``     the reports of the condenser, with its model's usage and cost
     ``condenser_cost``  what its model cost in US dollars; None if a price is unknown, or one was not recorded
@@ -178,8 +180,8 @@ class Replaying:
         self._new_ids: dict[int, int] = {}
         """The ids in the replay, by those in the history."""
         self._old_ids: dict[int, int] = {}
-        self._summarized: dict[int, list[int]] = {}
-        """The ids in the history of the events for which each summary stands."""
+        self._summarized: dict[int, Collection[int]] = {}
+        """The ids in the history of the events of which each summary tells."""
         self._lost: set[int] = set()
         self._masked: set[int] = set()
         self._turns: list[CallDocument] = []
@@ -276,7 +278,11 @@ class Replaying:
             new = ((each, self._new_ids.get(known)) for each, known in old)
             ids = tuple(known if each >= 0 else summary_id(known) for each, known in new if known is not None)
             action = replace(
-                action, forgotten_event_ids=ids, forgotten_events_start_id=None, forgotten_events_end_id=None
+                action,
+                forgotten_event_ids=ids,
+                forgotten_events_start_id=None,
+                forgotten_events_end_id=None,
+                summary=action.summary and ID_OF_A_LINE.sub(self._with_new_id, action.summary),
             )
         if action.metadata.get("outcome") == "declined":
             self._declined += 1
@@ -284,18 +290,22 @@ class Replaying:
         else:
             self._condense(Condensation(action), action.id)
 
+    def _with_new_id(self, end_of_line: re.Match[str]) -> str:
+        return f" [{self._new_ids.get(int(end_of_line[1]), end_of_line[1])}]"
+
     def _condense(self, condensation: Condensation, event_id: int) -> None:
         action = replace(condensation.action, id=self._view.version)
         before, self._view = self._view, self._view.then((action,))
         still_shown = {event.id for event in self._view}
-        gone = [event.id for event in before if event.id not in still_shown]
-        together = self._standing_for(gone)
-        for each in gone:
-            self._summarized.pop(each, None)
-        if action.summary is None:
-            self._lost.update(together)
-        else:
-            self._summarized[summary_id(action.id)] = together
+        gone = [event for event in before if event.id not in still_shown]
+        together = set(self._standing_for(event.id for event in gone))
+        lost = together
+        if action.summary is not None:
+            lost = {self._old_ids[each] for each in left_out(gone, action.summary) if each in self._old_ids} & together
+            self._summarized[summary_id(action.id)] = together - lost
+        self._lost.update(lost)
+        for event in gone:
+            self._summarized.pop(event.id, None)
         self._report(reports_of(action))
         if is_made(action):
             self._made.append(event_id)

@@ -84,7 +84,9 @@ def test_what_the_recorded_condensations_did_not_show_has_a_column(foldlog, work
     assert (noop["needed_again"], noop["missing"]) == (1, [])
     assert (recorded["strategy"], recorded["condensations"], recorded["lost"]) == ("as recorded", 2, [1, 2, 62])
     assert (recorded["condenser_cost"], recorded["cost"], noop["condenser_cost"]) == (None, None, 0)
-    assert "as recorded loses 3 events" in foldlog("compare", "c1").out
+    out = " ".join(foldlog("compare", "c1").out.split())
+    assert "none of them condenses 62 events. The history as recorded has 2 condensations." in out
+    assert "as recorded loses 1 message of the user and 2 other events" in out
     assert "; what its own model cost is not recorded." in " ".join(foldlog("compare", "c1").out.split())
     assert recorded["missing"] == [{"term": "a/path.py", "used": 64, "occurred": [62], "named": False}]
     assert "as recorded did not show a/path.py (1 time; event 64 used it, 62 has it)" in foldlog("compare", "c1").out
@@ -176,7 +178,7 @@ def test_without_litellm_tokens_are_estimated(foldlog, work, monkeypatch):
     monkeypatch.delenv("COLUMNS")
     (line,) = (line for line in ran.out.splitlines() if line.startswith("sent in total"))
     assert [word for word in line.split() if word == "≈"] == ["≈", "≈"]
-    assert re.match(r"All strategies cost ≈ \$\d.+\d: none of them condenses 59 events\.", ran.out.splitlines()[1])
+    assert re.match(r"The condensers all cost ≈ \$\d.+\d: none of them condenses 59 events\.", ran.out.splitlines()[1])
     assert foldlog("compare", "c1", "--json").document["counted_as"] is None
 
 
@@ -226,7 +228,7 @@ def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, co
 def test_people_read_a_verdict_and_a_table(foldlog, work, config, monkeypatch):
     files = "--config", config("amortized", "max_size = 20"), "--config", config("noop")
     out = foldlog("compare", "c1", *files).out
-    title, *verdict = out.splitlines()[:6]
+    title, *verdict = out.splitlines()[:7]
     assert title == f"c1: {2 * CALLS + 2} events, {CALLS} calls of the agent's model"
     # noop sends more, and repeats nearly all of it
     first = r"noop costs least of the condensers that lose no request: \$.+; amortized: \$.+ \(\d+ % more than noop\)\."
@@ -236,11 +238,12 @@ def test_people_read_a_verdict_and_a_table(foldlog, work, config, monkeypatch):
             rf"{name} loses no event; 9\d % of its tokens are repeated; its own model costs nothing.", line
         )
     assert verdict[3].startswith("amortized loses ")
-    assert verdict[4].startswith("At the price of a model: $1.00 for a million new tokens, $0.10 for as many repeat")
+    assert verdict[4].startswith("What was needed again cannot be measured: ")
+    assert verdict[5].startswith("At the price of a model: $1.00 for a million new tokens, $0.10 for as many repeat")
     assert foldlog("compare", "c1", *files, "--json").document["verdict"] == verdict
-    assert foldlog("compare", "c1", *files[2:]).out.splitlines()[1].startswith("All strategies cost $")
-    cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[7:]}
-    assert out.splitlines()[7].split() == ["default", "amortized", "noop"]
+    assert foldlog("compare", "c1", *files[2:]).out.splitlines()[1].startswith("The condensers all cost $")
+    cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[8:]}
+    assert out.splitlines()[8].split() == ["default", "amortized", "noop"]
     assert cells["largest View, events"] == ["19", "59"]
     assert cells["condensations"][1] == "0"
     assert int(cells["events lost"][0]) > int(cells["events lost"][1]) == 0

@@ -105,6 +105,28 @@ def test_forgetting_without_a_summary_is_loss_and_with_one_it_is_not():
     assert not digesting.lost
 
 
+def test_what_a_digest_leaves_out_is_lost_in_a_replay_and_as_recorded():
+    """Where events were taken back, those after them have other ids in a replay than in the lines of its digests."""
+    config = {"type": "digest", "max_size": 12, "max_length": 500}
+    with foldlog.open("memory:", condenser=config) as histories:
+        history = histories["c"]
+        history.append([Message(source="user", content="wrong")] * 3)
+        history.retract(0, reason="wrong")
+        for n in range(30):
+            history.append(Message(source="user", content=f"door {n}: " + "words " * 40))
+            history.prepare()
+            history.append_reply({"role": "assistant", "content": "yes"})
+        said = [event for event in history.events() if isinstance(event, Message) and event.source == "user"]
+        asked = {event.id: event.content.split(":")[0] for event in said}
+        replays = [replay(history.events(), each) for each in (condenser_from_config(config), None)]
+    for done in replays:
+        (digest,) = (event.content for event in done.final if event.id < 0)
+        told, lost = ([asked[each] for each in ids if each in asked] for ids in (done.summarized, done.lost))
+        assert all(f"- {each}: " in digest for each in told)
+        assert not any(f"- {each}: " in digest for each in lost)
+        assert len(lost) > 15 > len(told) > 0
+
+
 def test_the_recorded_condensations_are_left_out_and_ids_stay_the_historys_own():
     events = work(10)
     forgets = CondensationAction(id=22, forgotten_events_start_id=2, forgotten_events_end_id=15)
