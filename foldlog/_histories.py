@@ -204,9 +204,10 @@ class Histories:
         kinds: Iterable[str] = (),
         since: datetime | None = None,
         until: datetime | None = None,
-        limit: int = 20,
+        limit: int | None = 20,
     ) -> tuple[Hit, ...]:
-        """Return the events of all conversations, or of one, that have all the words, best first.
+        """Return the best ``limit`` events that have all the words, best first, of all conversations or of one; with
+        None all of them.
 
         ``"several words"`` in quotes follow one another; ``begin*`` finds words that begin so. ``kinds`` are ``user``,
         ``agent``, ``action``, ``observation`` and the other words of ``foldlog._kinds.KINDS``. The index is brought up

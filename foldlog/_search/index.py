@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, cast
@@ -107,7 +108,7 @@ class SearchIndex:
         kinds: Iterable[str] = (),
         since: datetime | None = None,
         until: datetime | None = None,
-        limit: int = 20,
+        limit: int | None = 20,
     ) -> tuple[Hit, ...]:
         """Return the events that have all the words, best first: see ``Histories.search``. Accents, upper and lower
         case and English endings make no difference.
@@ -121,7 +122,7 @@ class SearchIndex:
             narrowed(kind_words(kinds)),
             None if since is None else to_microseconds(since, "since"),
             None if until is None else to_microseconds(until, "until"),
-            check_whole("limit", limit, 0),
+            sys.maxsize if limit is None else check_whole("limit", limit, 0),
         )
         self.catch_up()
         return tuple(self.tables.find(wanted))

@@ -80,7 +80,7 @@ def test_events_of_all_conversations_are_found_by_their_words(url: str):
         assert found(histories, "harbour", kinds=["observation", "message"]) == [("a", 0), ("b", 1)]
         assert found(histories, "harbour", conversation="b") == [("b", 1), ("b", 2)]
         assert found(histories, "unheard") == []
-        assert len(histories.search("harbour", limit=2)) == 2
+        assert [len(histories.search("harbour", limit=each)) for each in (2, None)] == [2, 3]
         say(store, "a", "a harbour that came later")
         [hit, *_] = histories.search("later", since=store.conversation("a").created_at)
         assert hit[:3] == ("a", 2, "user")
