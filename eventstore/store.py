@@ -13,11 +13,7 @@ from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.conversation import AnyVersion
-from foldlog.eventstore.errors import (
-    ConversationNotFound,
-    InvalidArgument,
-    InvalidEvent,
-)
+from foldlog.eventstore.errors import ConversationNotFound, InvalidArgument, InvalidEvent
 from foldlog.eventstore.events import NOT_RECORDED, Event, summary_of
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged, begin_fork

@@ -8,10 +8,11 @@ it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from heapq import merge
-from itertools import islice
+from functools import partial
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from foldlog.eventstore.arguments import check_whole
@@ -20,11 +21,12 @@ from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavaila
 from foldlog.eventstore.events import ATTRIBUTES
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import KeyRing, key_missing
+from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.seal import NOTHING_PENDING, RowCodec
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, decode_attributes, digests_of, list_again, pairs_of
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import ListedConversation
+from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Record
 
 _FACT: Final = "listed"
 """The name of the store's fact that says up to which position, and when, conversations were listed."""
@@ -68,21 +70,21 @@ def recent_conversations(
         raise TypeError(f"age_max_s is a number of seconds, not {age_max_s!r}")
     wanted = pairs_of(attributes)
     recorder = database.recorder
-    as_of = _up_to_date(database, age_max_s)
+    as_of, unlisted = _up_to_date(database, age_max_s)
     keys = database.settings.keys
     key_ids = [None] if keys is None or not wanted else [None, *keys.names]
 
     def page(reader: Reader) -> RecentConversations:
-        pages = [reader.listed(digests_of(wanted, keys, key_id), after, limit) for key_id in key_ids]
-        found = pages[0]
-        if len(pages) > 1:
-            found = list(islice(merge(*pages, key=lambda one: (one.at, one.key), reverse=True), limit))
+        newest = [*filter(None, (_newest(database, reader, key, 0) for key, _ in unlisted))]
+        late = {each[0].key: _as_listed(*each) for each in newest}
+        found = [late[each[0].key] for each in newest if {*pairs_of(each[2] or {})} >= {*wanted}]
+        for key_id in key_ids:
+            found += reader.listed(digests_of(wanted, keys, key_id), after, limit + len(late))
+        found = [one for one in found if late.get(one.key, one) is one and (after is None or (one.at, one.key) < after)]
+        found = sorted(found, key=attrgetter("at", "key"), reverse=True)[:limit]
         last = found[-1] if limit and len(found) == limit else None
-        return RecentConversations(
-            tuple([_shown(database, reader, one) for one in found]),
-            from_microseconds(as_of),
-            None if last is None else (last.at, last.key),
-        )
+        shown = tuple([_shown(database, reader, one) for one in found])
+        return RecentConversations(shown, from_microseconds(as_of), None if last is None else (last.at, last.key))
 
     listed = recorder.query(page)
     if wanted and listed.after is None:
@@ -93,48 +95,57 @@ def recent_conversations(
 # --- the read model ---
 
 
-def _up_to_date(database: Database, age_max_s: float) -> int:
-    """Bring the list up to date if it is too old. Return its moment."""
+def _up_to_date(database: Database, age_max_s: float) -> tuple[int, Sequence[tuple[int, int]]]:
+    """Bring the list up to date if it is too old. Return its moment, and what other writers kept from being listed."""
     now, recorder = database.now(), database.recorder
     position, _, then = recorder.value(_FACT).partition(" ")
     after, at = int(position or 0), int(then or 0)
     is_young = 0 <= now - at < age_max_s * 1_000_000  # a clock may have run back
     if is_young and not recorder.query(lambda reader: reader.touched(1, 1, _AGAIN)):
-        return at
+        return at, ()
     until = database.last_position
-    if not recorder.writable:
-        return now if until == after else at
     least = _AGAIN if database.settings.keys is None else _WITH_KEY
-    touched = recorder.query(lambda reader: sorted(reader.touched(after, until, least)))
-    for start in range(0, len(touched), _AT_ONCE):
-        some = touched[start : start + _AT_ONCE]
-        recorder.transact(lambda transaction, some=some: _list_some(transaction, database, some))  # type: ignore[misc]
-    if touched or until != after or not at:
-        recorder.transact(lambda transaction: transaction.set_value(_FACT, f"{until} {now}"))
-    return now
+    left = touched = recorder.query(lambda reader: sorted(reader.touched(after, until, least)))
+    while left and recorder.offer(partial(_list_some, database=database, touched=left[:_AT_ONCE])):
+        left = left[_AT_ONCE:]
+    if not left and (touched or until != after or not at):
+        recorder.offer(lambda transaction: transaction.set_value(_FACT, f"{until} {now}"))
+    return now, left
 
 
 def _list_some(transaction: Transaction, database: Database, touched: Iterable[tuple[int, int]]) -> None:
-    for key, listed_at in touched:
-        try:
-            found = database.find_key(transaction, key)
-        except CorruptEvent:
-            continue  # ``verify`` reports it; the list keeps its earlier state
-        if found is None or found.erasure is not None or not found.visible or found.version == 0:
-            continue
+    for found, version, attributes in filter(None, (_newest(database, transaction, *each) for each in touched)):
         writing = WriteTransaction(transaction, found, database)
-        try:
-            changed = writing.documents_before(found.version)
-            if changed is None or changed.id >= listed_at:
-                list_again(writing, newest_value(writing, ATTRIBUTES))
-            else:
-                writing.list_as(found.version, None)
-        except KeyUnavailable:
-            writing.list_as(_WITH_KEY, [EVERY])
-        except (CorruptEvent, InvalidArgument):  # an import may hold attributes of another form
-            writing.list_as(found.version, [EVERY])
-        else:
+        if isinstance(attributes, dict):
+            list_again(writing, attributes)
             writing.end()
+        else:
+            writing.list_as(version, None if attributes is ... else [EVERY])
+
+
+def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> tuple[Conversation, int, Any] | None:
+    """Return a conversation, its version for the list, and its attributes: dots where these are listed, None where they
+    cannot be read. Return None for one that is not listed.
+    """
+    with suppress(CorruptEvent):  # ``verify`` reports it; the list keeps its earlier state
+        found = database.find_key(reader, key)
+        if found is None or found.erasure is not None or not found.visible or found.version == 0:
+            return None
+        reading = ReadTransaction(reader, found, database)
+        try:
+            changed = reading.documents_before(found.version)
+            if changed is not None and changed.id < listed_at:
+                return found, found.version, ...
+            pairs_of(attributes := newest_value(reading, ATTRIBUTES) or {})
+            return found, found.version, attributes
+        except (CorruptEvent, InvalidArgument, KeyUnavailable) as error:  # of an import, they may have another form
+            return found, _WITH_KEY if isinstance(error, KeyUnavailable) else found.version, None
+    return None
+
+
+def _as_listed(found: Conversation, version: int, attributes: Any) -> ListedConversation:
+    at, is_encrypted = found.updated_at or found.created_at, found.key_id is not None
+    return ListedConversation(found.key, found.id, found.created_at, is_encrypted, at, version, attributes)
 
 
 def _shown(database: Database, reader: Reader, one: ListedConversation) -> RecentConversation:
@@ -148,12 +159,10 @@ def _shown(database: Database, reader: Reader, one: ListedConversation) -> Recen
 
 def _attributes(database: Database, reader: Reader, one: ListedConversation) -> Mapping[str, Any] | None:
     record = one.attributes
-    if record is None:
-        return None if one.version == _WITH_KEY else {}
+    if not isinstance(record, Record):
+        return record if record or one.version == _WITH_KEY else {}
     codec = RowCodec(one.id, None, NOTHING_PENDING)
     if one.is_encrypted:
-        if database.settings.keys is None:
-            return None
         found = database.find_key(reader, one.key)
         try:
             codec = codec if found is None else database.codec_of(found)
@@ -167,7 +176,6 @@ def _attributes(database: Database, reader: Reader, one: ListedConversation) -> 
 
 def _check_keys(used: Iterable[str], keys: KeyRing | None) -> None:
     """Raise ``KeyUnavailable`` if attributes of some conversations cannot be compared because a key is not given."""
-    given = [] if keys is None else keys.names
-    missing = [name for name in used if name not in given]
+    missing = [name for name in used if keys is None or name not in keys.names]
     if missing:
         raise key_missing("conversations that may have these attributes too are encrypted", ", ".join(missing), keys)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -230,7 +230,7 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
 
 class ListedConversation(NamedTuple):
     """A conversation in a list: when it was active last, and its version, both as of when it was listed. ``attributes``
-    is the record that holds its attributes, if it has any.
+    is the record that holds its attributes, if it has any, or these.
     """
 
     key: int
@@ -239,7 +239,7 @@ class ListedConversation(NamedTuple):
     is_encrypted: bool
     at: int
     version: int
-    attributes: Record | None
+    attributes: Record | Mapping[str, Any] | None
 
 
 class Fork(NamedTuple):

@@ -30,6 +30,7 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.opening import open_store
 from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.errors import OperationalError
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from tests.said import said
 
@@ -138,6 +139,32 @@ def test_histories_without_attributes_and_from_elsewhere_are_listed(histories: H
         assert names(other.list({"user": "u1"}, age_max_s=0)) == ["a"]
         assert set(names(other.list(age_max_s=0))) == {"a", "imported", "plain"}
         assert [dict(one.attributes or {}) for one in other.list({"user": "u1"}).conversations] == [{"user": "u1"}]
+
+
+def test_a_list_waits_for_no_other_writer(histories: Histories, monkeypatch: pytest.MonkeyPatch):
+    named: dict[str, dict[str, str]] = {"a": {"user": "u1"}, "b": {"user": "u2"}, "c": {"user": "u1", "app": "x"}}
+    for name, attributes in named.items():
+        histories.create(name, attributes)
+    histories.list(age_max_s=0)
+    histories.store.ingest("d", [said("imported")])
+    named["d"] = {}
+    with monkeypatch.context() as others_write:
+        others_write.setattr(histories.store.database.recorder, "transact", refuses)
+        for attributes in ({}, {"user": "u1"}, {"app": "x"}, {"app": "y"}):
+            matching = [one for one in "dcba" if attributes.items() <= named[one].items()]
+            assert names(histories.list(attributes, age_max_s=0)) == matching
+        first = histories.list(limit=3, age_max_s=0)
+        assert names(first) + names(histories.list(limit=3, after=first.after, age_max_s=0)) == list("dcba")
+    histories["a"].append(said("newest"))
+    with monkeypatch.context() as others_write:
+        others_write.setattr(histories.store.database.recorder, "transact", refuses)
+        found = histories.list({"user": "u1"}, age_max_s=0).conversations
+    assert [(one.id, one.version, one.attributes) for one in found] == [("a", 2, named["a"]), ("c", 1, named["c"])]
+    assert found == histories.list({"user": "u1"}, age_max_s=0).conversations
+
+
+def refuses(*_: object, **__: object) -> None:
+    raise OperationalError("database is locked")
 
 
 def test_an_erased_history_leaves_every_list_at_once(histories: Histories):
