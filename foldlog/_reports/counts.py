@@ -26,8 +26,8 @@ class Counts(Struct):
     ``events`` are counted by label, ``days`` by the day that they happened on: that of its source where the source
     names no zone, else that in UTC; ``first_at`` and ``last_at`` are told like that too. What ``is_about_it`` says is
     on no day. ``unmarked`` are results of sources that mark no errors. ``findings`` name events that could not be read:
-    they are not counted. ``waiting`` are the tools of a conversation's calls without a result, by their ids: of sources
-    whose results do not name them.
+    they are not counted. ``waiting`` are the tools of a conversation's calls without a result, in order, by their ids:
+    of sources whose results do not name them.
     """
 
     conversations: int = 0
@@ -38,7 +38,7 @@ class Counts(Struct):
     first_at: datetime | None = None
     last_at: datetime | None = None
     unmarked: int = 0
-    waiting: dict[str, str] = {}
+    waiting: dict[str, list[str]] = {}
     findings: list[str] = []
 
     @property
@@ -65,6 +65,16 @@ class Counts(Struct):
             if self.last_at is None or in_utc(at) > in_utc(self.last_at):
                 self.last_at = at
 
+    def _answered(self, event: Observation) -> str:
+        """Return the tool of the call that a result answers: of those with its id the newest; without an id the first
+        without one.
+        """
+        same = self.waiting.get(event.call_id or "", [""])
+        tool = same.pop(-1 if event.call_id else 0)
+        if not same:
+            self.waiting.pop(event.call_id or "", None)
+        return tool
+
     def count(self, recorded_at: datetime, event: Event) -> None:
         """Count the next event of a conversation."""
         kind = label(event)
@@ -78,9 +88,9 @@ class Counts(Struct):
         if is_call(event):
             one = self.tools.get(event.tool or NO_NAME) or ToolDocument()
             self.tools[event.tool or NO_NAME] = replace(one, calls=one.calls + 1)
-            self.waiting[event.call_id or ""] = event.tool
+            self.waiting.setdefault(event.call_id or "", []).append(event.tool)
             return
-        tool = self.waiting.pop(event.call_id or "", "") if isinstance(event, Observation) else ""
+        tool = self._answered(event) if isinstance(event, Observation) else ""
         if isinstance(event, Observation) and event.is_error:
             sum_up(self.tools, {event.tool or tool or NO_NAME: ToolDocument(errors=1)})
         elif isinstance(event, Observation) or (isinstance(event, Message) and event.source == "environment"):

@@ -269,7 +269,7 @@ _READERS: Mapping[str, Callable[[Iterable[Event]], Iterator[ModelCall]]] = {
 class _Counter:
     """A count that accumulates. OpenHands combines several: a part may be missing after a restart of the agent, and the
     count falls a little: what calls added since is not known. It began again at 0 where less than half is left. A call
-    that tells its ``own`` usage has no less than that, whatever fell.
+    that tells its ``own`` usage has no fewer tokens than that, whatever fell.
     """
 
     def __init__(self) -> None:
@@ -285,8 +285,8 @@ class _Counter:
         if 0 < total < self._cost / 2:
             self._cost = 0.0
         old, paid = self._usage, max(0.0, total - self._cost)
-        fell = 0 < total < self._cost or any(count < old.get(name, 0) for name, count in usage.items())
-        self._lacks = self._lacks or (fell and not own)
+        fell = not own and any(count < old.get(name, 0) for name, count in usage.items())
+        self._lacks = self._lacks or fell or 0 < total < self._cost
         new = {name: max(0, own.get(name, 0), count - old.get(name, 0)) for name, count in usage.items()}
         self._usage = {**old, **{name: count if own else max(old.get(name, 0), count) for name, count in usage.items()}}
         self._cost += paid

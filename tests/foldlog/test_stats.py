@@ -16,7 +16,7 @@ from msgspec.structs import replace
 import foldlog
 from foldlog import open as open_histories
 from foldlog._cli.views.stats import bar, curve
-from foldlog._documents import CondensationsDocument, ModelDocument, ToolDocument
+from foldlog._documents import CondensationsDocument, ModelDocument
 from foldlog._reports.stats import collect_stats
 from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import (
@@ -42,6 +42,8 @@ def test_events_are_counted_by_kind_tool_model_and_day():
         Message(source="user", content="hi", timestamp=DAY),
         Action(tool="run", call_id="a", timestamp=DAY, meta={"model": "m1", "usage": usage, "cost": 0.25}),
         Observation(content="no", call_id="a", cause=1, is_error=True, timestamp=DAY),  # of Strands, for one
+        *[Action(tool=tool, timestamp=DAY) for tool in ("one", "two")],
+        *[Observation(content=said, is_error=said == "no", timestamp=DAY) for said in ("no", "yes")],
         Message(source="agent", content="hm", timestamp=DAY, meta={"model": "m1", "total_tokens": 7, "cost": 0.5}),
         Annotation(name="note", timestamp=DAY.replace(day=2), meta={"model": "m2", "usage": {"input_tokens": "7"}}),
     ]
@@ -50,9 +52,10 @@ def test_events_are_counted_by_kind_tool_model_and_day():
         assert (history.stats().conversations, dict(history.stats().events)) == (1, {})  # empty, as in every method
         history.append(events)
         stats = history.stats()
-    assert dict(stats.events) == {"user": 1, "action": 1, "error": 1, "agent": 1, "annotation": 1}
-    assert (stats.errors, stats.tools["run"]) == (1, ToolDocument(calls=1, errors=1))
-    assert dict(stats.days) == {"2026-03-01": 4, "2026-03-02": 1}
+    assert dict(stats.events) == {"user": 1, "action": 3, "observation": 1, "error": 2, "agent": 1, "annotation": 1}
+    tools = {name: (tool.calls, tool.errors) for name, tool in stats.tools.items()}
+    assert tools == {"run": (1, 1), "one": (1, 1), "two": (1, 0)}
+    assert dict(stats.days) == {"2026-03-01": 8, "2026-03-02": 1}
     assert stats.models == {
         ("2026-03-01", "m1"): ModelDocument(
             **{"day": "2026-03-01", "model": "m1", "calls": 2, "cost": 0.75, "costs_recorded": 2},
@@ -61,7 +64,7 @@ def test_events_are_counted_by_kind_tool_model_and_day():
         ("2026-03-02", "m2"): ModelDocument(day="2026-03-02", model="m2", calls=1),
     }
     assert (stats.first_at, stats.last_at) == (DAY, DAY.replace(day=2))
-    assert len(stats.view_tokens) == 6
+    assert len(stats.view_tokens) == 10
     assert stats.view_tokens[0] == 0 < stats.view_tokens[-1]
 
 
@@ -159,17 +162,15 @@ V0 = [
 V0_RESTARTED = [
     {
         **V0[0],
-        "tool_call_metadata": {"model_response": {"model": "sonnet", "usage": own}},
-        "llm_metrics": {"accumulated_token_usage": {"prompt_tokens": total, "completion_tokens": 5}},
+        "tool_call_metadata": {"model_response": {"model": "sonnet", "usage": {"prompt_tokens": own}}},
+        "llm_metrics": {
+            "accumulated_cost": cost,
+            "accumulated_token_usage": {"prompt_tokens": total, "completion_tokens": 5},
+        },
     }
-    for total, own in (
-        (30, {"prompt_tokens": 10}),
-        (30, {"prompt_tokens": 10}),
-        (28, {"prompt_tokens": 18}),
-        (33, None),
-    )
+    for total, cost, own in ((30, 3.0, 10), (30, 3.0, 10), (28, 2.5, 18), (33, 3.25, None))
 ]
-"""The first total has a call of 20 that no record tells; after the restart it lacks that."""
+"""The first total has a call of 20 that no record tells; after the restart it lacks that, and the cost of the next."""
 V1 = [
     {
         "timestamp": "2026-03-01T10:00:00",
@@ -202,7 +203,7 @@ def test_the_usage_of_imported_records_is_counted_once():
         ("claude-code", CLAUDE, 1, 43, 40, 5, None),
         ("codex", CODEX, 2, 60, 40, 10, None),
         ("openhands-v0", V0, 2, 30, 1, 5, 0.75),
-        ("openhands-v0", V0_RESTARTED, 3, 53, None, 5, None),
+        ("openhands-v0", V0_RESTARTED, 3, 53, None, 5, 3.25),
         ("openhands-v1", V1, 2, 30, None, 0, 1.0),
         ("swe-agent", CLAUDE, 0, None, None, None, None),
     ]:
@@ -226,6 +227,7 @@ def test_the_usage_of_imported_records_is_counted_once():
             cached,
             completion,
         ]
+        assert tokens["lacking"] == (records is V0_RESTARTED)
         costs = [call.cost for call in found if call.cost is not None]
         assert (sum(costs) if costs else None) == (None if cost is None else pytest.approx(cost))
         assert all(call.at is not None and call.at.date() == DAY.date() for call in found)
@@ -261,7 +263,8 @@ def test_tokens_of_which_a_part_is_not_told_are_marked(foldlog, write):
         assert foldlog("import", f"{name}.jsonl").status == 0
     counts = {"input": 10, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 12}
     aborted = {"role": "assistant", "content": [], "model": "m", "usage": counts, "stopReason": "aborted"}
-    entries = [{"type": "session", "version": 3, "id": "s", "cwd": "/"}, {"type": "message", "message": aborted}]
+    said = {"type": "message", "message": {**aborted, "timestamp": 1}}
+    entries = [{"type": "session", "version": 3, "id": "s", "cwd": "/"}, said]
     write("aborted.jsonl", [{**time, "id": "s", "parentId": None, **each} for each in entries])
     assert foldlog("import", "aborted.jsonl", "--conversation", "aborted").status == 0
     with open_histories("foldlog.db") as histories:
