@@ -88,17 +88,18 @@ def _shown(part: _Part) -> _Part | None:
 
 
 def result_of(result: Any, call_id: Any) -> tuple[Content, bool]:
-    """Return what a model is told of the result of a call, without those of others, and whether that is an error."""
+    """Return what a model is told of the result of a call, without those of others, and whether that is an error. A
+    part belongs to the response before it.
+    """
     told: list[Any] = []
-    failed = False
+    failed, is_own = False, True
     parts = parts_of(result)
     has_own = bool(call_id) and any(within(each, "functionResponse", "id") == call_id for each in parts)
     for part in parts:
         response = part.get("functionResponse")
-        if type(response) is not dict:
-            told.append(part)
-            continue
-        if has_own and response.get("id") != call_id:
+        is_own = response.get("id") == call_id or not has_own if type(response) is dict else is_own
+        if not is_own or type(response) is not dict:
+            told += [part] * is_own
             continue
         given = response.get("response")
         fields = given if type(given) is dict else {"output": given}

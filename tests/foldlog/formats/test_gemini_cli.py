@@ -62,9 +62,10 @@ def test_a_message_that_comes_again_takes_the_place_of_the_earlier_one():
 
 
 def test_each_of_parallel_calls_has_its_own_of_all_results():
-    results = [call(name, f"{name}.py")["result"][0] for name in ("c1", "c2")]
+    results = [part for name in ("c1", "c2") for part in (*call(name, f"{name}.py")["result"], text(f"by {name}"))]
     calls = [{**call(name), "result": results} for name in ("c1", "c2")]
-    assert shown(read(HEADER, said("u1", "list"), called("g1", *calls))) == ["list", "I look", "c1.py", "c2.py"]
+    told = [[text(f"{name}.py"), text(f"by {name}")] for name in ("c1", "c2")]
+    assert shown(read(HEADER, said("u1", "list"), called("g1", *calls))) == ["list", "I look", *told]
 
 
 def text(said):
