@@ -49,11 +49,11 @@ def shown_of(block: Any) -> _Block | None:
     """Return a text or an image as a part, and a block that is neither as it is, or in a text: none is lost. An empty
     text says nothing.
     """
-    if type(block) is str or kind_of(block) in _TEXTS:
-        text = block if type(block) is str else block.get("text")
-        return {"type": "text", "text": text} if type(text) is str and text else None
-    if (part := part_of(block)) is not None:
-        return part
+    part = {"type": "text", "text": block} if type(block) is str else part_of(block)
+    if part is not None:
+        return part if part.get("text", True) else None
+    if kind_of(block) in _TEXTS and not any(block[key] for key in block if key != "type"):
+        return None
     match block:
         case {"type": "image", "source": {"path": str(path)}}:
             return {"type": "text", "text": f"[image: {path}]"}
@@ -180,4 +180,4 @@ def is_blank(content: Content) -> bool:
     """Return whether a model would get no content: Anthropic's models refuse a text of white space."""
     if isinstance(content, str):
         return not content.strip()
-    return all(part.get("type") == "text" and not str(part.get("text", "")).strip() for part in content)
+    return all(part.get("type") == "text" and "text" in part and not str(part["text"]).strip() for part in content)

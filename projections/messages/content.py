@@ -90,7 +90,8 @@ def parts_of(content: Content) -> list[Part]:
         text = part.get("text")
         text = text.get("value", text) if isinstance(text, Mapping) else text  # as OpenAI's threads have it
         kind = part.get("type", "text" if isinstance(text, str) else None)
-        if kind in _TEXT_PARTS and isinstance(text, str | None):
+        is_empty = text is None and not any(part[key] for key in part if key not in ("type", "text"))
+        if kind in _TEXT_PARTS and (is_empty or isinstance(text, str)):
             parts += [{**copied(part), "type": "text", "text": sendable(text)}] if text and not is_blank(text) else []
         elif kind == "refusal" and isinstance(part.get("refusal"), str):
             parts += parts_of(part["refusal"])

@@ -97,6 +97,7 @@ def contents(messages: list[dict[str, Any]], role: str) -> list[Any]:
         {"type": "zzz", "data": "AAAA", "source": {"type": "text", "data": "ebb"}},
         {"type": "text", "text": {"value": "ebb", "annotations": []}},
         {"type": "text", "text": {"other": [{"text": "ebb"}]}},
+        {"type": "text", "text": None, "content": "ebb"},
         {"type": "zzz", "text": {"text": "ebb"}},
     ],
 )
@@ -109,7 +110,7 @@ def test_of_a_part_of_an_unknown_type_the_texts_at_any_depth_are_sent(part, dial
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_message_that_says_nothing_is_left_out(dialect):
     one = Message(source="agent", content="one")
-    for blank in ("", " \n", (), (text(" "),), ({"type": "text"},)):
+    for blank in ("", " \n", (), (text(" "),), ({"type": "text"},), ({"type": "text", "text": None},)):
         for source in ("agent", "user", "environment"):
             told = sent(dialect, one, Message(source=source, content=blank), call(), result())
             assert told == sent(dialect, one, call(), result()), (blank, source)
