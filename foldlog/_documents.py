@@ -29,9 +29,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 class ConversationDocument(Document, frozen=True, kw_only=True):
     """A conversation in a list; ``foldlog fork``: the new one. An erased one is a tombstone, whose ``version`` is how
-    many events were erased. Fields from ``attributes`` on need its events: a short list leaves them out, and that of
-    the server those that are not counted yet. ``events`` are those that figures count, without those that an import
-    took back. What ``condensations`` saved and cost: see ``SavingsDocument``.
+    many events were erased. Fields from ``attributes`` on need its events: the list of the server leaves out those that
+    are not counted yet, a short list the figures of the View and of calls. ``events`` are those that figures count,
+    without those that an import took back. What ``condensations`` saved and cost: see ``SavingsDocument``.
 
     ``last_recorded_at`` is when its last event was recorded, ``last_event_at`` when it happened, None where an imported
     event does not say.

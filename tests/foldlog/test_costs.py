@@ -280,9 +280,7 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
         legend = "≈ the price of their tokens stands for calls that tell no cost; + at least: some calls"
         assert lines[-1].strip().startswith(legend)
     assert "stands for" not in foldlog("list", "--long", "--match", "told").out, "no cell of it has a mark"
-    unpriced = (
-        "the cost of 1 conversation (unknown) is not known, since its models have no price (x): give --prices FILE"
-    )
+    unpriced = "1 unknown cost: the models have no price (x): give --prices FILE"
     silent = "2 unknown costs: no call records model and usage"
     told = foldlog("list", "--long", "--prices", "p.json").err
     assert unpriced in told

@@ -121,7 +121,7 @@ def test_a_list_shows_forks_under_their_parents(foldlog, forks):
     assert names() == ["c", "  b", "  f", "    empty", "    g", "d", "  a"]
     assert names("--reverse") == ["g", "f", "empty", "d", "c", "b", "a"]
     assert not any(name.startswith(" ") for name in names("--sort", "events"))
-    assert names("--match", "f") == ["f"]
+    assert names("--match", "EMPTY") == ["empty"]
     assert names("--limit", 3) == ["a", "c", "  b"]
     assert [row["conversation"] for row in foldlog("list", "--json").document["conversations"]] == [
         *"abcd",
@@ -134,6 +134,8 @@ def test_a_list_shows_forks_under_their_parents(foldlog, forks):
 def test_a_copy_says_that_forks_become_conversations_of_their_own(foldlog, forks):
     note = "foldlog: note: 3 forks are copied as conversations of their own, with all events\n"
     assert foldlog("copy", "foldlog.db", "copy.db").err == note
+    assert foldlog("copy", "foldlog.db", "one.db", "c").err == ""
+    assert foldlog("copy", "foldlog.db", "one.db", "c", "f").err.startswith("foldlog: note: 1 fork is copied")
 
 
 def test_nothing_is_taken_back_where_no_view_can_be_made(foldlog):

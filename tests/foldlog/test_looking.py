@@ -345,12 +345,33 @@ def test_a_list_is_sorted_filtered_and_limited(foldlog, work):
     for typed in ("--match zzz", "--since 2099-01-01", "--match zzz --sort last"):
         assert foldlog("list", *typed.split()).out == "None of 3 conversations matches.\n"
     assert foldlog("list", "--limit", 0).out == "None of 3 conversations is listed: --limit is 0.\n"
+    foldlog("attributes", "beta", "--set", "app=x")
+    for name, is_known in (("app", True), ("format", False)):
+        said = foldlog("list", f"{name}=y").out
+        assert said.startswith("None of 3 conversations matches.")
+        assert (f"None has an attribute {name}: an application sets it, or" in said) != is_known, said
+
+
+def test_a_short_list_as_json_has_what_the_text_shows_and_no_note_about_costs(foldlog, work):
+    told = {"model": "no-such-model", "usage": {"prompt_tokens": 5, "completion_tokens": 1}}
+    with foldlog_open("foldlog.db") as histories:
+        histories["beta"].append(Message(source="agent", content="done", meta=told))
+    (row,) = foldlog("list", "--short", "--match", "OTHER", "--json").document["conversations"]
+    assert [row.get(name) for name in ("conversation", "title", "format", "events")] == ["beta", "other", "foldlog", 2]
+    assert (row["last_event_at"][:10], "tokens" in row, "spent" in row) == (row["last_recorded_at"][:10], False, False)
+    notes = {
+        order: foldlog("list", *order.split(), "--match", "beta").err
+        for order in ("--short", "--long", "--sort cost -s")
+    }
+    assert [note[:43] for note in notes.values()] == ["", *["foldlog: note: 1 unknown cost: the models h"] * 2]
 
 
 LISTS = {
     "--sort events": ["beta", "alpha-2", "alpha-1"],
     "--sort events -r --limit 1": ["alpha-1"],
-    "--match pha --reverse": ["alpha-2", "alpha-1"],
+    "--match PHA --reverse": ["alpha-2", "alpha-1"],
+    "--match PLEASE": ["alpha-1"],
+    "--match foldlo --limit 1": ["alpha-1"],
     "--sort last --limit 2": ["alpha-1", "alpha-2"],
     "--since 2099-01-01": [],
     "--limit 0": [],

@@ -38,7 +38,6 @@ _TOLD_MAX = 160
 _FEW, _FEW_EVENTS = 50, 20_000
 """A list of up to this many conversations, or of conversations with up to this many events, is long by default."""
 
-_UNPRICED_NAMED = 5
 _PAGE = 1_000
 """A list of fewer conversations has each fork under its parent; a longer one is printed while it is read."""
 
@@ -54,6 +53,8 @@ _FIGURES: dict[str, Callable[[ListedLine, Prices], Any]] = {
     "cost": lambda line, prices: line.spent(prices).cost,
 }
 """Orders for which conversations are read."""
+_OF_VIEW = ("sent_events", "sent_summaries", "tokens")
+"""What a short list lacks of an overview."""
 _COLUMNS = (*_SORTS, *_FIGURES)
 _NAIVE = "*"
 """The mark of a time without a zone."""
@@ -65,14 +66,24 @@ _Line = tuple["ConversationDocument", int]
 
 def run(
     attributes: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="Attributes to have.", show_default="any")
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME=VALUE", help="Attributes of your own to have: see foldlog attributes.", show_default="any"
+        ),
     ] = None,
     match: Annotated[
-        str | None, typer.Option("--match", metavar="TEXT", help="Only conversations whose id contains this text.")
+        str | None,
+        typer.Option(
+            "--match", metavar="TEXT", help="Only conversations whose id, title or format contains it, in any case."
+        ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Only those with events recorded since: 2026-03-01, 2h."),
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Only those with events recorded since: 2026-03-01, 2h. An import records when it runs.",
+        ),
     ] = None,
     sort: Annotated[
         str, typer.Option("--sort", metavar="COLUMN", help=f"{', '.join(_COLUMNS)}.", show_default="id")
@@ -107,8 +118,8 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """List the conversations of a store, or those that have all of these attributes: id, number of events, time of the
-    last event, format and title.
+    """List the conversations of a store, or some of them: id, number of events, time of the last event, format and
+    title.
 
     sent+sum. and ≈ tokens are the events and summaries that the model is sent now; errors, results that their source
     marks so. Tokens spent and cost are what calls of models tell, or the price of their tokens; calls that
@@ -124,7 +135,7 @@ def run(
         raise Refused(f"an option names the store: '{command('list', '--db', each)}'")
     after = given_moment("--since", since)
     locked: dict[str, str] = {}
-    unpriced = dict[str, set[str]]()
+    unpriced: list[set[str]] = []
     own: list[str] = []
     unknown = 0
     with open_existing(db) as store:
@@ -144,7 +155,7 @@ def run(
                 found = ids_with(store, pairs(attributes))
             rows = (row for row in rows if row.id in found)
         if match is not None:
-            rows = (row for row in rows if match in row.id)
+            rows = _matching(store, rows, match.lower(), locked)
         if after is not None:
             rows = (row for row in rows if row.updated_at >= after)
         if to_be_resumed:
@@ -160,10 +171,9 @@ def run(
         described = _described(store, locked, unpriced, prices, rows, sizes=sizes)
         lines = ((one, 0) for one in described)
         if as_json:
-            from foldlog._documents import ConversationDocument, ListDocument, streamed
+            from foldlog._documents import ListDocument, streamed
 
-            documents = described if sizes else map(ConversationDocument.of_row, rows)
-            terminal.emit_list(ListDocument(db=db, conversations=streamed(documents)))
+            terminal.emit_list(ListDocument(db=db, conversations=streamed(described)))
         elif page := list(islice(lines, _PAGE)):
             if sort == "id" and not reverse and len(page) < _PAGE:
                 page = _as_tree([one for one, _ in page])
@@ -171,7 +181,7 @@ def run(
                 cells = _long_cells if in_full else partial(_short_cells, sort)
                 print_rows(_columns(sort, in_full=in_full), map(cells, chain(page, lines)))
         else:
-            _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None)
+            _show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None, pairs(attributes or ()))
     if as_json:
         return None
     if unknown:
@@ -181,19 +191,15 @@ def run(
     if locked:
         problem = next(iter(locked.values()))
         terminal.note(f"the figures of {count(len(locked), 'conversation')} are not shown: {problem}")
-    silent = [name for name, models in unpriced.items() if not models]
-    for name in silent:
-        del unpriced[name]
-    if unpriced:
-        of, whose = count(len(unpriced), "conversation"), "its" if len(unpriced) == 1 else "their"
-        some = sorted(map(terminal.typed_id, unpriced))[:_UNPRICED_NAMED]
-        named = ", ".join(some) + (", …" if len(unpriced) > len(some) else "")
-        models = ", ".join(sorted({terminal.printable(model) for each in unpriced.values() for model in each}))
-        terminal.note(
-            f"the cost of {of} ({named}) is not known, since {whose} models have no price ({models}): {prices_hint()}"
-        )
-    if silent:
-        terminal.note(f"{count(len(silent), 'unknown cost')}: no call records model and usage")
+    if not (in_full or sort == "cost"):
+        return None
+    if named := [models for models in unpriced if models]:
+        models = ", ".join(sorted({terminal.printable(model) for each in named for model in each}))
+        what = f"{count(len(named), 'unknown cost')}: the models have no price"
+        terminal.note(f"{what} ({models}): {prices_hint()}")
+    if silent := len(unpriced) - len(named):
+        terminal.note(f"{count(silent, 'unknown cost')}: no call records model and usage")
+    return None
 
 
 def _without_own(rows: Iterator[ConversationRow], own: list[str]) -> Iterator[ConversationRow]:
@@ -202,6 +208,20 @@ def _without_own(rows: Iterator[ConversationRow], own: list[str]) -> Iterator[Co
         if companion_of(row.id):
             own.append(row.id)
         else:
+            yield row
+
+
+def _matching(
+    store: Store, rows: Iterator[ConversationRow], text: str, locked: dict[str, str]
+) -> Iterator[ConversationRow]:
+    """Yield the conversations whose id, title or format contains a text in lower case, as the page finds them."""
+    from foldlog._reports.sums import KeptSums
+
+    for row, one in KeptSums(store).of(rows, whole=False):
+        more = one.overview
+        if more.problem is not None and more.needs_key:
+            locked[row.id] = more.problem
+        if text in f"{more.title or ''} {row.id} {more.format or ''}".lower():
             yield row
 
 
@@ -216,7 +236,7 @@ def _is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Itera
 def _described(
     store: Store,
     locked: dict[str, str],
-    unpriced: dict[str, set[str]],
+    unpriced: list[set[str]],
     prices: Path | None,
     rows: Iterable[ConversationRow],
     *,
@@ -224,6 +244,7 @@ def _described(
 ) -> Iterator[ConversationDocument]:
     from msgspec.structs import replace
 
+    from foldlog._documents import ConversationDocument
     from foldlog._reports.prices import Prices
     from foldlog._reports.spending import spent_by
     from foldlog._reports.sums import KeptSums, document_of
@@ -242,8 +263,12 @@ def _described(
                 priceable = (
                     each.model for each in one.calls if {"prompt_tokens", "completion_tokens"} <= each.usage.keys()
                 )
-                unpriced[row.id] = {*priceable} - {UNNAMED}
-        yield replace(document_of(row, one), spent=spent)
+                unpriced.append({*priceable} - {UNNAMED})
+        if sizes:
+            yield replace(document_of(row, one), spent=spent)
+        else:
+            near = {name: value for name, value in more._asdict().items() if name not in _OF_VIEW}
+            yield ConversationDocument.of_row(row, **near)
 
 
 def _figures(store: Store, sort: str, prices: Path | None) -> Mapping[str, Any]:
@@ -276,7 +301,11 @@ def _by_figure(store: Store, figures: Mapping[str, Any], *, reverse: bool, is_sh
 # -- for people -------------------------------------------------------------------------------------------------------
 
 
-def _show_none(db: str, store: Store, limit: int | None, leased: Sequence[datetime] | None) -> None:
+def _show_none(
+    db: str, store: Store, limit: int | None, leased: Sequence[datetime] | None, attributes: Iterable[str]
+) -> None:
+    from foldlog._reports.sums import KeptSums
+
     there = sum(1 for _ in listed(store))
     if there:
         why = "matches" if leased is None else "waits for a worker"
@@ -286,6 +315,15 @@ def _show_none(db: str, store: Store, limit: int | None, leased: Sequence[dateti
             ends = leased[0].isoformat(timespec="seconds")
             said += (
                 f" Still leased, perhaps by workers that were killed: {len(leased):,}; the first lease ends at {ends}."
+            )
+        unknown = {*attributes}
+        for _, one in KeptSums(store).of(listed(store), whole=False) if unknown else ():
+            unknown.difference_update(one.overview.attributes or ())
+        if unknown:
+            named = terminal.printable(", ".join(sorted(unknown)), one_line=True)
+            how = command("attributes", "ID", "--set", "NAME=VALUE")
+            said += (
+                f" None has an attribute {named}: an application sets it, or '{how}'. --match finds titles and formats."
             )
     else:
         where = terminal.printable(store_name(db))

@@ -40,8 +40,8 @@ def run(
     """
     if source == target:
         raise Refused(f"{without_password(target)} cannot be copied to itself; name another store as TO")
-    histories = events = tombstones = already = 0
-    problems = []
+    events = tombstones = already = 0
+    copied, problems = set[str](), []
     with (
         open_existing(source, "name the store to copy as FROM") as ours,
         open_or_create(target, may_be_empty=True) as theirs,
@@ -51,29 +51,30 @@ def run(
         names = [resolved(ours, name) for name in conversations or ()]
         with terminal.working("copying", "events", events_total(ours, names)) as update:
             for moved in target_care.copy_from(ours, *names, jobs=jobs):
-                histories += moved.problem is None
                 already += moved.added == moved.tombstones == 0 and moved.problem is None
                 events += moved.added
                 tombstones += moved.tombstones
-                update(advance=moved.version, description=f"copying, {histories:,} conversations")
-                if moved.problem is not None:
+                update(advance=moved.version, description=f"copying, {len(copied):,} conversations")
+                if moved.problem is None:
+                    copied.add(moved.conversation)
+                else:
                     problems.append((moved.conversation, moved.problem))
         differences = list(target_care.differences_from(ours, *names))
-        forks = sum(row.parent is not None and row.erased_at is None for row in listed(ours))
+        forks = sum(row.parent is not None and row.erased_at is None and row.id in copied for row in listed(ours))
     behind = [d.conversation for d in differences if d.behind and d.conversation not in dict(problems)]
     problems += [
         (d.conversation, d.problem) for d in differences if not d.behind and d.conversation not in dict(problems)
     ]
     document = CopiedDocument(
-        conversations=histories,
+        conversations=len(copied),
         already_there=already,
         events=events,
         tombstones=tombstones,
         grown_since=tuple(behind),
         findings=tuple(ProblemDocument(conversation=name, problem=problem) for name, problem in problems),
     )
-    copied = " and ".join([count(events, "event"), *([count(tombstones, "tombstone")] if tombstones else [])])
-    told = f"{copied} copied, of {count(histories, 'conversation')} ({already:,} had nothing new)"
+    added = " and ".join([count(events, "event"), *([count(tombstones, "tombstone")] if tombstones else [])])
+    told = f"{added} copied, of {count(len(copied), 'conversation')} ({already:,} had nothing new)"
     if behind:
         told += f"\n{count(len(behind), 'conversation')} grew during the copy: run it again"
     terminal.answer(document, told if problems or behind else f"{told}; heads are equal")
