@@ -41,11 +41,9 @@ def _reader_of(path: Path, begin: bytes) -> Format | None:
 def format_of(records: Iterable[Any]) -> Format | Lookalike | None:
     """Return the format of a history by its first records; None where they are of no known format."""
     looked_at = [record for record in islice(records, LOOK_AT) if type(record) is dict or type(record) is list]
-    for format in formats().values():
-        if any(map(format.tells, looked_at)) and 2 * sum(map(format.accepts, looked_at)) >= len(looked_at):
-            return format
     found = Counter(each for record in looked_at for each in _of_one(record))
-    ours = [(each, count) for each, count in found.items() if isinstance(each, Format)]
+    counts = {each.name: count for each, count in found.items()}
+    ours = [(each, count + counts.get(each.looks_like, 0)) for each, count in found.items() if isinstance(each, Format)]
     others = [each for each in found if isinstance(each, Lookalike) and each.decides(looked_at)]
     if ours:
         format, count = max(ours, key=lambda each: each[1])

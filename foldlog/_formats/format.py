@@ -173,8 +173,7 @@ class Format:
     ``name``          the name in ``--format`` and in ``origin.format``; it never changes, since it is stored. It has no
                       white space, does not begin with ``-``, and is not ``auto``
     ``matches``       whether a JSON value has what only records of this format have
-    ``tells``         whether a JSON value tells that a history is of this format, whose other records may be those of
-                      another format too: it is, if it accepts most of them
+    ``looks_like``    the name of another format whose records may be of this one: they are where another record is
     ``accepts``       whether a JSON value can pass for a record where the user names this format: ``decoder`` refuses
                       others, and a stored record stays in the place of one
     ``expected``      a record in words, for the message about a value that is refused
@@ -220,7 +219,7 @@ class Format:
     beside: Callable[[Mapping[str, Any], Sequence[Any]], Beside] = lambda fields, records: ((), ())
     alike: Callable[[Any, Any], bool] | None = None
     files: FileReader | None = None
-    tells: Callable[[Any], bool] = lambda record: False
+    looks_like: str = ""
     note: str = ""
     live: bool = False
     rewritten: bool = False

@@ -40,12 +40,7 @@ def _matches(record: Any) -> bool:
     kind = record.get("type")
     if type(kind) is str:
         return kind in ENVELOPES and type(record.get("payload")) is dict
-    return _is_old(record)
-
-
-def _is_old(record: Any) -> bool:
-    """Return whether ``record`` is a line that only rollouts before September 2025 have."""
-    return type(record) is dict and (is_session(record) or record.get("record_type") == "state")
+    return is_session(record) or record.get("record_type") == "state"
 
 
 def _accepts(record: Any) -> bool:
@@ -71,7 +66,7 @@ FORMAT = Format(
     decoder=CodexDecoder,
     encoder=CodexEncoder,
     conversation=first_named(_session),
-    tells=_is_old,
+    looks_like="openai-responses",
     live=True,
     source_id=_source_id,
     reads_on=lambda past: True,
