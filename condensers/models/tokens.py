@@ -186,11 +186,9 @@ def _alike(some: Sequence[Any], others: Sequence[Any]) -> int:
 def _begins_message(events: Sequence[Event], fit: Sequence[int], place: int) -> bool:
     """Return whether the event at ``fit[place]`` begins a message of the model: those around it are not merged."""
     event = events[fit[place]]
-    if isinstance(event, Message):
-        return begins_reply(event) and says_something(event.content)
     replies = (events[fit[earlier]] for earlier in range(place - 1, -1, -1))
     before = next(filter(begins_reply, replies), None)
-    return begins_reply(event, before)
+    return begins_reply(event, before) and (not isinstance(event, Message) or says_something(event.content))
 
 
 def _calls(events: Sequence[Event], start: int) -> dict[str, int]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog._formats.messages import SPEAKERS, filled
-from foldlog._formats.parts import Made, PartsFormat, answered, called, kept, named, text_of
+from foldlog._formats.parts import Made, PartsFormat, answered, called, kept, named, text_of, thought
 from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, text_or_none, within
 from foldlog._formats.told import call_id_of, data_in, file_at, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
@@ -55,7 +55,7 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         return answered(content["call_id"], content.get("result"), is_error=failed, parts=told)
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
-    return kept(name, content, thinks=name == "text_reasoning")
+    return thought(text) if name == "text_reasoning" else kept(name, content)
 
 
 def _file(content: dict[str, Any]) -> dict[str, Any] | None:
@@ -78,7 +78,8 @@ def _contents(event: Any) -> list[dict[str, Any]]:
     if isinstance(event, Action):
         call = {"call_id": call_id_of(event), "name": event.tool, "arguments": arguments_of(event)}
         return [{"type": "function_call", **call}]
-    told = parts_as(event.content, lambda text: {"type": "text", "text": text}, _written_file)
+    content = joined_text(event.content) if isinstance(event, SystemMessage) else event.content
+    told = parts_as(content, lambda text: {"type": "text", "text": text}, _written_file)
     if not isinstance(event, Observation):
         return told
     failed = {"exception": "FunctionInvocationError"} if event.is_error else {}

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import said_in, texts_of, thinking_of
+from foldlog._formats.blocks import said_in, thinking_of
 from foldlog._formats.files.readers import in_document, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.pairs import PairsEncoder, arguments_of, said_before, thinking_before
@@ -102,7 +102,7 @@ class _Decoder(FollowingDecoder):
             read.meta |= {"calls": calls} if type(calls := record.get("llm_call_count")) is int and calls > 1 else {}
         if source == "system" and not self._begun:
             tools = self._agent.get("tool_definitions")
-            content = "\n".join(texts_of(tuple(said_in(record.get("message")))))
+            content = joined_text(tuple(said_in(record.get("message"))))
             read.add(SystemMessage, content=content, tools=tuple(tools) if type(tools) is list else ())
         elif source in _SOURCES:
             self._begun = True
@@ -132,7 +132,8 @@ class _Encoder(PairsEncoder):
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
         (event,) = events
         role = role_of(event)
-        step = self._step(event, "agent" if role == "assistant" else role, joined_text(event.content))
+        source = "agent" if role == "assistant" else role if not self.last else "user"  # no later prompt is told
+        step = self._step(event, source, joined_text(event.content))
         return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
 
     def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> list[dict[str, Any]]:

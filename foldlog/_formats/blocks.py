@@ -30,6 +30,12 @@ def kind_of(block: Any) -> str | None:
 
 def part_of(block: Any) -> _Block | None:
     """Return a text, an image or a file as a part, in whichever of their forms; None for any other block."""
+    part = _part_of(block)
+    marked = {"cache_control": block["cache_control"]} if part is not None and block.get("cache_control") else {}
+    return part and {**part, **marked}
+
+
+def _part_of(block: Any) -> _Block | None:
     kind = kind_of(block)
     text = block.get("text") if kind in _TEXTS else None
     text = text.get("value") if type(text) is dict else text  # as OpenAI's threads have it
@@ -139,7 +145,7 @@ def thought_in(block: _Block) -> tuple[str, str]:
 
 def said(parts: list[_Block]) -> Content:
     """Return the content of a model's message, which always has blocks: for a single text block, a text."""
-    if len(parts) == 1 and "text" in parts[0]:
+    if len(parts) == 1 and parts[0].keys() <= {"type", "text"} and "text" in parts[0]:
         text: str = parts[0]["text"]
         return text
     return tuple(parts) if parts else ""

@@ -218,7 +218,7 @@ def _written(events: Sequence[Any]) -> tuple[str, _Part]:
     said = {"content": joined_text(event.content)}
     match role_of(event):
         case "system":
-            return "system.message", {"role": "system", **said}
+            return "system.message", {"role": "developer", **said}  # the system's takes the place of the one before it
         case "assistant":
             return "assistant.message", {"messageId": f"foldlog-{event.id}", **said}
     blobs = [data_in(url_in(part)) for part in parts_in(event.content)]

@@ -7,7 +7,7 @@ The parts of an event's content, and the events of foldlog that they become:
     text                  Message, from the user or the agent that is the author
     function_call         Action; the calls of an event share their ``response_id``
     function_response     Observation
-    inline_data           Message with the image, or another file
+    inline_data           Message with the image, or another file; so is file_data at a web address
     a thought             Annotation that stays with the next part of its event
     every other part      Annotation; so is an event without parts, such as a change of state, which is not shown
 
@@ -40,10 +40,11 @@ from foldlog._formats.parts import (
     kept,
     named,
     text_of,
+    thought,
 )
-from foldlog._formats.record import dicts_in, member, time_at, usage_told, within
+from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, time_at, usage_told, within
 from foldlog._formats.record_events import RecordEvents
-from foldlog._formats.told import call_id_of, data_in, file_in, parts_as, parts_in, role_of
+from foldlog._formats.told import call_id_of, data_in, file_at, file_in, parts_as, parts_in, role_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -189,13 +190,16 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if type(response) is dict and type(response.get("name")) is str:
         result = response.get("response")
         failed = type(result) is dict and "error" in result
-        files = (file_of(each.get("inline_data")) for each in dicts_in(response.get("parts")))
+        match result:
+            case {"output": str(text), **others} | {"error": str(text), **others} if not others:
+                result = text  # Gemini's names for a result itself
+        files = map(_file, dicts_in(response.get("parts")))
         parts = [{"type": "text", "text": text_of(result)}, *filter(None, files)]
         return answered(response.get("id"), result, is_error=failed, tool=response["name"], parts=parts)
-    if (file := file_of(part.get("inline_data"))) is not None:
+    if (file := _file(part)) is not None:
         return Message, {"content": (file,)}
     if type(text) is str:
-        return kept("thought", part, thinks=record["author"] != "user")
+        return thought(text) if record["author"] != "user" else kept("thought", part)
     return kept(next(iter(part), "part"), part)
 
 
@@ -220,11 +224,17 @@ def _parts(event: Any) -> list[dict[str, Any]]:
         case Observation():
             parts = parts_in(event.content)
             files = [_written_file(url) for part in parts if (url := file_in(part))]
-            result = [part.get("text", part) for part in parts if not file_in(part)]
-            outcome = {"error" if event.is_error else "result": result[0] if len(result) == 1 else result}
+            outcome = {"error" if event.is_error else "output": joined_text(event.content)}
             told = {"id": call_id_of(event), "name": event.tool, "response": outcome}
             return [{"function_response": {**({"parts": files} if files else {}), **told}}]
     return parts_as(event.content, lambda text: {"text": text}, _written_file)
+
+
+def _file(part: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the file that a part holds, or has at a web address."""
+    url, kind = (text_or_empty(within(part, "file_data", key)) for key in ("file_uri", "mime_type"))
+    is_there = url.startswith(("https://", "http://")) and kind
+    return file_at(url, kind) if is_there else file_of(part.get("inline_data"))
 
 
 def _written_file(url: str, _name: str = "") -> dict[str, Any]:

@@ -177,7 +177,7 @@ class _Decoder(FollowingDecoder):
 
 
 def _text(read: RecordEvents) -> str:
-    return "\n".join(texts_of(tuple(read.parts)))
+    return "\n\n".join(texts_of(tuple(read.parts)))
 
 
 def _read_block(read: RecordEvents, block: Any) -> None:

@@ -26,6 +26,7 @@ from foldlog._formats.registry import format_named
 from foldlog._values import replaced, values_in
 from foldlog.eventstore import (
     Action,
+    Annotation,
     CondensationAction,
     Content,
     Event,
@@ -37,6 +38,7 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.projections.messages.content import data_url, sendable
+from foldlog.projections.messages.turns import words_of
 from foldlog.projections.units import WaitingCalls
 
 
@@ -108,6 +110,8 @@ class Encoder:
         match event:
             case SystemMessage() | Message() | Action() | Observation() if not event.shown:
                 return None
+            case Annotation(shown=True, origin=None):
+                return _words(event, "environment", words_of(event))
             case Action(source=source):
                 self._waiting = self._waiting if self._waiting.waiting else WaitingCalls()
                 self._waiting.add(event, event.id if source == "agent" else ~event.id)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from foldlog._formats.blocks import thought_in
-from foldlog._formats.format import Format, RecordEncoder
+from foldlog._formats.format import Format, Options, RecordEncoder
 from foldlog._formats.packing import bytes_of, is_declined, value_of
 from foldlog._formats.record import UNREAD, dict_or_empty, joined_text
 from foldlog._formats.told import call_id_of, data_in
@@ -28,10 +28,10 @@ from foldlog.eventstore import (
     Event,
     Message,
     Observation,
-    Source,
     SystemMessage,
 )
-from foldlog.projections import arguments_of
+from foldlog.projections import View, arguments_of
+from foldlog.projections.messages import DIALECTS
 
 _HELD_MAX = 100
 """A writer that writes something has held back at most this many events."""
@@ -66,6 +66,10 @@ class Losses:
         self._hidden: Counter[str] = Counter()
         self._sought: list[tuple[Event, list[_Told] | None]] = []
         """Events with what was not found yet of each; None before a search."""
+        self._before: Event | None = None
+        self._open = set[int | None]()
+        """The ids of calls without a result."""
+        self._otherwise: dict[tuple[Any, ...], bool] = {}
 
     def leave_out(self, event: Event, *, hidden: bool = False) -> None:
         """Count an event that has no record, because no model was shown it (``hidden``) or the format has none."""
@@ -76,10 +80,13 @@ class Losses:
     def seek(self, event: Event, writer: RecordEncoder) -> None:
         """Look for what an event tells in the records that ``writer`` makes from now on."""
         self._counts["count of tokens and cost"] += not _COUNTS.isdisjoint(event.meta)
-        self._counts["error mark"] += isinstance(event, Observation) and event.is_error and not self._marks_errors
         self._counts["place of a summary among what is kept"] = writer.misplaced
-        if isinstance(event, SystemMessage) and self._says_prompt:
-            self._counts[f"role of a system prompt (written as words of the {self._says_prompt})"] += 1
+        for noun, example in _examples(event, self._before):
+            self._counts[noun] += self._tells_otherwise(noun, example)
+        if isinstance(event, Action):
+            self._open.add(event.id)
+        self._open.discard(event.cause)
+        self._before = event if isinstance(event, Message | SystemMessage | Action | Observation) else self._before
         self._sought.append((event, None))
 
     def look_in(self, records: Sequence[Any]) -> None:
@@ -107,6 +114,7 @@ class Losses:
         """Return what no model was shown, and what is lost, in words. What was not found is lost."""
         for event, told in self._sought:
             self._count(_told_by(event) if told is None else told)
+        self._counts[_LACK] = len(self._open) if self._open and self._tells_otherwise(_LACK, _UNANSWERED) else 0
         counts = (self._hidden, self._counts)
         return [", ".join(several(number, noun) for noun, number in each.items() if number) for each in counts]
 
@@ -114,23 +122,27 @@ class Losses:
         for noun, fields, _ in missing:
             self._counts.update([noun] if _MAIN in fields else [f"value of {key}" for key in fields])
 
-    @cached_property
-    def _marks_errors(self) -> bool:
-        """Whether the format writes a result in another way if its call failed."""
-        call, result = Action(id=0, tool="x", call_id="x"), Observation(id=1, content="", call_id="x", cause=0)
-        return self._written(call, result) != self._written(call, replace(result, is_error=True))
+    def _tells_otherwise(self, noun: str, example: tuple[Event, ...]) -> bool:
+        """Return whether a model is told otherwise after an import of the records of an example, which have all that it
+        tells. Where that is so of any call, it is of no use to tell more.
+        """
+        key = noun, *map(type, example)
+        if key not in self._otherwise:
+            has_calls = noun != _CALLS and any(isinstance(event, Action) for event in example)
+            is_of_all = has_calls and self._tells_otherwise(_CALLS, _ANSWERED)
+            self._otherwise[key] = not is_of_all and self._is_told_otherwise(example)
+        return self._otherwise[key]
 
-    @cached_property
-    def _says_prompt(self) -> str | None:
-        """Return whose message is written as a system prompt is; None where the format tells them apart."""
-        first = Message(id=0, source="user", content="x")
-        said = {each: self._written(first, replace(first, id=1, source=each)) for each in get_args(Source)}
-        prompt = self._written(first, SystemMessage(id=1, content="x"))
-        return next((source for source, records in said.items() if records == prompt), None)
-
-    def _written(self, *events: Event) -> list[Any]:
+    def _is_told_otherwise(self, example: tuple[Event, ...]) -> bool:
+        events = [replace(event, id=number) for number, event in enumerate(example)]
         writer = self._format.writer()
-        return [*(record for event in events for record in writer.records(event) or ()), *writer.end()]
+        records = [*writer.head(events[0]), *(each for event in events for each in writer.records(event) or ())]
+        records += writer.end()
+        written, decoder = _Written(records), self._format.reader(records, Options())
+        if any(written.missing(told).fields for event in events for told in _told_by(event)):
+            return False
+        sent, read = View.from_events(events), View.from_events(each for one in records for each in decoder.events(one))
+        return any(sent.to_messages(dialect) != read.to_messages(dialect) for dialect in DIALECTS)
 
 
 def several(number: int, noun: str) -> str:
@@ -147,6 +159,54 @@ def _name(event: Event) -> str:
     if isinstance(event, CondensationAction) and word == "system":
         return "replacement of a system prompt"
     return f"message of the {word}" if isinstance(event, Message) else _NAMES.get(word, word)
+
+
+# -- what is told otherwise -------------------------------------------------------------------------------------------
+
+_SAID, _PROMPT = Message(source="user", content="ask"), SystemMessage(content="prompt")
+_CALL = Action(tool="tool", call_id="call-1", arguments={"argument": 1}, response_id="reply")
+_RESULT = Observation(tool="tool", call_id="call-1", content="result")
+_NEXT, _RESULTS = replace(_CALL, call_id="call-2"), (_RESULT, replace(_RESULT, call_id="call-2"))
+_CUSTOM = replace(_CALL, arguments={"input": "raw"}, meta={"custom_tool": True})
+_THOUGHT = ({"type": "thinking", "thinking": "consider", "signature": "signed"},)
+_IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+_PICTURED = (_IMAGE, {"type": "text", "text": "so"})
+_CALLS, _LACK = "form of a call", "lack of a result"
+_ANSWERED, _UNANSWERED = (_SAID, _CALL, _NEXT, *_RESULTS), (_SAID, _CALL)
+
+
+def _examples(event: Event, before: Event | None) -> Iterator[tuple[str, tuple[Event, ...]]]:
+    """Yield what a format may tell otherwise of an event after another one: its noun, and a conversation with it."""
+    match event:
+        case SystemMessage():
+            yield (
+                "role of a system prompt (written as words of others)",
+                (_PROMPT, _SAID) if before is None else (_SAID, _PROMPT),
+            )
+        case Message() if _has_text_behind(event):
+            yield "place of an image among texts", (replace(_SAID, content=_PICTURED),)
+        case Observation():
+            if event.is_error:
+                yield "error mark", (_SAID, _CALL, replace(_RESULT, is_error=True))
+            if _has_text_behind(event):
+                yield "place of an image among texts", (_SAID, _CALL, replace(_RESULT, content=_PICTURED))
+        case Action():
+            yield _CALLS, _ANSWERED
+            if "custom_tool" in event.meta:
+                yield "form of a custom tool's call", (_SAID, _CUSTOM, _RESULT)
+            goes_on = isinstance(before, Action) and event.response_id == before.response_id is not None
+            if goes_on and event.thought:
+                yield "place of words among calls", (_SAID, _CALL, replace(_NEXT, thought="look"), *_RESULTS)
+            if isinstance(before, Action) and not goes_on:
+                yield "end of a reply", (_SAID, _CALL, replace(_NEXT, response_id="other"), *_RESULTS)
+    if isinstance(event, Action | Message) and any("signature" in block for block in event.thinking):
+        yield "signature of thinking", (_SAID, replace(_CALL, thinking=_THOUGHT), _RESULT)
+
+
+def _has_text_behind(event: Message | Observation) -> bool:
+    """Return whether a text comes after another part of a content."""
+    kinds = [isinstance(part, str) or part.get("type") == "text" for part in event.content]
+    return False in kinds and True in kinds[kinds.index(False) :]
 
 
 # -- what an event tells ----------------------------------------------------------------------------------------------

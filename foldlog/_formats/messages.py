@@ -302,7 +302,7 @@ def _part(part: Part) -> Part:
         kept = {key: value for key, value in filled(part).items() if key not in (*HELD, "detail")}
         told = {} if part.get("detail") == "auto" else {"detail": part.get("detail")}  # the default
         return {**kept, "type": "image_url", "image_url": filled(image | told)}
-    return known | filled({"cache_control": part.get("cache_control")})
+    return known
 
 
 def is_odd(given: Any) -> bool:

@@ -10,7 +10,8 @@ The items, and the events that they become:
     every other type, such as the server's own tools, and an encrypted item   Annotation
 
 Each item is one event, and any part of a history can be written. Items do not tell which calls are of one response:
-calls are, up to a result or the words of others. Every annotation is shown: it keeps its place in the View.
+calls are, up to a result or the words of others, and so is what the model says before them in the phase "commentary".
+Every annotation is shown: it keeps its place in the View.
 """
 
 from __future__ import annotations
@@ -20,12 +21,11 @@ from typing import Any
 
 from foldlog._formats.format import Format
 from foldlog._formats.messages import CALLS, IDS, OUTPUTS, READER, is_message_item
-from foldlog._formats.pairs import RepliesEncoder
-from foldlog._formats.record import dict_or_empty, has, joined_text, member, within
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import call_id_of, file_in, input_at, parts_as, parts_in, role_of
+from foldlog._formats.pairs import CallItems, RepliesEncoder
+from foldlog._formats.record import has, joined_text, member, within
+from foldlog._formats.record_events import COMMENTARY, FollowingDecoder, RecordEvents
+from foldlog._formats.told import file_in, input_at, parts_as, parts_in, role_of
 from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation
-from foldlog.projections import arguments_of
 
 NAME = "openai-responses"
 
@@ -70,7 +70,7 @@ class ResponsesDecoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         event = READER.item(record)
         if event is not None:
-            read.take(event)
+            read.take(event, record.get("phase"))
             return
         kind = record["type"] if type(record.get("type")) is str else "item"
         data = {key: value for key, value in record.items() if key not in ("type", "id")}
@@ -78,19 +78,14 @@ class ResponsesDecoder(FollowingDecoder):
 
 
 class _Encoder(RepliesEncoder):
-    """Writes items of events as a client would; a summary is a user's message. A server refuses the output of a custom
-    tool's call in another form than its call.
-    """
+    """Writes items of events as a client would; a summary is a user's message."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._custom: set[str] = set()
-        """The ids of calls of custom tools."""
+        self._calls = CallItems()
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        for event in events:
-            if isinstance(event, Action):
-                (self._custom.add if _is_custom(event) else self._custom.discard)(call_id_of(event))
+        self._calls.follow(events)
 
     def written(self, events: Sequence[Any]) -> list[Any]:
         return [item for event in events for item in self._items(event)]
@@ -98,24 +93,13 @@ class _Encoder(RepliesEncoder):
     def _items(self, event: Any) -> list[Any]:
         match event:
             case Action():
-                self.follow([event], None)
-                thought = [_message_of(event.thought, "assistant")] if event.thought else []
-                call = {"call_id": call_id_of(event), "name": event.tool, "status": "completed"}
-                if _is_custom(event):
-                    call |= {**dict_or_empty(event.arguments), "type": "custom_tool_call"}
-                else:
-                    call |= {"arguments": arguments_of(event), "type": "function_call"}
-                return [*_reasoning(event), *thought, call]
+                said = [{**_message_of(event.thought, "assistant"), "phase": COMMENTARY}] if event.thought else []
+                return [*_reasoning(event), *said, {**self._calls.call(event), "status": "completed"}]
             case Observation():
-                kind = "custom_tool_call_output" if call_id_of(event) in self._custom else "function_call_output"
                 has_files = any(map(file_in, parts_in(event.content)))
                 output = _message_of(event.content, "tool")["content"] if has_files else joined_text(event.content)
-                return [{"call_id": call_id_of(event), "output": output, "type": kind}]
+                return [self._calls.result(event, output)]
         return [*_reasoning(event), _message_of(event.content, role_of(event))]
-
-
-def _is_custom(action: Action) -> bool:
-    return "custom_tool" in action.meta and type(action.arguments) is dict
 
 
 def _reasoning(event: Event) -> list[Any]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.packing import value_of
-from foldlog._formats.told import NOT_WRITTEN, parts_in
+from foldlog._formats.told import NOT_WRITTEN, call_id_of, parts_in
 from foldlog.eventstore import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of as arguments_shown
 from foldlog.projections.units import WaitingCalls
@@ -138,6 +138,38 @@ def said_before(calls: Sequence[Action]) -> Content:
 def thinking_before(calls: Sequence[Action]) -> tuple[dict[str, Any], ...]:
     """Return what the model thought before the calls of a reply."""
     return tuple(block for call in calls for block in call.thinking)
+
+
+class CallItems:
+    """Writes calls and results as items of OpenAI's Responses: those of a custom tool, which takes a text, in a form of
+    their own. A server refuses the output of a custom tool's call in another form than its call.
+    """
+
+    def __init__(self) -> None:
+        self._custom: set[str] = set()
+        """The ids of calls of custom tools."""
+
+    def follow(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, Action):
+                (self._custom.add if _is_custom(event) else self._custom.discard)(call_id_of(event))
+
+    def call(self, call: Action) -> dict[str, Any]:
+        """Return the item of a call."""
+        self.follow([call])
+        item = {"type": "function_call", "call_id": call_id_of(call), "name": call.tool}
+        if _is_custom(call):
+            return item | {"type": "custom_tool_call", **arguments_of(call)}
+        return item | {"arguments": arguments_shown(call)}
+
+    def result(self, result: Observation, output: Any) -> dict[str, Any]:
+        """Return the item of a result."""
+        kind = "custom_tool_call_output" if call_id_of(result) in self._custom else "function_call_output"
+        return {"type": kind, "call_id": call_id_of(result), "output": output}
+
+
+def _is_custom(call: Action) -> bool:
+    return "custom_tool" in call.meta and isinstance(call.arguments, dict) and call.arguments.keys() == {"input"}
 
 
 def arguments_of(call: Action) -> dict[str, Any]:

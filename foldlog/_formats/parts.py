@@ -13,12 +13,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import thought_in
+from foldlog._formats.blocks import thinking_of, thought_in
 from foldlog._formats.format import Format, Options, RecordDecoder, RecordEncoder
 from foldlog._formats.pairs import RepliesEncoder
 from foldlog._formats.record import SourceTime, dict_or_empty, text_or_empty, text_or_none, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.told import data_url, file_at, file_in, id_of_source
+from foldlog._formats.told import REDACTED, data_url, file_at, file_in, id_of_source
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Source
 
 Record = dict[str, Any]
@@ -46,7 +46,9 @@ class PartsDecoder(FollowingDecoder):
             made, fields = rules.read(part, record)
             if made is Action:
                 fields["response_id"] = read.response
-            elif made is Message or made is Annotation:
+            elif made is Message and len(parts) > 1 and rules.source(record) == "agent":
+                read.meta["reply"] = read.response
+            if made is Message or made is Annotation:
                 fields.setdefault("source", rules.source(record))
             if fields.pop("thinks", False):
                 fields["stays_with_next"] = place + 1 < len(parts)
@@ -73,11 +75,12 @@ class PartsEncoder(RepliesEncoder):
 
     def written(self, events: Sequence[Any]) -> list[Any]:
         parts = [part for event in events for part in (*_before(self.rules, event), *self.rules.part(event))]
-        return [self.rules.written(events[0], parts)]
+        return [self.rules.written(events[0], parts)] if parts else []
 
     def records(self, event: Event) -> Sequence[Any] | None:
         if isinstance(event, Annotation) and event.redacted is not None and event.origin is not None:
-            parts = self.rules.again(event)
+            thought = self.rules.thought(thought_in(dict_or_empty(event.data))[0] or REDACTED, "")
+            parts = [thought] if event.name == _THOUGHT else self.rules.again(event)
             return [self.rules.written(event, parts)] if parts else ()
         return super().records(event)
 
@@ -138,9 +141,18 @@ def answered(call_id: Any, content: Any, *, is_error: bool, tool: str = "", part
     return Observation, {"content": told, "call_id": text_or_none(call_id), "is_error": is_error, "tool": tool}
 
 
-def kept(name: str, data: Any, *, thinks: bool = False, shown: bool = True) -> Made:
-    """Return what only the format knows: thinking stays with the next part."""
-    return Annotation, {"name": name, "data": data, "shown": shown, "thinks": thinks}
+def kept(name: str, data: Any, *, shown: bool = True) -> Made:
+    """Return what only the format knows."""
+    return Annotation, {"name": name, "data": data, "shown": shown}
+
+
+def thought(text: Any, signature: Any = None) -> Made:
+    """Return what the model thought, which stays with the next part."""
+    data = thinking_of(text_or_empty(text), signature)
+    return Annotation, {"name": _THOUGHT, "data": data, "shown": True, "thinks": True}
+
+
+_THOUGHT = "reasoning"
 
 
 def named(key: str, event: Event) -> dict[str, Any]:

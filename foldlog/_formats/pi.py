@@ -284,7 +284,9 @@ def _thought(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _blocks(content: Content) -> list[dict[str, Any]]:
-    return [_image(block["source"]) if "data" in block.get("source", ()) else block for block in blocks_of(content)]
+    """Return the texts and images of a content: pi has no other files."""
+    blocks = (block for block in blocks_of(content) if block["type"] != "document")
+    return [_image(block["source"]) if "data" in block.get("source", ()) else block for block in blocks]
 
 
 def _image(source: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of
+from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
 from foldlog._formats.record import SourceTime, dict_or_empty, has, joined_text, member, read_time, usage_told, within
 from foldlog._formats.told import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of, stamp_of
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
@@ -73,10 +73,12 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
             return Message, {"content": text_of(content)}
     elif name == "text" and type(content) is str:
         return Message, {"content": content}
+    elif name == "thinking" and content:
+        return thought(content, part.get("signature") if part.get("provider_name") == "anthropic" else None)
     elif name == "tool-call" and type(tool) is str:
         return called(tool, part.get("args"), part.get("tool_call_id"))
     data = {key: value for key, value in part.items() if key not in ("part_kind", "timestamp")}
-    return kept(name, data, thinks=name == "thinking" and kind == "response", shown=name != kind)
+    return kept(name, data, shown=name != kind)
 
 
 def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> SourceTime:
@@ -123,9 +125,9 @@ def _part(event: Any) -> dict[str, Any]:
             call = {"tool_name": event.tool, "args": arguments_of(event), "tool_call_id": call_id_of(event)}
             return {**call, "tool_kind": None, **_UNSAID, "part_kind": "tool-call"}
         case Observation():
-            result: Any = event.content
-            if not isinstance(result, str):
-                result = [_item(url) if (url := file_in(part)) else part.get("text", part) for part in result]
+            result: Any = joined_text(event.content)
+            if not isinstance(event.content, str) and any(map(file_in, event.content)):
+                result = [_item(url) if (url := file_in(part)) else part.get("text", part) for part in event.content]
             told = {"tool_name": event.tool, "content": result, "tool_call_id": call_id_of(event), "tool_kind": None}
             outcome = {"outcome": "failed" if event.is_error else "success", "retry": None}
             return {**told, "metadata": None, **time, **outcome, "part_kind": "tool-return", "content_file_digests": []}
@@ -139,11 +141,10 @@ def _thought(text: str, signed: str) -> dict[str, Any]:
 
 
 def _again(event: Annotation) -> list[Any]:
-    """Return a part that only this format knows. What stays of a redacted one is a text, or thinking."""
+    """Return a part that only this format knows. What stays of a redacted one is a text."""
     if isinstance(event.data, dict):
         return [{**event.data, "part_kind": event.name}]
-    said = "user-prompt" if event.source != "agent" else "thinking" if event.name == "thinking" else "text"
-    return [{"content": REDACTED, "part_kind": said}]
+    return [{"content": REDACTED, "part_kind": "text" if event.source == "agent" else "user-prompt"}]
 
 
 def _item(url: str, _name: str = "") -> Any:

@@ -30,6 +30,8 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 
+COMMENTARY = "commentary"
+"""The ``phase`` of what a model says before calls in the same reply, in items of OpenAI's Responses."""
 _LOOKED_BACK = 100
 """The last events of a View in which a response is looked for that goes on."""
 
@@ -38,6 +40,8 @@ def _response_after(event: Event, response: Any) -> Any:
     """Return the response that goes on after an event, of which ``response`` went on before it."""
     if isinstance(event, Action):
         return event.response_id
+    if "reply" in event.meta:
+        return event.meta["reply"]
     ends = isinstance(event, Observation | SystemMessage) or (isinstance(event, Message) and event.source != "agent")
     return None if ends else response
 
@@ -163,9 +167,9 @@ class RecordEvents:
             self._decoder.shown.follow(event, self._decoder.known(event, self))
         return event
 
-    def take(self, event: Event) -> None:
+    def take(self, event: Event, phase: Any = None) -> None:
         """Add an event that was read of a message alone. A result without an id is of the newest reply, and a call
-        without a response of the one that goes on.
+        without a response of the one that goes on, as words in the ``phase`` before calls are.
         """
         if isinstance(event, Observation):
             call_id = self._decoder.calls.of_result(event.call_id, event.tool)
@@ -173,6 +177,8 @@ class RecordEvents:
             self.answer(call_id, event.content, is_error=event.is_error, tool=event.tool, **extras)
         else:
             self.meta |= event.meta
+            if phase == COMMENTARY:
+                self.meta["reply"] = self._decoder.response(self.version)
             is_alone = isinstance(event, Action) and event.response_id is None
             fields = {"response_id": self._decoder.response(self.version)} if is_alone else {}
             self.add(partial(replace, event), **fields)

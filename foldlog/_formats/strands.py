@@ -20,7 +20,7 @@ from typing import Any
 
 from foldlog._formats.messages import filled
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of
+from foldlog._formats.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
 from foldlog._formats.record import dict_or_empty, dicts_in, has, member, read_time, time_text, usage_told
 from foldlog._formats.told import call_id_of, data_in, parts_as, role_of
 from foldlog.eventstore import Action, Message, Observation
@@ -58,10 +58,12 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         items = dicts_in(held.get("content"))
         texts = [text_of(item.get("text", item.get("json", item))) for item in items]
         told = [_file(item) or {"type": "text", "text": text} for item, text in zip(items, texts, strict=True)]
-        return answered(call_id, "\n".join(texts), is_error=held.get("status") == "error", parts=told)
+        return answered(call_id, "\n\n".join(texts), is_error=held.get("status") == "error", parts=told)
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
-    return kept(name, content, thinks=name == "reasoningContent")
+    if name == "reasoningContent" and (block := dict_or_empty(held.get("reasoningText"))):
+        return thought(block.get("text"), block.get("signature"))
+    return kept(name, content)
 
 
 def _file(content: dict[str, Any]) -> dict[str, Any] | None:
@@ -82,7 +84,7 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
 def _contents(event: Any) -> list[dict[str, Any]]:
     if isinstance(event, Action):
         return [{"toolUse": {"toolUseId": call_id_of(event), "name": event.tool, "input": arguments_of(event)}}]
-    told = parts_as(event.content, lambda text: {"text": text}, _written_file)
+    told = [each for each in parts_as(event.content, lambda text: {"text": text}, _written_file) if each]
     if not isinstance(event, Observation):
         return told
     status = "error" if event.is_error else "success"
@@ -92,7 +94,7 @@ def _contents(event: Any) -> list[dict[str, Any]]:
 def _written_file(url: str, _name: str) -> dict[str, Any]:
     media_type, data = data_in(url)
     if not data:  # Strands has only files whose bytes are in the message
-        return {"text": f"[image {url}]"}
+        return {}
     kind, _, name = media_type.partition("/")
     held = {"format": name, "source": {"bytes": {"__bytes_encoded__": True, "data": data}}}
     return {"image": held} if kind == "image" else {"document": {"name": "file", **held}}

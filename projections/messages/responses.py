@@ -24,9 +24,11 @@ def messages_of(turns: Iterable[MessageTurn]) -> list[Rendered]:
         for call in turn.calls:
             made = (*_reasoning(call.thinking), *_said("assistant", call.thought, moved), _call(call))
             items += [Rendered(item, call.positions) for item in made]
+        thought = [block for call in turn.calls for block in call.thinking]
+        told = [part for call in turn.calls for part in call.thought]
+        if after := _said(turn.role, turn.parts[len(told) :], moved):
+            items += [Rendered(item, turn.positions) for item in (*_reasoning(turn.thinking[len(thought) :]), *after)]
         items += [Rendered(_result(call), (call.answered,)) for call in turn.calls]
-        if not turn.calls and (said := _said(turn.role, turn.parts, moved)):
-            items += [Rendered(item, turn.positions) for item in (*_reasoning(turn.thinking), *said)]
         say(items, "user", [_input(part) for part in moved], turn.positions)
     return items
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeGuard, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
 from foldlog.eventstore import (
     Action,
     Annotation,
-    CondensationSummary,
+    Content,
     Event,
     InvalidArgument,
     Message,
@@ -20,10 +20,11 @@ from foldlog.eventstore import (
     said,
 )
 from foldlog.projections.messages.content import Part, is_blank, parts_of, sendable
-from foldlog.projections.units import ParallelCalls, units
+from foldlog.projections.units import ParallelCalls, is_unseen, units
 
 Dialect = Literal["openai", "openai-reasoning", "litellm", "anthropic", "anthropic-cached", "responses"]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+Role = Literal["system", "user", "assistant"]
 
 
 class Rendered(NamedTuple):
@@ -34,8 +35,8 @@ class Rendered(NamedTuple):
 
 
 class PairedCall(NamedTuple):
-    """An action under the id that its message has, its index after those of what its reply said before, the thinking
-    and the words before it, its result, and the index of that.
+    """An action under the id that its message has, the thinking and the words before it, its result, and the indices of
+    all.
     """
 
     id: str
@@ -49,11 +50,9 @@ class PairedCall(NamedTuple):
 
 
 class MessageTurn(NamedTuple):
-    """One message: the parts of one event, or the thoughts of several actions with their calls, and the thinking before
-    them.
-    """
+    """One message: the parts of one event, or what the model said and thought in one reply, with its calls."""
 
-    role: Literal["system", "user", "assistant"]
+    role: Role
     parts: list[Part]
     positions: tuple[int, ...]
     calls: tuple[PairedCall, ...] = ()
@@ -83,39 +82,37 @@ def turns(events: Sequence[Event], positions: Sequence[int]) -> Iterator[Message
     """Yield the turns of the ``events`` at the ascending ``positions``, which must be fit for a model."""
     shown = [events[position] for position in positions]
     found = units(shown)
-    told = {answer for place, answer in found.answers.items() if not _is_call(shown[place])}
+    told = {answer for place, answer in found.answers.items() if not begins_reply(shown[place])}
     reasoning = _reasoning(shown)
     used = set[str]()
     for group in _groups(shown, found.parallel_calls):
         if isinstance(shown[group[0]], Observation) and group[0] not in told:
             continue  # it is in the turn of its call
         where = tuple(positions[place] for place in group)
-        calls, own, thinking, thought = list[PairedCall](), tuple[int, ...](), tuple[Part, ...](), list[Part]()
-        for place in group:
-            event, observation = shown[place], shown[found.answers.get(place, place)]
-            if isinstance(event, Action | Message):
-                own, thinking = (*own, positions[place]), (*thinking, *reasoning.get(place, ()), *event.thinking)
-                thought += parts_of(event.thought if isinstance(event, Action) else event.content)
-            if _is_call(event) and isinstance(observation, Observation):
-                result, at = parts_of(observation.content), positions[found.answers[place]]
-                calls.append(PairedCall(_call_id(event, used), event, own, thinking, thought, observation, result, at))
-                own, thinking, thought = (), (), []
-        match shown[group[0]]:
-            case _ if calls:
-                thought = [part for call in calls for part in call.thought]
-                thinking = tuple(block for call in calls for block in call.thinking)
-                yield MessageTurn("assistant", thought, where, tuple(calls), thinking)
-            case SystemMessage(content=content):
-                yield MessageTurn("system", parts_of(content), where)
-            case Message(source="agent"):
-                yield MessageTurn("assistant", thought, where, thinking=thinking)
-            case Message() | Action():
-                yield MessageTurn("user", thought, where)
-            case CondensationSummary() | Observation() as event:
-                yield MessageTurn("user", parts_of(event.content), where)
-            case Annotation(name=name, data=data, origin=None):
-                text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=said)
-                yield MessageTurn("user", parts_of(f"{name}:\n{text}"), where)
+        calls, parts, thinking = list[PairedCall](), list[Part](), tuple[Part, ...]()
+        first, before = shown[group[0]], (0, 0, 0)
+        role: Role = "assistant" if begins_reply(first) else "system" if isinstance(first, SystemMessage) else "user"
+        for number, place in enumerate(group, 1):
+            event: Any = shown[place]
+            parts += parts_of(words_of(event))
+            thinking += (*reasoning.get(place, ()), *event.thinking) if role == "assistant" else ()
+            observation = shown[found.answers.get(place, place)]
+            if role == "assistant" and isinstance(observation, Observation):
+                own = where[before[0] : number], thinking[before[1] :], parts[before[2] :]
+                result, answered = parts_of(observation.content), positions[found.answers[place]]
+                calls.append(PairedCall(_call_id(event, used), event, *own, observation, result, answered))
+                before = number, len(thinking), len(parts)
+        if not is_unseen(first):
+            yield MessageTurn(role, parts, where, tuple(calls), thinking)
+
+
+def words_of(event: Any) -> Content:
+    """Return what a model is told of an event in words."""
+    if isinstance(event, Annotation):
+        data = event.data
+        return f"{event.name}:\n{data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=said)}"
+    told: Content = event.thought if isinstance(event, Action) else getattr(event, "content", "")
+    return told
 
 
 def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[dict[str, Any], ...]]:
@@ -131,35 +128,27 @@ def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[dict[str, Any], ...]]:
     return found
 
 
-def _is_call(event: Event) -> TypeGuard[Action]:
-    """Return whether the event is a call of the model. Any other action is told to it as text."""
-    return isinstance(event, Action) and event.source == "agent"
-
-
 def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[list[int]]:
-    """Return the places, by the message that they go into: the calls of one response together, after a message of the
-    same reply that comes directly before them; all else alone.
+    """Return the places, by the message that they go into: the words and calls of one reply together, all else alone.
 
-    The calls stay one message where results, or words of the user, stand between them: the model said them at once, so
-    no call had a result when it made the next one, and a model that thought refuses a second message without its
-    thinking. Another response or a message of the model ends them.
+    They stay one message where results, or words of the user, stand between them: the model said them at once, so no
+    call had a result when it made the next one, and a model that thought refuses a second message without its thinking.
     """
     groups: list[list[int]] = []
-    calls: list[int] = []
-    response_of = {place: number for number, response in enumerate(responses) for place in response.members}
+    reply: list[int] = []
+    calls: int | None = None
+    number_of = {place: number for number, response in enumerate(responses) for place in response.members}
     for place, event in enumerate(shown):
-        last = calls[-1] if calls else place
-        if isinstance(shown[last], Message):
-            goes_on = last == place - 1 and not begins_reply(event, shown[last])
-        else:
-            goes_on = last < place and response_of.get(place) == response_of[last]
         if not begins_reply(event):
             groups.append([place])
-        elif goes_on:
-            calls.append(place)
-        else:
-            calls = [place]
-            groups.append(calls)
+            continue
+        number = number_of.get(place)
+        known = None not in (number, calls)
+        if not reply or (number != calls if known else begins_reply(event, shown[reply[-1]])):
+            reply, calls = [], None
+            groups.append(reply)
+        reply.append(place)
+        calls = calls if number is None else number
     return groups
 
 

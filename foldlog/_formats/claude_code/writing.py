@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.blocks import blocks_of, given, texts_of
+from foldlog._formats.blocks import blocks_of, given
 from foldlog._formats.claude_code.branches import is_side
 from foldlog._formats.claude_code.lines import TOOL
 from foldlog._formats.format import RecordEncoder
 from foldlog._formats.members import Members
 from foldlog._formats.pairs import arguments_of
-from foldlog._formats.record import within
+from foldlog._formats.record import joined_text, within
 from foldlog._formats.told import OF_THE_STORE, REDACTED, call_id_of, id_of_source, stamp_of
 from foldlog.eventstore import (
     Action,
@@ -106,7 +106,7 @@ def _content(event: Event) -> dict[str, Any]:
             return {"type": "user", "message": {"role": "user", "content": event.content}}
         case SystemMessage():
             tools = [{key: within(tool, "function", ours) for key, ours in TOOL.items()} for tool in event.tools]
-            prompt = {"type": "prompt_snapshot", "systemPrompt": texts_of(event.content), "tools": tools}
+            prompt = {"type": "prompt_snapshot", "systemPrompt": [joined_text(event.content)], "tools": tools}
             return {"type": "attachment", "attachment": prompt}
         case CondensationRequest():
             return {"type": "system", "subtype": "condensation_request", "content": event.reason}

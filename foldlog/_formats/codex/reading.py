@@ -159,7 +159,7 @@ def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
     if isinstance(event, Observation):
         event = replace(event, is_error=has_failed(output), extras=extras)
     if event is not None:
-        read.take(event)
+        read.take(event, payload.get("phase"))
     return event is not None
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._formats.format import RecordEncoder
-from foldlog._formats.packing import json_of
 from foldlog._formats.pairs import arguments_of
 from foldlog._formats.record import joined_text
 from foldlog._formats.told import OF_THE_STORE, call_id_of, id_of_source, parts_in, stamp_of, url_in
@@ -22,6 +21,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
+from foldlog.projections import arguments_of as arguments_shown
 
 NAME = "openhands-v0"
 
@@ -80,7 +80,7 @@ class OpenHandsV0Encoder(OpenHandsEncoder):
             case Action():
                 return _write_action(event, record)
             case Observation():
-                record["observation"] = "error" if event.is_error else "mcp"
+                record["observation"] = "mcp"  # an error would tell the model more than the result
                 record["content"] = joined_text(event.content)
                 if event.call_id is not None:
                     record["tool_call_metadata"] = {"tool_call_id": call_id_of(event)}
@@ -122,8 +122,8 @@ def _write_action(event: Action, record: dict[str, Any]) -> dict[str, Any]:
     if event.source != "agent" and event.call_id is None:
         record["action"] = event.tool
         return {**known, "thought": event.thought} if event.thought else known
-    given = event.arguments if isinstance(event.arguments, str) else json_of(known).decode()
-    call = {"id": call_id_of(event), "type": "function", "function": {"name": event.tool, "arguments": given}}
+    given = {"name": event.tool, "arguments": arguments_shown(event)}
+    call = {"id": call_id_of(event), "type": "function", "function": given}
     said = {"role": "assistant", "content": event.thought, "tool_calls": [call]}
     response = {"id": event.response_id, "choices": [{"message": said}]}
     named = {"function_name": event.tool, "tool_call_id": call["id"]}

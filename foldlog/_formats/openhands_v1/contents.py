@@ -28,13 +28,10 @@ def content_of(blocks: Any) -> Content:
     if type(blocks) is not list:
         return blocks if type(blocks) is str else ""
     if len(blocks) == 1 and type(blocks[0]) is dict and blocks[0].get("type") == "text":  # as most are
-        text = blocks[0].get("text")
-        return text if type(text) is str else ""
+        return said(said_in(blocks[0]))
     parts: list[dict[str, Any]] = []
     for block in dicts_in(blocks):
-        if block.get("type") == "text" and type(block.get("text")) is str:
-            parts.append({"type": "text", "text": block["text"]})
-        elif block.get("type") == "image" and type(block.get("image_urls")) is list:
+        if block.get("type") == "image" and type(block.get("image_urls")) is list:
             parts.extend(image_at(url) for url in block["image_urls"] if type(url) is str)
         else:
             parts += said_in(block)

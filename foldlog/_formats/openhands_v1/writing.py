@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from foldlog._formats.openhands_v0.writing import OpenHandsEncoder
 from foldlog._formats.openhands_v1.contents import blocks_of
 from foldlog._formats.record import joined_text
-from foldlog._formats.told import stamp_of
+from foldlog._formats.told import call_id_of, stamp_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -22,6 +20,7 @@ from foldlog.eventstore import (
     SystemMessage,
     summary_of,
 )
+from foldlog.projections import arguments_of
 
 NAME = "openhands-v1"
 
@@ -57,9 +56,8 @@ class OpenHandsV1Encoder(OpenHandsEncoder):
                 record["extended_content"] = []
             case SystemMessage():
                 record["kind"], record["tools"] = "SystemPromptEvent", list(event.tools)
-                blocks = blocks_of(event.content)
-                if blocks:
-                    record["system_prompt"] = blocks[0]
+                if prompt := joined_text(event.content):
+                    record["system_prompt"] = {"type": "text", "text": prompt}
             case Annotation():
                 record["kind"] = event.name
                 record.update(event.data if isinstance(event.data, dict) else {"value": event.data})
@@ -75,17 +73,15 @@ class OpenHandsV1Encoder(OpenHandsEncoder):
 
     def _write_observation(self, event: Observation, record: dict[str, Any]) -> None:
         record["kind"], record["tool_name"] = "ObservationEvent", event.tool
-        if event.call_id is not None:
-            record["tool_call_id"] = event.call_id
-        if event.redacted is not None:  # the SDK reads no result of a class that is not known any more
+        record["tool_call_id"] = call_id_of(event)
+        # The SDK reads no redacted result, of a class that is not known any more, and tells a model more than an error.
+        if event.redacted is not None or event.is_error:
             record["kind"], record["error"] = "AgentErrorEvent", joined_text(event.content)
             return
         action_id = None if event.cause is None else self.source_ids.get(event.cause)
         if action_id is not None:
             record["action_id"] = action_id
         record["observation"] = {**event.extras, "content": blocks_of(event.content)}
-        if event.is_error:
-            record["observation"]["is_error"] = True
 
     def _forgotten(self, event: CondensationAction) -> list[Any]:
         intervals, summaries = event.forgotten
@@ -99,12 +95,9 @@ def _write_action(event: Action, record: dict[str, Any]) -> None:
         record["thinking_blocks"] = thinking
     if event.response_id is not None:
         record["llm_response_id"] = event.response_id
-    if event.call_id is not None:
-        record["tool_call_id"] = event.call_id
-    arguments = event.arguments
-    if isinstance(arguments, dict):
-        record["action"] = dict(arguments) if event.redacted is None else None
-        arguments = msgspec.json.encode(arguments).decode()
-    if isinstance(arguments, str):
-        called = {"name": event.tool, "arguments": arguments}
-        record["tool_call"] = {"id": event.call_id, "origin": "completion", **called}
+    record["tool_call_id"] = call_id_of(event)
+    if isinstance(event.arguments, dict):
+        record["action"] = dict(event.arguments) if event.redacted is None else None
+    if event.arguments is not None:
+        called = {"name": event.tool, "arguments": arguments_of(event)}
+        record["tool_call"] = {"id": call_id_of(event), "origin": "completion", **called}

@@ -116,7 +116,7 @@ def test_what_was_added_since_is_written_as_codex_would():
     payloads = [it["payload"] for it in encode([*events, *added], CODEX)][2:]
     assert payloads == [
         text("Ask first", role="developer"),
-        text("I look", role="assistant"),
+        {**text("I look", role="assistant"), "phase": "commentary"},
         {"type": "function_call", "name": "shell", "arguments": '{"command": ["ls"]}', "call_id": "call_3"},
         {"type": "function_call_output", "call_id": "call_3", "output": "x"},
         {
@@ -124,7 +124,7 @@ def test_what_was_added_since_is_written_as_codex_would():
             "replacement_history": [
                 text("s"),
                 text("Ask first", role="developer"),
-                text("I look", role="assistant"),
+                {**text("I look", role="assistant"), "phase": "commentary"},
                 {"type": "function_call", "name": "shell", "arguments": '{"command": ["ls"]}', "call_id": "call_3"},
                 {"type": "function_call_output", "call_id": "call_3", "output": "x"},
             ],

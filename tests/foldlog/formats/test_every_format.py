@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from base64 import urlsafe_b64encode
 from codecs import BOM_UTF8
 from collections import Counter
@@ -60,34 +61,6 @@ def told(events):
             yield f"{message['role']} {part.get('text', part.get('type'))}"
         for call in message.get("tool_calls", ()):
             yield f"{call['function']['name']} {json.dumps(json.loads(call['function']['arguments']))}"
-
-
-AS_A_USER = ({"system You are"}, {"user You are"})
-NO_IMAGES = ({"user image_url"}, set())
-OTHERWISE = {
-    "openhands-v0": [({"tool lost"}, {"tool lost\n[Error occurred in processing last action]"})],
-    "openhands-v1": [(set(), {"tool [An error occurred during execution.]\n"})],
-    "pi": [AS_A_USER],
-    "atif": [NO_IMAGES],
-    "anthropic-messages": [AS_A_USER],
-    "opencode": [AS_A_USER, (set(), {"wait {}", "tool [Tool execution was interrupted]"})],
-    "gemini-cli": [AS_A_USER],
-    "google-adk": [AS_A_USER, ({"tool lost", "tool found"}, {'tool {"error": "lost"}', 'tool {"result": "found"}'})],
-    "strands": [AS_A_USER],
-    "otlp-genai": [NO_IMAGES],
-}
-"""What a format lacks of what events of ours tell, and what it says instead."""
-IN_WORDS = ("aider", "chatgpt", "claude-ai")
-"""Formats that tell of calls in their own words."""
-
-
-@pytest.mark.parametrize("format", [name for name in FORMATS if name not in IN_WORDS])
-def test_what_was_not_imported_is_written_and_read_back(format):
-    lacks, instead = (set().union(*(each[place] for each in OTHERWISE.get(format, ()))) for place in (0, 1))
-    records = list(encode(OURS, format))
-    expected, again = Counter(told(OURS)), Counter(told(decode(records, format)))
-    assert (set(expected - again), set(again - expected)) == (lacks, instead)
-    assert list(encode(decode(records, format), format)) == records
 
 
 def documents(format):
@@ -253,6 +226,10 @@ def as_bytes(text: str) -> str:
     return urlsafe_b64encode(text.encode()).decode()
 
 
+OTHERWISE = r"\d+ (error mark|(role|place|form|end|lack|signature)s? of )"
+"""What is told otherwise, but written."""
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("format", FORMATS)
 def test_each_text_of_ours_is_written_or_counted_as_left_out(format, seed):
@@ -261,11 +238,8 @@ def test_each_text_of_ours_is_written_or_counted_as_left_out(format, seed):
     told, written = repr(events), json.dumps(list(encode(events, format, notes=notes.append)))
     lost = {token for token in rng.nouns if token in told and token not in written and as_bytes(token) not in written}
     counted = Counter(rng.nouns[token] for token in lost if rng.of_part[token] not in lost)
-    prompt = [Message(id=0, source="user", content="Hello"), SystemMessage(id=1, content="You are")]
-    if any(isinstance(each, Message) and "You are" in repr(each) for each in decode(encode(prompt, format), format)):
-        counted["role of a system prompt"] = sum(isinstance(each, SystemMessage) for each in events)
     noted = notes[0].removeprefix("left out: ").split("; ")[0].split(", ") if notes else []
-    noted = {each.partition(" (")[0] for each in noted if "error mark" not in each}
+    noted = {each for each in noted if not re.match(OTHERWISE, each)}
     assert noted == {several(n, noun) for noun, n in counted.items()}
 
 

@@ -1,30 +1,44 @@
-"""What foldlog itself recorded is exported and imported again: the View is the same, but for what the note names."""
+"""What foldlog recorded is exported and imported again: a model is sent the same, but for what the note names."""
 
 from __future__ import annotations
 
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import foldlog
-from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction, SystemMessage
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    Retraction,
+    SystemMessage,
+)
 from foldlog.formats import FORMATS, decode
 from foldlog.projections import View, contains, intervals_kept
+from foldlog.projections.messages import DIALECTS
 from tests.how_many import examples
 
 Step = Callable[[foldlog.History, int], Any]
 
-IN_WORDS = ("aider", "chatgpt", "claude-ai")
-"""Formats that tell of calls in their own words."""
+IN_WORDS = ("aider", "chatgpt")
+"""Formats that tell of calls in their own words, or of each alone."""
 OTHER_ORDER = ("openhands-v0", "codex", "openai-responses")
 """A summary is elsewhere among what is kept, or calls and results are, whose reply no item tells."""
-PLACE, ROLE = "place of a summary among what is kept", "role of a system prompt"
+PLACES = ("place of a summary among what is kept", "place of an image among texts")
+ROLE = "role of a system prompt"
+OTHERWISE = ("form of a call", "end of a reply", "lack of a result", "argument", "tool name", "text")
+"""Notes after which other messages are sent."""
 THINKING = ({"type": "thinking", "thinking": "hm", "signature": "s"},)
 TOOLS = ("run", "finish", "think", "message", "condensation", "delegate", "null", "recall", "system")
 WORD = re.compile(r"word\d{4}x\w*")
@@ -36,18 +50,36 @@ def _text(n: int) -> str:
     return f"word{n:04}x"
 
 
-def _say(source: Any, image: bool) -> Step:
+def _content(text: str, kinds: str) -> Any:
+    """A text, or parts: texts, images and files, each by a letter."""
+    urls = {"i": "image/png", "l": "https://example.com/", "f": "application/pdf"}
+    parts: list[dict[str, Any]] = []
+    for place, kind in enumerate(kinds):
+        part = f"{text}{place}"
+        data = f"data:{urls.get(kind)};base64,{b64encode(part.encode() * 3).decode()}"
+        made = {
+            "t": {"type": "text", "text": part},
+            "f": {"type": "file", "file": {"filename": f"{part}.pdf", "file_data": data}},
+        }
+        url = f"{urls[kind]}{part}.png" if kind == "l" else data
+        parts.append(made.get(kind) or {"type": "image_url", "image_url": {"url": url}})
+    return tuple(parts) or text
+
+
+def _say(source: Any, kinds: str) -> Step:
     def say(history: foldlog.History, n: int) -> None:
-        text = _text(n)
-        url = f"data:image/png;base64,{b64encode(text.encode()).decode()}"
-        parts = ({"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": url}})
-        history.append(Message(source=source, content=parts if image else text))
+        content = _content(_text(n), kinds)
+        history.append(Message(source=source, content=content) if source else SystemMessage(content=content))
 
     return say
 
 
-def _call(tools: list[str], thought: bool, failed: bool, ids: bool | None) -> Step:
-    """The calls of one reply with their results. Without ``ids`` the results name the events; None: ids are empty."""
+def _call(
+    tools: list[str], thought: str, failed: bool, ids: bool | None, kinds: str = "", custom: bool = False
+) -> Step:
+    """The calls of one reply with their results. Without ``ids`` the results name the events; None: ids are empty. The
+    model says and thinks something before those of ``thought``.
+    """
 
     def call(history: foldlog.History, n: int) -> None:
         calls = [
@@ -55,9 +87,12 @@ def _call(tools: list[str], thought: bool, failed: bool, ids: bool | None) -> St
                 tool=tool,
                 call_id=f"call {n} {place}" if ids else "" if ids is None else None,
                 response_id=f"reply {n}",
-                arguments={("message", "thought", "hidden")[place % 3]: f"{_text(n)}{place}", "n": n, "hidden": True},
-                thought=f"{_text(n)}t" if thought and not place else "",
-                thinking=THINKING if thought and not place else (),
+                arguments={"input": f"{_text(n)}{place}"}
+                if custom
+                else {("message", "thought", "hidden")[place % 3]: f"{_text(n)}{place}", "n": n, "hidden": True},
+                thought=f"{_text(n)}t{place}" if str(place) in thought else "",
+                thinking=THINKING if str(place) in thought else (),
+                meta={"custom_tool": True} if custom else {},
             )
             for place, tool in enumerate(tools)
         ]
@@ -67,7 +102,7 @@ def _call(tools: list[str], thought: bool, failed: bool, ids: bool | None) -> St
                     tool=made.event.tool,
                     call_id=made.event.call_id,
                     cause=None if ids is None else made.event.id,
-                    content=f"{_text(n)}r{place}",
+                    content=_content(f"{_text(n)}r{place}", kinds),
                     is_error=failed,
                 )
             )
@@ -116,8 +151,10 @@ def _retract(back: int) -> Step:
 
 
 CALLS = st.lists(st.sampled_from(TOOLS), min_size=1, max_size=3)
-SAY = st.builds(_say, st.sampled_from(["user", "agent", "environment"]), st.booleans())
-CALL = st.builds(_call, CALLS, st.booleans(), st.booleans(), st.sampled_from([True, False, None]))
+KINDS = st.sampled_from(["", "", "ti", "it", "tit", "tt", "tf", "tl", "ii"])
+SAY = st.builds(_say, st.sampled_from(["user", "agent", "environment"]), KINDS)
+IDS = st.sampled_from([True, False, None])
+CALL = st.builds(_call, CALLS, st.sampled_from(["", "0", "1", "01"]), st.booleans(), IDS, KINDS, st.booleans())
 CONDENSE = st.builds(
     _condense, st.integers(0, 3), st.integers(1, 4), st.sampled_from([True, True, False]), st.booleans()
 )
@@ -125,12 +162,14 @@ OTHER = st.one_of(
     st.builds(_note, st.sampled_from(NAMES)),
     st.builds(_retract, st.integers(1, 6)),
     st.just(lambda history, n: history.set_attributes(title=_text(n))),
+    st.just(lambda history, n: history.append(Annotation(name="told", data={"text": _text(n)}, shown=True))),
+    st.just(_say("", "")),
     st.just(lambda history, n: history.request_condensation("for room")),
 )
-HELLO = _say("user", image=False)
+HELLO = _say("user", "")
 CONDENSED_TWICE = [HELLO, HELLO, HELLO, _condense(1, 1, True, False), HELLO, _condense(1, 2, True, False)]
-EMPTY_IDS = [HELLO, _call(["run", "think"], thought=False, failed=False, ids=None)]
-FINISHED = [HELLO, _note("state"), _call(["finish"], thought=False, failed=False, ids=True)]
+EMPTY_IDS = [HELLO, _call(["run", "think"], thought="", failed=False, ids=None)]
+FINISHED = [HELLO, _note("state"), _call(["finish"], thought="", failed=False, ids=True)]
 BEGUN_AGAIN = [HELLO, _retract(1), HELLO, HELLO, _condense(0, 1, True, False), _condense(1, 1, True, True)]
 AROUND_ATTRIBUTES = [HELLO, lambda history, n: history.set_attributes(a=1), HELLO, HELLO, _condense(0, 2, True, True)]
 STEPS = st.lists(st.one_of(SAY, CALL, CONDENSE, SAY, CONDENSE, OTHER, st.just(_reply)), min_size=1, max_size=14)
@@ -149,6 +188,56 @@ def told(view: View) -> list[tuple[str, ...]]:
         for call in message.get("tool_calls", ()):
             lines.append((role, call["function"]["name"], json.dumps(json.loads(call["function"]["arguments"]))))
     return lines
+
+
+def sent(events: Iterable[Event], left_out: dict[str, int]) -> dict[str, Any]:
+    """The messages of each dialect for a model, without what a note names."""
+    view = View.from_events(_without(event, left_out) for event in events)
+    is_placed = not left_out.get(PLACES[1])
+    return {dialect: _plain(view.to_messages(dialect), {}, is_placed) for dialect in DIALECTS}
+
+
+def _without(event: Event, left_out: dict[str, int]) -> Event:
+    lost = {kind for kind, noun in {"image_url": "image", "file": "file"}.items() if left_out.get(noun)}
+    if isinstance(event, SystemMessage) and left_out.get(ROLE):
+        event = Message(id=event.id, source="user", content=event.content)
+    if isinstance(event, Message | Observation) and isinstance(event.content, tuple):
+        parts = [part for part in event.content if part["type"] not in lost]
+        if left_out.get(PLACES[1]):
+            parts.sort(key=lambda part: "text" not in part)
+        if left_out.get("value of filename"):
+            parts = [{**part, "file": {**part["file"], "filename": ""}} if "file" in part else part for part in parts]
+        event = replace(event, content=tuple(parts))
+    if isinstance(event, Observation) and left_out.get("error mark"):
+        event = replace(event, is_error=False)
+    if any(left_out.get(noun) for noun in ("thinking block", "signature of thinking", "value of signature")):
+        if isinstance(event, Action | Message):
+            event = replace(event, thinking=())
+        elif isinstance(event, Annotation) and event.origin:
+            event = replace(event, shown=False)
+    if isinstance(event, Action) and left_out.get("form of a custom tool's call"):
+        event = replace(event, meta={})
+    return event
+
+
+def _plain(value: Any, ids: dict[str, str], is_placed: bool) -> Any:
+    """A message with its texts together, first unless ``is_placed``, ids by their order, and arguments as values."""
+    if isinstance(value, dict):
+        plain = {key: _plain(each, ids, is_placed) for key, each in value.items() if key != "cache_control"}
+        for key in {"tool_call_id", "tool_use_id", "call_id", "id"} & plain.keys():
+            plain[key] = ids.setdefault(plain[key], str(len(ids)))
+        return plain | ({"arguments": json.loads(plain["arguments"])} if "arguments" in plain else {})
+    if not isinstance(value, list):
+        return value
+    plain = list[Any]()
+    if not is_placed and all("type" in each and "call_id" not in each for each in value):
+        value = sorted(value, key=lambda part: "text" not in part)
+    for each in (_plain(each, ids, is_placed) for each in value):
+        is_text = [set(part) == {"type", "text"} for part in (*plain[-1:], each)]
+        if is_text == [True, True]:
+            each = {**each, "text": f"{plain.pop()['text']}\n\n{each['text']}"}
+        plain.append(each)
+    return plain[0]["text"] if len(plain) == 1 and set(plain[0]) == {"type", "text"} else plain
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -180,25 +269,35 @@ def test_what_foldlog_recorded_is_the_same_after_an_export(
     standing = [each for each in events if contains(kept, each.id)]
     forgets = [each for each in standing if isinstance(each, CondensationAction)]
     said = [each for each in standing if not isinstance(each, CondensationAction | Retraction)]
-    found = re.findall(r"(\d+) ([a-z ]+?)s?( of [a-z ]+)?(?= \(|[,;])", " ".join(notes))
+    found = re.findall(r"(\d+) ([a-z ]+?)s?( of [a-z ']+)?(?= \(|[,;])", " ".join(notes))
     left_out = {noun + of: int(n) for n, noun, of in found}
-    uncondensed = View.from_events(each if each in said else Annotation(id=each.id, name="gone") for each in events)
+    alone = [each if each in said else Annotation(id=each.id, name="gone") for each in events]
+    uncondensed = View.from_events(alone)
     if left_out.get("condensation"):
         view = uncondensed
     summaries = [] if left_out.get("condensation") else [each.summary for each in forgets if each.summary]
     with foldlog.open("memory:") as histories:
         if records:
             histories.store.ingest("back", decode(records, format))
+        if not forgets and not left_out.keys() & {*OTHERWISE}:
+            before, after = sent(alone, left_out), sent(histories["back"].events() if records else (), left_out)
+            if left_out.get("place of words among calls"):
+                del before["responses"], after["responses"]
+            assert after == before
         back, expected = told(histories["back"].view()), told(view)
         if left_out.get(ROLE):
-            expected = [(line[0].replace("system", "user"), *line[1:]) for line in expected]
+            back, expected = (
+                [(line[0].replace("system", "user"), *line[1:]) for line in each] for each in (back, expected)
+            )
         if format == "openhands-v0":  # shows the newest summary alone, and no condensation forgets it
             older = {*summaries[:-1], *(summaries if forgets and not forgets[-1].summary else ())}
             back, expected = ([line for line in lines if line[-1] not in older] for lines in (back, expected))
         if left_out.get("image"):
             back, expected = ([line for line in lines if line[-1] != "image"] for lines in (back, expected))
         if format not in IN_WORDS and left_out.get("condensation") in (None, len(forgets)):
-            order = sorted if format in OTHER_ORDER or left_out.get(PLACE) else list
+            prompts = [each for each in said if isinstance(each, SystemMessage)]  # of which some programs send the last
+            is_moved = format in OTHER_ORDER or left_out.keys() & {*PLACES} or (forgets and prompts)
+            order = sorted if is_moved else list
             assert order(back) == order(expected)
         texts = {*WORD.findall(repr(told(uncondensed))), *summaries}
         assert sum(not histories.search(text) for text in texts) <= left_out.get("text", 0)

@@ -143,7 +143,7 @@ def test_events_that_were_added_since_are_exported_with_ids_of_their_own():
     ]
     called, answered, condensed = list(encode([*imported, *added], V1))[3:]
     assert called["id"] == answered["action_id"] == "00000003-0000-4000-8000-000000000000"
-    assert called["tool_call"]["arguments"] == '{"command":"ls"}'
+    assert called["tool_call"]["arguments"] == '{"command": "ls"}'
     assert condensed["forgotten_event_ids"] == ["b", "k-summary"]
     again = list(decode([*encode([*imported, *added], V1)], V1))
     assert again[5].forgotten_event_ids == (1, summary_id(2))
