@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from foldlog._formats.registry import format_named
 from foldlog.formats import FORMATS, NotAHistory, detect, open_sources
 from tests.foldlog.records import records_of
 
@@ -301,10 +302,11 @@ CHATS = {"openai-chat", "openai-responses", "anthropic-messages"}
 
 def is_of(format, name, record):
     """Whether a record of a format or a program is one of ``format``, or a file with it alone is of that."""
-    if name == format or record in READ[format]:
+    alike = CHATS if format in CHATS else {format, format_named(format).looks_like}
+    if name == format or any(record in READ.get(each, ()) for each in alike):
         return True
     with contextlib.suppress(ValueError):
-        return bool({detect([record])} & (CHATS if format in CHATS else {format}))
+        return detect([record]) in alike
     return False
 
 
