@@ -55,7 +55,9 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
         return answered(content["call_id"], content.get("result"), is_error=failed, parts=told)
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
-    return thought(text) if name == "text_reasoning" else kept(name, content)
+    signature = text_or_empty(content.get("protected_data"))
+    signed = None if signature.startswith(("{", "[")) else signature or None  # OpenAI's is a value as JSON
+    return thought(text, signed) if name == "text_reasoning" else kept(name, content)
 
 
 def _file(content: dict[str, Any]) -> dict[str, Any] | None:

@@ -23,7 +23,9 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
+from binascii import a2b_base64
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -199,8 +201,16 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if (file := _file(part)) is not None:
         return Message, {"content": (file,)}
     if type(text) is str:
-        return thought(text) if record["author"] != "user" else kept("thought", part)
+        return thought(text, _signature(part)) if record["author"] != "user" else kept("thought", part)
     return kept(next(iter(part), "part"), part)
+
+
+def _signature(part: dict[str, Any]) -> str | None:
+    """Return the signature of Anthropic's server, which is a text; None where there is none, or Google's own."""
+    with suppress(ValueError):
+        data = text_or_empty(part.get("thought_signature")).replace("-", "+").replace("_", "/")
+        return a2b_base64(data).decode("ascii") or None
+    return None
 
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:

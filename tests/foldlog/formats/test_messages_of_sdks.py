@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
+from foldlog._formats.record import within
+from foldlog._formats.registry import format_named
 from foldlog._reports.stats import collect_stats
 from foldlog._reports.usage import calls_of_imported
 from foldlog.eventstore import Action, Annotation, Message, Observation, SystemMessage, codec
@@ -458,7 +460,7 @@ THOUGHT = {
             {"text": "hm", "thought": True, "thought_signature": "YzJsbg=="},
             *({"text": text, "thought": True} for text in TEXTS[1:]),
         ],
-        "1 signature of thinking, 1 value of id",
+        "1 value of id",
     ),
     "agent-framework": (
         lambda record: [{**each, "additional_properties": {}} for each in record["contents"]],
@@ -466,7 +468,7 @@ THOUGHT = {
             {"type": "text_reasoning", "text": text, **signed, "additional_properties": {}}
             for text, signed in zip(TEXTS, [{"protected_data": "c2ln"}, {}, {}], strict=True)
         ],
-        "1 signature of thinking, 1 value of id",
+        "1 value of id",
     ),
     "strands": (
         lambda record: record["message"]["content"],
@@ -489,6 +491,30 @@ def test_the_thinking_before_a_message_or_a_call_of_ours_is_written(format, call
     assert parts(record)[: len(expected)] == expected
     assert "I look" in str(parts(record)[len(expected)])
     assert (notes or ["no loss"])[0].removeprefix("left out: ").partition(";")[0] == lost
+    again = list(decode([record], format))
+    again += [Observation(id=len(again), cause=again[-1].id, content="so")] if calls else []
+    sent = [each for each in View.from_events(again).to_messages("anthropic") if each["role"] == "assistant"]
+    kinds = ["thinking", "text", *["tool_use"] * calls]
+    if calls or format != "claude-code":  # which has it with calls alone
+        assert [([block["type"] for block in each["content"]], each["content"][0]) for each in sent] == [
+            (kinds, SIGNED)
+        ]
+
+
+OF_OTHERS = [
+    ("pydantic-ai", {"content": "hm", "part_kind": "thinking", "signature": "c2ln", "provider_name": "openai"}),
+    ("google-adk", {"text": "hm", "thought": True, "thought_signature": "_gA="}),
+    ("agent-framework", {"type": "text_reasoning", "text": "hm", "protected_data": '[{"data": "c2ln"}]'}),
+]
+
+
+@pytest.mark.parametrize("format, part", OF_OTHERS)
+def test_the_signature_of_another_provider_is_not_sent_to_anthropic(format, part):
+    (record,) = encode([Action(id=0, tool="run", thinking=(SIGNED,))], format)
+    within(record, *format_named(format).parts)[0] = part
+    events = [*decode([record], format), Observation(id=2, cause=1, content="so")]
+    assert [each.data for each in of(Annotation, events)] == [{"type": "thinking", "thinking": "hm"}]
+    assert "c2ln" not in json.dumps(View.from_events(events).to_messages("anthropic"))
 
 
 def in_camel_case(record):
