@@ -63,11 +63,16 @@ _refused: list[str] | None = None
 """Why formats of installed packages cannot be used; None where the packages were not loaded yet."""
 
 
+_OF_PROGRAMS = {**dict.fromkeys(("cline", "roo", "roo-code"), "anthropic-messages"), "claude": "claude-code"}
+"""Formats that people ask for by the name of a program."""
+
+
 class UnknownFormat(EventStoreError, ValueError):
     """The format is unknown: choose one of ``FORMATS``."""
 
     def __init__(self, format: str) -> None:
-        super().__init__(f"{format!r:.60} is not a format; choose one of {', '.join(formats())}")
+        theirs = f"; its histories are {_OF_PROGRAMS[format.lower()]}" if format.lower() in _OF_PROGRAMS else ""
+        super().__init__(f"{format!r:.60} is not a format{theirs}; choose one of {', '.join(formats())}")
         self.format = format
 
 

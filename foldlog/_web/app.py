@@ -197,7 +197,7 @@ def _path(
         try:
             found = await to_thread.run_sync(made, request)
         except EventStoreError as error:
-            return _refused(str(error), _status(error))
+            return _refused(_problem(error), _status(error))
         except ValueError as error:
             return _refused(str(error), 400)
         return found if isinstance(found, Response) else _json(found)
@@ -207,6 +207,10 @@ def _path(
 
 def _status(error: EventStoreError) -> int:
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+
+
+def _problem(error: EventStoreError) -> str:
+    return error.problem if isinstance(error, ConversationErased) else str(error)  # the remedy is one for Python
 
 
 def _json(document: documents.Document, status: int = 200) -> Response:
@@ -277,7 +281,7 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
             try:
                 now = await to_thread.run_sync(present)
             except EventStoreError as error:
-                problem = documents.RefusedDocument(error=str(error), status=_status(error))
+                problem = documents.RefusedDocument(error=_problem(error), status=_status(error))
                 yield f"event: problem\ndata: {json_text(problem)}\n\n"
                 return
             if now != before:

@@ -247,7 +247,10 @@ def test_the_list_tells_titles_apart_and_shows_every_figure(chromium, stored, si
     stored("z", usual_history())
     with serving(url) as address, chromium.new_page(*SIZES[size]) as page:
         home(page, address, 5)
-        page.run(f"{V}.sortBy('title')")
+        for order in ("events", "title"):
+            page.run(f"{V}.sortBy('{order}')")
+            places = "Array.from(document.querySelectorAll('.lines .item'), (each) => Number(each.ariaPosInSet))"
+            assert page.ask(places) == [1, 2, 3, 4, 5], "Tab goes through the rows as they are read"
         names = [" ".join(name.replace(",", "").split()) for name in page.ask(TOLD)]
         assert names[0].startswith("Find out why")
         assert [re.sub(r"^.*… ", "", name) for name in names[3:]] == ["the clock is late", "the door is open"]

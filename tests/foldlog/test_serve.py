@@ -321,6 +321,7 @@ def test_a_wrong_question_gets_a_reason(client, store):
     ):
         answer = client.get(f"/api/{path}")
         assert (answer.status, said in answer.json()["error"]) == (status, True), path
+        assert "replace_erased" not in answer.json()["error"], "a page has no Python"
 
 
 def test_conversations_come_in_pages_last_active_first(client, store):

@@ -119,7 +119,10 @@ def run(
         ),
     ] = None,
     with_summaries: Annotated[
-        bool, typer.Option("--with-summaries", help="Redact the summaries that may quote an event too.")
+        bool,
+        typer.Option(
+            "--with-summaries", help="Redact the summaries that may quote an event too, and why they were made."
+        ),
     ] = False,
     by: Annotated[
         str | None,

@@ -263,7 +263,7 @@ export class Overview {
     this.list.scrollTop = 0;
   }
 
-  // Draw the rows in sight. One that is there already stays the element that it is, so the keyboard stays in it.
+  // Draw the rows in sight. That with the keyboard stays where it is, and the others move around it to where they are read.
   draw() {
     const height = rowHeight();
     const { top, height: seen } = this.sight;
@@ -288,6 +288,11 @@ export class Overview {
       this.nodes.set(one.conversation, { node, told, place });
     }
     for (const { node } of before.values()) node.remove();
+    const nodes = Array.from(this.nodes.values(), ({ node }) => node);
+    if (nodes.every((node, place) => node === this.inner.children[place])) return;
+    const stays = Math.max(0, nodes.findIndex((node) => node.contains(document.activeElement)));
+    this.inner.prepend(...nodes.slice(0, stays));
+    this.inner.append(...nodes.slice(stays + 1));
   }
 
   // Up, down, Home and End go through the conversations.

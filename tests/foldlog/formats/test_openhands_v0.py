@@ -187,6 +187,8 @@ def test_an_object_with_both_names_is_an_action():
 def test_a_format_that_is_not_there_is_named():
     with pytest.raises(UnknownFormat, match="'nonsense' is not a format; choose one of openhands-v0, openhands-v1,"):
         decode([], "nonsense")
+    with pytest.raises(UnknownFormat, match="'Cline' is not a format; its histories are anthropic-messages; choose"):
+        decode([], "Cline")
     with pytest.raises(UnknownFormat, match="'nonsense' is not a format"):
         encode([], "nonsense")
 
