@@ -18,7 +18,7 @@ from foldlog._formats.blocks import kind_of
 from foldlog._formats.calls import OpenCalls, is_of_reply
 from foldlog._formats.json_text import check_depth
 from foldlog._formats.messages import OUTPUTS, MessageReader, Part, filled, is_message_of_anthropic, is_odd
-from foldlog._formats.openai_chat import message_of
+from foldlog._formats.openai_chat import message_of, time_of_message
 from foldlog._formats.record import dict_or_empty, dicts_in, text_or_none
 from foldlog._formats.told import parts_in
 from foldlog._usage import usage_of
@@ -46,9 +46,9 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     messages or items. The text is a ``Message`` of the agent. Each tool call is an ``Action``, with its arguments as a
     map where they are a JSON object, else as the text that the model wrote; one without an id has the name of its tool
     as its id. A call of ``request_condensation_tool()`` is a ``CondensationRequest``. Model, finish reason and usage
-    are in ``meta`` of the first message or action. The fields of a message, its items, blocks or calls that no event
-    has are in ``meta`` too, under ``message``, ``items``, ``item``, ``blocks``, ``block`` or ``call``;
-    ``History.export`` writes those of chat messages back.
+    are in ``meta`` of the first message or action; a message alone may tell them and its time too. The fields of a
+    message, its items, blocks or calls that no event has are in ``meta`` too, under ``message``, ``items``, ``item``,
+    ``blocks``, ``block`` or ``call``; ``History.export`` writes those of chat messages back.
 
     Empty for a reply without text and calls. Raises ``InvalidArgument`` for other objects, such as a stream: collect
     its chunks first, and for content, parts and calls of another form; and ``InvalidEvent`` for what is nested too deep
@@ -126,7 +126,9 @@ def events_of_reply(
         )
     told = {**({} if cost is None else {"cost": cost}), **(meta or {})}
     return tuple(
-        replace(event, timestamp=timestamp, meta={**event.meta, **told} if event is first else event.meta)
+        replace(
+            event, timestamp=timestamp or event.timestamp, meta={**event.meta, **told} if event is first else event.meta
+        )
         for event in events
     )
 
@@ -166,7 +168,9 @@ def _events(value: Any) -> Iterator[Event]:
     elif "role" in value and value.get("type") in (None, "message"):
         of_anthropic = is_message_of_anthropic(value)
         response_id = text_or_none(value.get("id")) if of_anthropic else None
-        yield from _chat(value, response_id, _account(value, value.get("stop_reason")) if of_anthropic else {})
+        meta = _account(value, value.get("stop_reason")) if value["role"] == "assistant" else {}
+        timestamp, _ = time_of_message(value)
+        yield from (replace(event, timestamp=timestamp) for event in _chat(value, response_id, meta))
     elif "type" in value:
         yield from _response([value], None, {})
     else:

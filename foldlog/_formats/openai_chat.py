@@ -9,6 +9,7 @@ The messages, and the events that they become:
 
 A call without an id has the name of its tool as its id. A result without an id is of the first open call of the newest
 reply, of the tool that it names.
+A message may also tell its time, and one of the assistant its ``model``, ``usage`` and ``cost``.
 Call ids may be used again within a history: a result is for the newest reply with an open call of its id, and there
 for the first of them. Messages have no ids of their own, so an event's ``origin.id`` is None.
 
@@ -27,7 +28,17 @@ from foldlog._formats.format import Beside, Format
 from foldlog._formats.lookalikes import lookalike_of_record
 from foldlog._formats.messages import READER, is_message_of_anthropic
 from foldlog._formats.pairs import RepliesEncoder, said_before, thinking_before
-from foldlog._formats.record import dict_or_empty, dicts_in, has, member, time_at, usage_told
+from foldlog._formats.record import (
+    SourceTime,
+    dict_or_empty,
+    dicts_in,
+    has,
+    member,
+    time_at,
+    time_told,
+    usage_told,
+    within,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.rewritten import is_same
 from foldlog._formats.told import call_id_of, role_of
@@ -75,6 +86,11 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
     return (answer,) if is_new else (), [told] if told else []
 
 
+def time_of_message(message: Any) -> SourceTime:
+    """Return when a message was sent, as far as it tells. The form has no field for that: programs add one of these."""
+    return time_told(message, "timestamp", "created_at", "created")
+
+
 def alike(one: Any, other: Any) -> bool:
     """Return whether two messages say and call the same, and differ at most in fields that one of them leaves empty."""
     if not (accepts(one) and accepts(other)):
@@ -104,6 +120,8 @@ class OpenAIChatDecoder(FollowingDecoder):
             self.options.findings.append(
                 f"is a message of {foreign.name}; it is kept, and calls and results in it are not shown"
             )
+        if record["role"] == "assistant":
+            read.tell(record.get("model"), record.get("cost", within(record, "usage", "cost")), record.get("usage"))
         for message in self.given(record):
             for event in READER.chat(message, f"message-{self.next_id}"):
                 read.take(event)
@@ -192,5 +210,6 @@ FORMAT = Format(
     alike=alike,
     live=True,
     source_id=member("id"),
+    time=time_of_message,
     marks_errors=False,
 )

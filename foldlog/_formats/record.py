@@ -127,6 +127,9 @@ def joined_text(content: Content) -> str:
     return content if isinstance(content, str) else "\n\n".join(part["text"] for part in content if part.get("text"))
 
 
+_SECONDS_LEAST, _MILLISECONDS_LEAST = 10**8, 10**11
+"""The least numbers that are taken for such a time: of 1973, and of the year 5138 if they were seconds."""
+
 SourceTime = tuple[datetime | None, str | None]
 """The time of a record as an event has it: a timestamp if the source names its zone, else the ``origin.time``."""
 
@@ -177,6 +180,20 @@ def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
         return datetime.fromtimestamp(number / units_per_second, UTC) if type(number) in (int, float) else None
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
+    """Return the first time that a record has under these names: a text, or seconds or milliseconds after 1970. A
+    smaller number is passed over: it may be the seconds of a run.
+    """
+    for value in map(record.get, names):
+        if isinstance(value, int | float) and value >= _SECONDS_LEAST:
+            told: SourceTime = time_at(value, 1000 if value >= _MILLISECONDS_LEAST else 1), None
+        else:
+            told = read_time(value)
+        if told != (None, None):
+            return told
+    return None, None
 
 
 def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:

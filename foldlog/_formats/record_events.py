@@ -184,9 +184,11 @@ class RecordEvents:
             self.add(partial(replace, event), **fields)
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
-        """Keep the model of a response, its cost, and its tokens by the ``names`` that ``counts`` has for them."""
+        """Keep the model of a response, its cost, and its tokens by the ``names`` that ``counts`` has for them: without
+        any, those of servers.
+        """
         self.meta |= {"model": model} if type(model) is str else {}
-        self.meta |= usage_told(counts, names, model=model, cost=cost)
+        self.meta |= usage_told(counts, names or None, model=model, cost=cost)
 
     def call(self, tool: Any, arguments: Any, call_id: Any, thought: Content | None = None) -> Any:
         """Add a call, with what was said and thought before it; ``thought`` is what was said, in another form."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
 from types import SimpleNamespace
 from typing import ClassVar
@@ -281,6 +282,16 @@ def test_replies_with_one_id_stay_apart_and_a_repeated_one_is_recognized(history
             history.append({"role": "user", "content": "stop"})
     roles = [message["role"] for message in history.view().to_messages("openai")]
     assert roles == [*("assistant", "tool") * 3, "user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize("told", [{"timestamp": 1760000001}, {"created_at": "2025-10-09T08:53:21Z"}])
+def test_a_bare_message_tells_time_model_usage_and_cost(history, told):
+    message = {"role": "assistant", "content": "yo", "model": "m", "usage": {"prompt_tokens": 3, "cost": 0.5}} | told
+    (recorded,) = history.append_reply(message)
+    of_call = {"model": "m", "usage": {"prompt_tokens": 3}, "cost": 0.5}
+    assert recorded.event.timestamp == datetime(2025, 10, 9, 8, 53, 21, tzinfo=UTC)
+    assert recorded.event.meta.items() >= of_call.items()
+    assert list(history.export("openai-chat")) == [message]
 
 
 def test_what_is_no_reply_of_a_model_is_refused(history):
