@@ -250,6 +250,16 @@ class _Following(_Pages[Recorded]):
         return page
 
 
+def _elsewhere(of: type, remedy: str) -> Callable[[Any, str], Any]:
+    """Return a ``__getattr__`` that says how to reach what only the objects of another class have."""
+
+    def missing(self: object, name: str) -> Any:
+        hint = f"; write '{remedy.format(name)}'" if hasattr(of, name) else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
+    return missing
+
+
 class _AsyncView(Coroutine[Any, Any, View]):
     """The View that the model is shown now: await it, or await its ``tail``."""
 
@@ -275,6 +285,9 @@ class _AsyncView(Coroutine[Any, Any, View]):
 
     def close(self) -> None:
         self._reading.close()
+
+    if not TYPE_CHECKING:  # a type checker refuses other names itself
+        __getattr__ = _elsewhere(View, "(await history.view()).{}")
 
     def _read_now(self) -> View:
         view = self._history.view()
@@ -335,6 +348,9 @@ class AsyncHistories:
 
     def __bool__(self) -> bool:
         return True
+
+    if not TYPE_CHECKING:
+        __getattr__ = _elsewhere(sync.Histories, "await histories.pool.run(lambda: histories.sync.{}…)")
 
     def __aiter__(self) -> _Pages[str]:
         """Yield the ids of all histories that have events, in the order of their UTF-8 bytes."""

@@ -78,7 +78,8 @@ class Maintenance:
         *,
         start: str = "",
     ) -> Iterator[Verdict]:
-        """Yield a verdict for each history, whether every event is unchanged; nothing happens until you iterate. See
+        """Yield a verdict for each history, whether every event is unchanged, and, unless you name one, a last verdict
+        for the database, whose ``conversation`` is None. Nothing happens until you iterate. See
         ``maintenance.verify.verify``.
         """
         return verify.verify(self._store, conversation, published, start=start)

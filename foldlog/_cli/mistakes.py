@@ -75,6 +75,8 @@ def _argument(given: str, name: str, arguments: Sequence[str]) -> str:
     if given.startswith("-"):
         option = given.split(" ")[0]
         return "options come before '--'" if "--" in arguments else _option(option, name, arguments)
+    if name == "compare":
+        return "to compare two conversations: 'foldlog diff ID OTHER'"
     store = next(filter(is_like_a_store, given.split(" ")), "")
     return f"an option names the store: --db {store}" if store and "--db" not in arguments else ""
 

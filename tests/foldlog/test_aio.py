@@ -396,6 +396,13 @@ async def test_only_async_for_iterates_over_histories_and_a_length_is_awaited(hi
         with pytest.raises(TypeError, match=f"'len' cannot be awaited; .*{remedy}"):
             len(object)
         assert object
+    for object, name, remedy in (
+        (histories["c"].view(), "to_messages", r"write '\(await history.view\(\)\).to_messages'"),
+        (histories, "maintenance", r"write 'await histories.pool.run\(lambda: histories.sync.maintenance…\)'"),
+    ):
+        with pytest.raises(AttributeError, match=remedy):
+            getattr(object, name)
+        assert not hasattr(object, "unheard")
     with pytest.raises(TypeError, match="'condensers'"):
         foldlog.aio.open("memory:", condensers="digest")
 

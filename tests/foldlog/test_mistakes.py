@@ -28,6 +28,7 @@ MISTAKES = {
     "verify other.db": "an option names the store: --db other.db",
     "condense c --condenser digest": "did you mean --config FILE",
     "compare c --condenser digest": "did you mean --config FILE",
+    "compare c d": "to compare two conversations: 'foldlog diff ID OTHER'",
     "import x.jsonl --id c": "No such option: --id; did you mean --conversation ID?",
     "search words --conversation c": "did you mean --in ID?",
     "log c --limit 5": "did you mean --tail N?",
