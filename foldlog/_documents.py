@@ -337,7 +337,7 @@ class DifferenceDocument(Document, frozen=True, kw_only=True):
 
 
 class DivergenceDocument(Document, frozen=True, kw_only=True):
-    """``foldlog diff ID OTHER``: where two conversations with a common past diverge."""
+    """``foldlog diff ID OTHER``: where two conversations with a common past diverge. ``runs`` have that past too."""
 
     conversation: str
     version: int
@@ -347,6 +347,7 @@ class DivergenceDocument(Document, frozen=True, kw_only=True):
     first_divergent_event: int | None
     event: dict[str, Any] | None
     other_event: dict[str, Any] | None
+    runs: tuple[RunDocument, RunDocument]
 
 
 class LineDocument(Document, frozen=True, kw_only=True):

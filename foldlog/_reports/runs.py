@@ -77,6 +77,11 @@ def compared_runs(store: Store, one: str, other: str, prices: Prices) -> RunsDoc
     )
 
 
+def run_of(store: Store, name: str, prices: Prices) -> RunDocument:
+    """Return what one conversation has, as ``compared_runs`` does."""
+    return _run(store, name, prices)[0]
+
+
 def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_Step]]:
     row = store.conversation(name)
     version = store.version(name)

@@ -88,9 +88,12 @@ def test_two_forks_are_compared_since_their_common_past(foldlog, forks):
     forks.fork("c", 2, "h")
     assert divergence(foldlog, "h", "g") == (2, 2, None, "c2")
     assert foldlog("diff", "g", "c").out.splitlines()[0] == "g and c share 3 events; the first divergent event is 3"
-    assert [line.split()[-1] for line in foldlog("diff", "g", "c").out.splitlines() if line[1:6].isspace()] == [
-        "f3", "g4", "c3"
-    ]  # fmt: skip
+    table, differing = foldlog("diff", "g", "c").out.split("the events that differ")
+    assert [line.split()[-1] for line in differing.splitlines() if line[1:6].isspace()] == ["f3", "g4", "c3"]
+    assert {line.split()[0]: line.split()[1:] for line in table.splitlines()[2:6]} == {
+        "requests": ["5", "4"], "replies": ["0", "0"], "calls": ["0", "0"], "errors": ["0", "0"]
+    }  # fmt: skip
+    assert [run["requests"] for run in foldlog("diff", "g", "c", "--json").document["runs"]] == [5, 4]
     assert foldlog("diff", "f", "empty").out == "f and empty share 5 events; neither has another event\n"
     forks.append("empty", said("same", "one"), expected_version=5)
     forks.append("f", said("same", "other"), expected_version=5)

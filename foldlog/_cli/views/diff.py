@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from foldlog._documents import (
     DifferenceDocument,
     DivergenceDocument,
     LineDocument,
+    RunDocument,
     RunsDocument,
     SpentDocument,
     SummarizedDocument,
@@ -33,6 +34,9 @@ from foldlog._words.gist import count, spent_words, tokens_words
 from foldlog._words.reasons import because, requests_before
 from foldlog.eventstore import CondensationRequest, Event, Store
 from foldlog.projections import Difference, Views
+
+if TYPE_CHECKING:
+    from foldlog._reports.prices import Prices
 
 
 def run(
@@ -49,9 +53,9 @@ def run(
 ) -> None:
     """Show which events entered the View of a conversation between two versions, which left it, and their summaries.
 
-    With two conversations, show the events of both since their common past, and the first one that differs. Without a
-    common past, show both runs side by side: calls of each tool, tokens, cost, the last answers, the first difference,
-    what each model was shown then, and the later requests and calls that only one of them has.
+    With two conversations, show both runs side by side: calls of each tool, tokens, cost, the last answers. Then show
+    the events of both since their common past, and the first one that differs. Without a common past, show the first
+    difference, what each model was shown then, and the later requests and calls that only one of them has.
 
     Example: foldlog diff tidewatch 90 100
     """
@@ -88,12 +92,12 @@ def _conversations(conversation: str, other: str, prices: Path | None, db: str, 
         if shared is None:
             found = compared_runs(store, conversation, other, Prices(prices))
         else:
-            found = _divergence(store, conversation, other, shared)
+            found = _divergence(store, conversation, other, shared, Prices(prices))
         show = (
             partial(_show_runs, found) if isinstance(found, RunsDocument) else partial(_show_divergence, store, found)
         )
         terminal.answer(found, show)
-        spent = [run.spent for run in found.runs if run.spent] if isinstance(found, RunsDocument) else []
+        spent = [run.spent for run in found.runs if run.spent]
         if not as_json and any(one.cost is None and one.prompt_tokens for one in spent):
             terminal.note(f"a cost is not known, since a model has no price: {prices_hint()}")
 
@@ -150,10 +154,12 @@ def _show(conversation: str, difference: Difference, requests: Mapping[int, Sequ
 # -- two conversations with a common past ------------------------------------------------------------------------------
 
 
-def _divergence(store: Store, one: str, other: str, shared: int) -> DivergenceDocument:
+def _divergence(store: Store, one: str, other: str, shared: int, prices: Prices) -> DivergenceDocument:
     """Find the first event that differs: events below ``shared`` are stored once for both; those from there to it were
-    recorded in each of them and are equal except for their times. Cost: the events from the common past up to it.
+    recorded in each of them and are equal except for their times. Cost: the events of both.
     """
+    from foldlog._reports.runs import run_of
+
     versions = store.version(one), store.version(other)
     logs = (store.log(name, shared, stop) for name, stop in zip((one, other), versions, strict=True))
     pairs = enumerate(zip_longest(*logs), start=shared)
@@ -169,6 +175,7 @@ def _divergence(store: Store, one: str, other: str, shared: int) -> DivergenceDo
         first_divergent_event=place,
         event=event,
         other_event=other_event,
+        runs=(run_of(store, one, prices), run_of(store, other, prices)),
     )
 
 
@@ -190,6 +197,8 @@ def _show_divergence(store: Store, found: DivergenceDocument) -> None:
     terminal.say(Text(said, style="bold"))
     if first is None:
         return
+    _print_table(found.runs)
+    terminal.print_heading("the events that differ")
     lines = terminal.PrintedLines()
     for sign, name, shown, stop, colour in zip(
         "-+", names, (one, other), (found.version, found.other_version), ("red", "green"), strict=True
@@ -208,26 +217,8 @@ def _show_runs(found: RunsDocument) -> None:
     """
     one, other = (terminal.typed_id(run.conversation) for run in found.runs)
     terminal.say(Text(f"{one} and {other} share no past; {_same_words(found)}", style="bold"))
-    rows = [
-        (name, *("unknown" if (told := getattr(run, name)) is None else f"{told:,}" for run in found.runs))
-        for name in ("requests", "replies", "calls", "errors")
-    ]
-    rows.append(("requests and calls in both", f"{found.same:,}", f"{found.same:,}"))
-    for tool in list(dict.fromkeys(chain(*(run.tools for run in found.runs))))[:_TOOLS_MAX]:
-        called = (f"{run.tools.get(tool, 0):,}" for run in found.runs)
-        rows.append((f"calls of {terminal.printable(tool, one_line=True)}", *called))
-    for name in ("prompt_tokens", "completion_tokens"):
-        told = (run.spent and tokens_words(getattr(run.spent, name), run.spent) for run in found.runs)
-        rows.append((name.replace("_", " "), *(each or "unknown" for each in told)))
-    costs = [run.spent or SpentDocument() for run in found.runs]
-    if any(each.condenser_calls for each in costs):
-        rows.insert(2, ("replies of condensers' models", *(f"{each.condenser_calls:,}" for each in costs)))
-    rows.append(("cost", *map(spent_words, costs)))
-    print_rows((Column(""), *(Column(name, "right", 12, COST.marks) for name in (one, other))), rows)
+    _print_table(found.runs, ("requests and calls in both", f"{found.same:,}", f"{found.same:,}"))
     lines = terminal.PrintedLines()
-    terminal.print_heading("the last answers")
-    for sign, run, colour in zip("-+", found.runs, _COLOURS, strict=True):
-        lines.write((f"{sign}{' none' if run.answer is None else _line(run.answer)}", colour))
     if found.first_difference is None or found.knew is None:
         lines.write(("no request and no call differs", ""))
         return
@@ -262,6 +253,31 @@ def _show_runs(found: RunsDocument) -> None:
         numbers = "".join(f"{'' if each is None else each:>7}" for each in ids)
         lines.write((f"{sign}{numbers}  {step.kind:<{LABEL_COLUMNS}}{step.gist}", colour))
     _write_same(lines, same)
+
+
+def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) -> None:
+    """Print what each of two runs has side by side, and their last answers."""
+    rows = [
+        (name, *("unknown" if (told := getattr(run, name)) is None else f"{told:,}" for run in runs))
+        for name in ("requests", "replies", "calls", "errors")
+    ]
+    rows += in_both
+    for tool in list(dict.fromkeys(chain(*(run.tools for run in runs))))[:_TOOLS_MAX]:
+        called = (f"{run.tools.get(tool, 0):,}" for run in runs)
+        rows.append((f"calls of {terminal.printable(tool, one_line=True)}", *called))
+    for name in ("prompt_tokens", "completion_tokens"):
+        told = (run.spent and tokens_words(getattr(run.spent, name), run.spent) for run in runs)
+        rows.append((name.replace("_", " "), *(each or "unknown" for each in told)))
+    costs = [run.spent or SpentDocument() for run in runs]
+    if any(each.condenser_calls for each in costs):
+        rows.insert(2, ("replies of condensers' models", *(f"{each.condenser_calls:,}" for each in costs)))
+    rows.append(("cost", *map(spent_words, costs)))
+    names = (terminal.typed_id(run.conversation) for run in runs)
+    print_rows((Column(""), *(Column(name, "right", 12, COST.marks) for name in names)), rows)
+    lines = terminal.PrintedLines()
+    terminal.print_heading("the last answers")
+    for sign, run, colour in zip("-+", runs, _COLOURS, strict=True):
+        lines.write((f"{sign}{' none' if run.answer is None else _line(run.answer)}", colour))
 
 
 def _same_words(found: RunsDocument) -> str:
