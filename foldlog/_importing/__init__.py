@@ -16,7 +16,7 @@ from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from foldlog._formats.conversion import format_of_history
-from foldlog._formats.packing import is_step_aside
+from foldlog._formats.packing import is_step_aside, place_of
 from foldlog._formats.past import recorded
 from foldlog._formats.record import INCOMPLETE, UNREAD, dicts_in
 from foldlog._formats.rewritten import OF_OTHERS, Growth, StoredRecord, healed_by, is_rewriting, standing_records
@@ -128,7 +128,9 @@ def _add_or_fork(store: Store, source: Source, name: str, how: _How) -> Imported
     except (AnotherHistory, HeldTwice, ReadOtherwise):
         raise
     except HistoryDiverged as error:
-        at, fork = error.event_id, f"{name}@{error.event_id}"
+        differing = store.events(name, error.event_id, error.event_id + 1)
+        at = error.event_id - sum(map(place_of, differing))  # where its record begins
+        fork = f"{name}@{at}"
         if not source.rules.rewritten and how.seen.elsewhere(source.path, name, asked_for=True) is not None:
             raise
         if store.version(fork) == 0:

@@ -7,6 +7,7 @@ from base64 import b64encode
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -893,6 +894,22 @@ def test_an_edited_log_leaves_the_forks_of_its_user_alone_and_the_erased_ones(fo
         foldlog("fork", "a", "a@3", "--at", 3)
     rows = foldlog("list", "--json").document["conversations"]
     assert {row["conversation"]: row["version"] for row in rows} == {"a": 9, "a@3": 3, "a@6": 8, "a@8": 10}
+
+
+def test_an_edited_log_is_forked_before_the_record_that_was_edited(histories, tmp_path):
+    def said(role: str, text: str) -> dict[str, Any]:
+        return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+
+    for edited in ("of the kite: red", "of the kite: tan"):  # of one length: what the first event of the record holds
+        compacted = {"message": "", "replacement_history": [said("user", "b"), said("user", edited)]}
+        given = [*(said("user", text) for text in "abc"), compacted]
+        lines(
+            tmp_path / "a.jsonl",
+            [{"type": "compacted" if "message" in each else "response_item", "payload": each} for each in given],
+        )
+        (one,) = histories.import_(tmp_path / "a.jsonl", format="codex")
+    one.redact(4, reason="asked for")
+    assert (one.id, len([*one.export()])) == ("a@3", 6)  # with the receipts of the event and of the record
 
 
 def test_an_edited_log_is_no_fork_where_another_fork_of_it_is_redacted(foldlog, tmp_path):
