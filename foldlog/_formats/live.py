@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 
 from foldlog._formats.format import Format, Options, UnusableFormat
 from foldlog._formats.losses import Losses
-from foldlog._formats.packing import events_of, is_step_aside, keep, parts_of, place_of, unpack
+from foldlog._formats.packing import is_kept, is_step_aside, keep, parts_of, place_of, unpack
 from foldlog._formats.past import Past, ReadableHistory, is_of
 from foldlog._formats.record import Located, within
 from foldlog._formats.registry import format_named
@@ -95,7 +95,7 @@ class Encoder:
         if self._missing:
             return given_up
         events, self._group = self._group, []
-        if not events_of(events[0]):
+        if not is_kept(events):
             return [*given_up, *self._remains(events)]
         record, complete = unpack(events), self._ended()
         self._head = ()
@@ -152,7 +152,7 @@ class Encoder:
         """
         if [*events] == [*stored]:
             return [*(record for event in events for record in self.records(event)), *self.end()]
-        if not self._parts or not is_of(stored[0], self._name) or not events_of(stored[0]):
+        if not self._parts or not is_of(stored[0], self._name) or not is_kept(stored):
             return self._remains(events)
         record, shown = unpack(stored), list[Any]()
         for event in events:

@@ -39,6 +39,7 @@ from foldlog.eventstore import (
     Origin,
     Retraction,
     SystemMessage,
+    has_content,
 )
 from foldlog.eventstore.codec_json import plain
 
@@ -132,6 +133,13 @@ def events_of(event: Event) -> int:
     """Return the number of events of the record that begins with this event; 0 where none begins, or it is redacted."""
     rest = None if event.origin is None else event.origin.rest
     return parts_of(event) if isinstance(rest, str) or (isinstance(rest, list) and rest[0] is not None) else 0
+
+
+def is_kept(events: Sequence[Event]) -> bool:
+    """Return whether the record of these events is there, and the content of each: a fork that redacts one of them may
+    share the record with others.
+    """
+    return events_of(events[0]) > 0 and all(map(has_content, events))
 
 
 def parts_of(event: Event) -> int:

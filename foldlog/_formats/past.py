@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from foldlog._formats.packing import events_of, place_of, unpack
-from foldlog.eventstore import Event
+from foldlog.eventstore import Event, has_content
 
 if TYPE_CHECKING:
     from foldlog.projections import View
@@ -59,7 +59,7 @@ def recorded(format: str, events: Iterable[Event]) -> Iterator[tuple[Any, Sequen
     """Yield each record from which imported events were made, with these events."""
     group: list[Event] = []
     for event in events:
-        is_ours = is_of(event, format)
+        is_ours = is_of(event, format) and has_content(event)
         if not is_ours or place_of(event) != len(group):
             group = []
         if is_ours and (group or events_of(event)):

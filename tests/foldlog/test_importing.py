@@ -908,8 +908,11 @@ def test_an_edited_log_is_forked_before_the_record_that_was_edited(histories, tm
             [{"type": "compacted" if "message" in each else "response_item", "payload": each} for each in given],
         )
         (one,) = histories.import_(tmp_path / "a.jsonl", format="codex")
-    one.redact(4, reason="asked for")
-    assert (one.id, len([*one.export()])) == ("a@3", 6)  # with the receipts of the event and of the record
+    inside = histories["a"].fork(4)  # its own event is of a record that it shares
+    assert histories.import_(tmp_path / "a.jsonl", format="codex", conversation=inside.id)[0].version() == 6
+    for each in (one, inside):
+        each.redact(4, reason="asked for")
+        assert (one.id, edited in str([*each.export()]), each.version()) == ("a@3", False, 7 + (each is one))
 
 
 def test_an_edited_log_is_no_fork_where_another_fork_of_it_is_redacted(foldlog, tmp_path):
