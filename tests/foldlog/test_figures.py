@@ -228,10 +228,15 @@ def test_a_reply_of_the_program_is_no_call_and_what_a_user_types_for_it_no_reque
     called = {"tool_call_id": "c", "tool_name": "ls", "thought": said["content"], "llm_response_id": "r"}
     kinds = [("MessageEvent", {"llm_message": {**said, "tool_calls": [{"id": "c"}]}}), ("ActionEvent", called)]
     kinds += [("AgentErrorEvent", {"tool_call_id": "c", "error": "gone"}), ("MessageEvent", {"llm_message": said})]
-    write("t.jsonl", [{"kind": kind, "id": kind, "source": "agent", **more} for kind, more in kinds])  # OpenHands-Tab's
-    assert foldlog("import", "t.jsonl", "--conversation", "t").status == 0
+    words = []
+    for kind, more in kinds:  # as OpenHands-Tab writes them
+        with library.open("foldlog.db") as histories:
+            record = {"kind": kind, "id": str(more), "source": "agent", **more}
+            histories["t"].append_records([record], format="openhands-v1")
+            words.append(json.dumps(histories["t"].view().to_messages()).count("I look"))
+    assert words == [1, 1, 1, 2]
     assert foldlog("diff", "c", "t", "--json").document["runs"][1]["replies"] == 2
-    assert foldlog("view", "t").out.startswith("t at version 4: the model is sent 3 events")
+    assert foldlog("view", "t").out.startswith("t at version 4: the model is sent 4 events")
     strategies = foldlog("compare", "c", "--json").document["strategies"]
     assert {row["turns"] for row in strategies} == {2}
 

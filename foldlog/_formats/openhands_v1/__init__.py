@@ -4,7 +4,7 @@ The records, and the events that they become:
 
     SystemPromptEvent                                      SystemMessage
     SystemPromptUpdateEvent                                the prompt before it is forgotten; SystemMessage
-    MessageEvent                                           Message; of a tool Observation; a copy of these not shown
+    MessageEvent                                           Message; of a tool Observation, or not shown after it
     ActionEvent                                            Action, its arguments the text that the model wrote
     ObservationEvent, UserRejectObservation, AgentErrorEvent   Observation
     CondensationSummaryEvent                               CondensationSummary, an ordinary event

@@ -92,6 +92,13 @@ class OpenHandsV1Decoder(FollowingDecoder):
         self._event_ids: Recent[str, int] = Recent(_CAUSES_MAX)
         self._requested: bool | None = None if self.past is not None else False
         """Whether a condensation is requested; None before the View was asked."""
+        self._last: Any = None if self.past is None else ...
+        """The last event that is shown or changes what is; ``...`` before the past was asked."""
+
+    def follow(self, event: Event) -> None:
+        super().follow(event)
+        if event.shown or event.structural:
+            self._last = event
 
     def known(self, event: Event, read: RecordEvents | None) -> ShownEvent:
         """Return what is known of an event; of a condensation or its summary, what is known of the summary."""
@@ -165,12 +172,13 @@ class OpenHandsV1Decoder(FollowingDecoder):
                 shown = (known.is_answer for _, known in self.shown.newest_first() if known.call_id == call_id)
                 if call_id is not None and not next(shown, False):
                     return read.answer(call_id, content_of(said.get("content")), tool=said.get("name"), source=source)
-                # OpenHands-Tab writes a reply before its calls, and a tool's message after the observation
-                read.is_copy = call_id is not None or (source == "agent" and bool(said.get("tool_calls")))
-                read.shown = not read.is_copy
+                # OpenHands-Tab writes a tool's message after the observation, and a reply before its calls
+                read.is_copy, read.shown = call_id is not None, call_id is None
+                if source == "agent" and (calls := dicts_in(said.get("tool_calls"))):
+                    read.meta["reply"] = calls[0].get("id")
                 return read.add(Message, **_message(record, source))
             case "ActionEvent":
-                return read.add(Action, **_action(record), source=source)
+                return read.add(Action, **self._said_before(read, _action(record)), source=source)
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent":
                 return self._observation(read, kind, record, source)
             case "SystemPromptEvent" | "SystemPromptUpdateEvent":
@@ -187,6 +195,17 @@ class OpenHandsV1Decoder(FollowingDecoder):
         taken = ("kind", "id", "timestamp", "source")
         data = {key: value for key, value in record.items() if key not in taken}
         return read.add(Annotation, name=kind, data=data, source=source)
+
+    def _said_before(self, read: RecordEvents, action: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of an action without the words that its reply said in the message directly before it."""
+        if self._last is ...:
+            assert self.past is not None
+            self._last = next((each for each in self.past.newest_first() if each.shown or each.structural), None)
+        reply = action["call_id"]
+        if not isinstance(self._last, Message) or reply is None or self._last.meta.get("reply") != reply:
+            return action
+        read.meta["reply"] = reply
+        return {**action, "thought": ""} if parts_in(action["thought"]) == parts_in(self._last.content) else action
 
     def _observation(self, read: RecordEvents, kind: str, record: dict[str, Any], source: Source) -> Any:
         action_id, observation = record.get("action_id"), record.get("observation")
