@@ -34,7 +34,7 @@ from foldlog.condensers.reports import (
     with_reports,
 )
 from foldlog.condensers.rolling import models_are_spared
-from foldlog.condensers.selection import held
+from foldlog.condensers.selection import held, ids_named
 from foldlog.eventstore import (
     ANY_VERSION,
     NOT_RECORDED,
@@ -269,19 +269,22 @@ def _newest(view: View) -> Mapping[str, Any]:
 def planned_before(action: CondensationAction, view: View, meanwhile: Sequence[Event]) -> View:
     """Return the View after these events, for which ``action``, which was planned on ``view``, holds too.
 
-    Raises ``NoCondensationAvailable`` if it no longer holds. It holds if there was no other condensation and no
-    retraction, and if all that it forgets may still go: see ``selection.held``. A request or a declined condensation in
-    between does not matter. Cost: a copy of the View and its units.
+    Raises ``NoCondensationAvailable`` if it no longer holds. It holds if all that it forgets is still shown and may
+    still go (see ``selection.held``), and its summary still stands before the same event, at a cut point. A retraction
+    outdates it; another condensation also outdates one that is declined. Cost: a copy of the View and its units.
     """
+    now, at = view.then(meanwhile), action.summary_offset
+    named, shown = ids_named(action, (event.id for event in view)), {event.id for event in now}
     for event in meanwhile:
-        if isinstance(event, CondensationAction) and (event.summary is not None or any(event.forgotten)):
-            raise NoCondensationAvailable(f"condensation {event.id} was appended first")
-        if isinstance(event, Retraction):
-            raise NoCondensationAvailable(f"retraction {event.id} was appended first")
-    view = view.then(meanwhile)
-    if any(action.forgotten) and held(view, action) is not action:
+        is_made = isinstance(event, CondensationAction) and (event.summary is not None or any(event.forgotten))
+        if isinstance(event, Retraction) or (is_made and not (named and named <= shown)):
+            what = "condensation" if is_made else "retraction"
+            raise NoCondensationAvailable(f"{what} {event.id} was appended first")
+    if any(action.forgotten) and held(now, action) is not action:
         raise NoCondensationAvailable("calls and observations would be separated")
-    return view
+    if at is not None and (at not in now.cut_points or view[at : at + 1] != now[at : at + 1]):
+        raise NoCondensationAvailable("its summary would stand inside a unit, or before another event")
+    return now
 
 
 # --- what a handler remembers ---

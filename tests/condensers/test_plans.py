@@ -10,7 +10,7 @@ from foldlog.condensers.base import Condenser
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import planned_before
 from foldlog.condensers.selection import held
-from foldlog.eventstore.events import Annotation, CondensationAction, Event, Origin, Retraction
+from foldlog.eventstore.events import Annotation, CondensationAction, Event, Observation, Origin, Retraction
 from foldlog.projections import View, well_formed
 from foldlog.projections.units import pending_positions, units
 from tests.condensers.made import REQUEST, answer, call, condensed, ids, message, messages, pair, viewed
@@ -65,7 +65,8 @@ def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stay
     [
         ([message("more"), REQUEST, DECLINED], None),
         ([condensed(1, 2)], "condensation 11 was appended first"),
-        ([condensed(summary="S", offset=0)], "condensation 11 was appended first"),
+        ([condensed(summary="S", offset=0)], None),
+        ([condensed(9)], None),
         ([answer(call_id="late")], "be separated"),
         ([answer(call_id=None, cause=1)], "be separated"),
         ([call(call_id="new", response_id="r"), answer(call_id="new")], None),
@@ -77,6 +78,24 @@ def test_what_outdates_a_plan(came, problem):
     plan = (condensed(1, 2, 3), view)
     told = outdated(plan, [replace(event, id=view.version + place) for place, event in enumerate(came)])
     assert told is problem is None or problem in told
+
+
+@pytest.mark.parametrize(
+    "came, problem",
+    [
+        ([condensed(9)], None),
+        ([condensed(0, summary="S", offset=0)], None),  # in the place of what it forgets
+        ([condensed(0)], "before another event"),
+        ([condensed(3, summary="S", offset=3)], "condensation 11 was appended first"),
+        ([answer(call_id="late")], "inside a unit"),  # of the call that stays
+    ],
+)
+def test_a_plan_with_a_summary_holds_where_that_stands_in_its_place(came, problem):
+    view = viewed(message(), call(call_id="late"), messages(9))
+    told = outdated((condensed(2, 3, 4, summary="S", offset=2), view), later(view, *came))
+    assert told is problem is None or problem in told
+    declined = outdated((DECLINED, view), later(view, *came))
+    assert (declined is None) == isinstance(came[0], Observation)
 
 
 def later(view, *events):
@@ -93,7 +112,7 @@ def test_a_call_that_came_late_of_a_response_that_is_forgotten_outdates_a_plan()
 
 def test_an_answer_that_completes_a_response_of_which_a_call_is_forgotten_outdates_a_plan():
     calls = call(call_id=None, response_id="r"), call(call_id="a", response_id="r")
-    view = viewed(*calls, message(), answer(call_id="a", cause=2))
+    view = viewed(*calls, message(), answer(call_id="a", cause=1))
     assert "be separated" in outdated((condensed(1, 2), view), later(view, answer(call_id=None, cause=0)))
     assert outdated((condensed(2), view), later(view, answer(call_id=None, cause=0))) is None
 
