@@ -5,7 +5,7 @@ lacks records.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from foldlog._formats.packing import place_of
 from foldlog._formats.record import INCOMPLETE, UNREAD
@@ -53,8 +53,8 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
     ends in this record, also where the source switched to another branch later.
 
     The events of the record, the actions of one response and their observations belong together: the version is after
-    the last of them that directly follows, so that no call is left open. ``"7"`` finds the source's ids ``"7"`` and
-    ``7``.
+    the last of them that directly follows, so that no call is left open, unless one record has its result and what the
+    model said to it. ``"7"`` finds the source's ids ``"7"`` and ``7``.
 
     Raises ``InvalidArgument`` where no event has this id, and ``ConversationNotFound``. Cost: the events from there to
     the end, and of a call or a result the View there.
@@ -82,7 +82,7 @@ def _is_named(event: Event, source_id: str | int) -> bool:
 
 def _after_its_group(store: Store, conversation: str, event: Event) -> int:
     """Return the version after the events of the same record, of the same response, and of their results, that directly
-    follow. Only bookkeeping may stand between them.
+    follow, in whole records. Only bookkeeping may stand between them.
     """
     record = [event, *takewhile(place_of, store.events(conversation, event.id + 1))]
     version = record[-1].id + 1
@@ -92,12 +92,16 @@ def _after_its_group(store: Store, conversation: str, event: Event) -> int:
     for call in view.open_calls if view else ():
         waiting.add(call, call.id)
     newest = next((each.response_id for each in reversed(view or ()) if isinstance(each, Action)), None)
-    for each in store.events(conversation, version) if view else ():
-        if isinstance(each, Action) and each.response_id == newest is not None:
-            waiting.add(each, each.id)
-        elif not isinstance(each, Observation) or waiting.take(each) is None:
-            if each.shown or is_structural(each):
-                break
-            continue
-        version = each.id + 1
+    following = store.events(conversation, version) if view else ()
+    for _, of_record in groupby(following, lambda each: each.id - place_of(each)):
+        made, goes_on = [*of_record], False
+        for each in made:
+            if isinstance(each, Action) and each.response_id == newest is not None:
+                waiting.add(each, each.id)
+                goes_on = True
+            elif isinstance(each, Observation) and waiting.take(each) is not None:
+                goes_on = True
+            elif each.shown or is_structural(each):
+                return version
+        version = made[-1].id + 1 if goes_on else version
     return version

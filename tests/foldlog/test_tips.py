@@ -109,12 +109,15 @@ def test_a_fork_at_a_call_or_a_result_has_the_whole_response_and_all_its_results
     assert [shown(history.fork(at_source=name)) for name in "bdce"] == [list("abdce")] * 4
 
 
-def test_a_fork_at_a_record_of_several_events_has_all_of_them_and_the_results(histories):
-    golden = Path(__file__).parents[1] / "golden" / "imports" / "pydantic-ai.jsonl"
+@pytest.mark.parametrize("format", ["otlp-genai", "pydantic-ai"])
+def test_a_fork_at_a_record_of_several_events_has_only_whole_records(histories, format):
+    golden = Path(__file__).parents[1] / "golden" / "imports" / f"{format}.jsonl"
     records = json.loads(golden.read_text().splitlines()[0])["records"]
-    history = imported(histories, "c1", records, "pydantic-ai")
-    for record, sent in ((records[0], 1), (records[1], 3)):
-        assert list(encode(history.fork(at_source=record["entry_id"]).events(), "pydantic-ai")) == records[:sent]
+    history = imported(histories, "c1", records, format)
+    ids = dict.fromkeys(event.origin.id for event in history.events() if event.origin.id)
+    forks = [list(encode(history.fork(at_source=each).events(), format)) for each in ids]
+    assert forks == [records[: len(fork)] for fork in forks]
+    assert [len(fork) for fork in forks[:3]] == {"otlp-genai": [1, 2, 3], "pydantic-ai": [1, 3, 3]}[format]
 
 
 def test_ids_that_are_numbers_are_found_as_texts_too_and_the_last_of_equal_ids_counts(histories):
