@@ -677,7 +677,7 @@ class History:
         Raises ``InvalidArgument`` where this history does not have that version or that source id,
         ``VersionConflict`` where ``id`` exists, and ``ConversationNotFound`` where this history has no events.
         Durability: on disk when it returns. Cost: one row; with ``at_source`` also the events from that one to the end.
-        The fork of an import that lacks records begins with an event that says so.
+        The fork of an import that lacks records begins with an event that says so, and so is at version ``at + 1``.
         """
         self._met()
         if at is not None and at_source is not None:

@@ -29,7 +29,7 @@ from foldlog.eventstore.documents.values import (
 )
 from foldlog.eventstore.errors import DocumentsChanged, IdempotencyConflict, InvalidEvent
 from foldlog.eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
-from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged
+from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged, begin_fork
 from foldlog.eventstore.log.finding import Generation, find_meant
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
@@ -93,7 +93,7 @@ class Documents:
         given = [events] if isinstance(events, Event) else list(events)
         values = _checked(changed)
         while True:
-            change, guard, found = self._change(conversation, values, generation, idempotency_key)
+            change, guard, found = self._change(conversation, values, generation, idempotency_key, None)
             batch = given if change is None else [*given, change]
             if not batch:  # the rules of an append, as of the moment at which nothing changes
                 check_version(State(conversation, 0 if found is None else found.version), expected_version)
@@ -118,12 +118,18 @@ class Documents:
         self, conversation: str, changed: Mapping[str, Any], expected_version: int, generation: Generation
     ) -> Appending | None:
         """Return the append of values for ``together``; None if nothing changes. After a conflict, prepare it again."""
-        change, guard, _ = self._change(conversation, _checked(changed), generation, None)
+        change, guard, _ = self._change(conversation, _checked(changed), generation, None, None)
         given = (conversation, change or (), expected_version, None, None, guard, generation)
         return prepare_append(self._store, *given) if change is not None else None
 
+    def fork(self, conversation: str, at: int, new_id: str, changed: Mapping[str, Any]) -> None:
+        """Fork a conversation, and append new values of documents to the fork: see ``Store.fork`` and ``append``."""
+        change, _, _ = self._change(conversation, _checked(changed), Generation(), None, at)
+        append, database = prepare_append(self._store, new_id, change or (), at), self._store.database
+        database.recorder.transact(lambda tx: (begin_fork(database, tx, conversation, at, new_id), append(tx)))
+
     def _change(
-        self, conversation: str, values: Mapping[str, Any], generation: Generation, key: str | None
+        self, conversation: str, values: Mapping[str, Any], generation: Generation, key: str | None, at: int | None
     ) -> tuple[DocumentChanges | None, DocumentsUnchanged, Conversation | None]:
         """Return the event that holds these values, None where nothing changes; the guard of its append; and the
         conversation that this is true of.
@@ -135,7 +141,7 @@ class Documents:
             if found is None:
                 return _of_values({}, {}, values), DocumentsUnchanged(values, None, {}), None
             reading = ReadTransaction(reader, found, database)
-            ids = newest_documents(reading, None)
+            ids = newest_documents(reading, at)
             guard = DocumentsUnchanged(values, (reading.key, reading.redactions), ids)
             if key is not None and (recalled := reading.recall(key)) is not None:
                 return _repeated(reading, recalled, key, values), guard, found
@@ -143,9 +149,6 @@ class Documents:
             return _of_values(ids, known, values), guard, found
 
         return database.recorder.query(read)
-
-
-# --- writing ---
 
 
 def _checked(changed: Mapping[str, Any]) -> dict[str, Any]:

@@ -210,9 +210,6 @@ def append_all(database: Database, works: Sequence[Appending]) -> list[Outcome[t
     ]
 
 
-# -- forks ------------------------------------------------------------------------------------------------------------
-
-
 def begin_fork(
     database: Database,
     transaction: Transaction,

@@ -31,11 +31,11 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
     """
     documents = Documents(store)
     unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
-    fork = store.fork(conversation, at, new)
-    if not unread or documents.get(new, UNREAD):
-        return fork
-    attributes = {**documents.get(new, ATTRIBUTES, default={}), INCOMPLETE: incomplete(unread)}
-    documents.append(new, (), {ATTRIBUTES: attributes, UNREAD: unread})
+    if not unread or documents.get(conversation, UNREAD, version=at):
+        return store.fork(conversation, at, new)
+    attributes = documents.get(conversation, ATTRIBUTES, default={}, version=at)
+    marked = {ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(unread)}, UNREAD: unread}
+    documents.fork(conversation, at, new, marked)
     return store.conversation(new)
 
 

@@ -985,6 +985,7 @@ def test_no_conversation_is_there_without_the_mark_of_what_it_lacks(histories, t
     (tmp_path / "c.jsonl").write_text("\n".join(torn))
     monkeypatch.setattr(Documents, "append", lambda *_, **__: pytest.fail("another transaction"))
     histories.import_(tmp_path / "c.jsonl", findings=str)
+    assert histories["c"].fork(3).document("unread records") == [[2, 2]]
     assert histories["c"].document("unread records") == [[2, 2], [4, 4]]
     assert "2 records" in histories["c"].attributes()["incomplete"]
 
