@@ -79,7 +79,8 @@ class PartsEncoder(RepliesEncoder):
 
     def records(self, event: Event) -> Sequence[Any] | None:
         if isinstance(event, Annotation) and event.redacted is not None and event.origin is not None:
-            thought = self.rules.thought(thought_in(dict_or_empty(event.data))[0] or REDACTED, "")
+            text, signature = thought_in(dict_or_empty(event.data))
+            thought = self.rules.thought(text or REDACTED, signature)
             parts = [thought] if event.name == _THOUGHT else self.rules.again(event)
             return [self.rules.written(event, parts)] if parts else ()
         return super().records(event)

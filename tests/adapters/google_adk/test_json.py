@@ -26,7 +26,7 @@ def test_the_sdk_reads_an_export(histories):
     assert [part.function_call.id for part in called[2:]] == ["c1", "c2"]
     results = [part.function_response for part in answered]
     assert told(results[0].parts) == told(asked)
-    assert [result.response for result in results] == [{"result": "see"}, {"error": "no"}]
+    assert [result.response for result in results] == [{"output": "see"}, {"error": "no"}]
 
 
 @pytest.mark.anyio

@@ -373,7 +373,7 @@ class TestKeeps(Lists, Condenses):
         def text(part):
             called, result = part.function_call, part.function_response
             if result:
-                told = result.response["result"]
+                (told,) = result.response.values()
                 return (
                     json.dumps(result.response, ensure_ascii=False) if told[:1].isdigit() else told
                 )  # what stands there

@@ -501,6 +501,17 @@ def test_the_thinking_before_a_message_or_a_call_of_ours_is_written(format, call
         ]
 
 
+@pytest.mark.parametrize("format", ["pydantic-ai", "google-adk", "agent-framework", "strands"])
+def test_thinking_keeps_its_signature_where_the_call_after_it_is_redacted(format):
+    parts, (expected, *_), _ = THOUGHT[format]
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append_records(encode([Action(id=0, tool="run", thinking=(SIGNED,))], format), format=format)
+        history.redact(1, reason="asked to")
+        (left,) = encode(history.events(), format)
+    assert parts(left)[0] == expected
+
+
 OF_OTHERS = [
     ("pydantic-ai", {"content": "hm", "part_kind": "thinking", "signature": "c2ln", "provider_name": "openai"}),
     ("google-adk", {"text": "hm", "thought": True, "thought_signature": "_gA="}),
