@@ -56,10 +56,21 @@ class Growth:
         read_again: bool = False,
     ) -> None:
         equal = map(is_same, (each.record for each in standing), records)
-        self.same = 0 if read_again else sum(takewhile(bool, equal))
-        self.gone = standing[self.same :]
-        self.starts = [*(each.first_id for each in standing[: self.same]), version + bool(self.gone)]
-        self._records, self._standing, self._changed_at = records, standing, changed_at
+        self._records, self._standing, self._changed_at, self._version = records, standing, changed_at, version
+        self._begin_at(0 if read_again else sum(takewhile(bool, equal)))
+
+    def _begin_at(self, place: int) -> None:
+        self.same, self.gone = place, self._standing[place:]
+        self.starts = [*(each.first_id for each in self._standing[:place]), self._version + bool(self.gone)]
+
+    def is_read_otherwise(self, place: int, events: Sequence[Event]) -> bool:
+        """Return whether a stored record is now, with later ones that are new, read into more or fewer events: they may
+        tell what it told. Then the difference begins with it.
+        """
+        if self.same == len(self._records) or sum(each.shown for each in events) == self._standing[place].shown:
+            return False
+        self._begin_at(place)
+        return True
 
     @property
     def shrinks(self) -> bool:

@@ -304,9 +304,14 @@ class Source:
         """Yield what a stored history lacks of this source, after the event that takes back what the source no longer
         has, if it has not all of it.
         """
-        yield from growth.taking_back(self.format)
         decoded = self._decoded(Options(leaf=self._leaf, prefix=self._prefix), growth.starts)
-        for _, events in islice(decoded, growth.same, None):
+        for number, (_, events) in enumerate(islice(decoded, growth.same)):
+            if growth.is_read_otherwise(number, events):
+                decoded = self._decoded(Options(leaf=self._leaf, prefix=self._prefix), growth.starts)
+                decoded = islice(decoded, growth.same, None)
+                break
+        yield from growth.taking_back(self.format)
+        for _, events in decoded:
             yield from events
 
     def _decoded(self, options: Options, starts: Sequence[int] = ()) -> Iterator[tuple[Any, list[Event]]]:

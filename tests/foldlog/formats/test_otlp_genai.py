@@ -460,6 +460,15 @@ def test_spans_below_an_agents_that_come_later_than_it_are_not_counted_twice(tmp
         assert texts(store.events("5b8e")) == ["how far?", "9 km"]
 
 
+def test_what_an_agents_span_told_is_taken_back_when_later_calls_below_it_tell_it(tmp_path, foldlog):
+    spans = span("agent", 1, ends=5, **AGENT, **TOLD), chat("c", 6, [said("user", "so?")], [], parent="agent")
+    for number in (1, 2, 2):
+        (tmp_path / "traces.jsonl").write_text("\n".join(json.dumps(request(each)) for each in spans[:number]))
+        assert foldlog("import", "traces.jsonl").status == 0
+    with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as store:
+        assert (texts(store.events("5b8e")), store.version("5b8e")) == (["so?"], 6)
+
+
 def of_phoenix(**attributes):
     pair = [{"key": "llm.cost.total", "value": {"doubleValue": 0.5}}]
     return {
