@@ -68,21 +68,19 @@ def run(
     attributes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME=VALUE", help="Attributes of your own to have: see foldlog attributes.", show_default="any"
+            metavar="NAME=VALUE", help="Your attributes to have: see foldlog attributes.", show_default="any"
         ),
     ] = None,
     match: Annotated[
         str | None,
-        typer.Option(
-            "--match", metavar="TEXT", help="Only conversations whose id, title or format contains it, in any case."
-        ),
+        typer.Option("--match", metavar="TEXT", help="Only those whose id, title or format contains it, in any case."),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Only those with events recorded since: 2026-03-01, 2h. An import records when it runs.",
+            help="Only those with events recorded, or imported, since: 2026-03-01, 2h.",
         ),
     ] = None,
     sort: Annotated[

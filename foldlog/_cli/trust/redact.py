@@ -120,9 +120,7 @@ def run(
     ] = None,
     with_summaries: Annotated[
         bool,
-        typer.Option(
-            "--with-summaries", help="Redact the summaries that may quote an event too, and why they were made."
-        ),
+        typer.Option("--with-summaries", help="Redact summaries that may quote an event too, and their reasons."),
     ] = False,
     by: Annotated[
         str | None,

@@ -306,9 +306,9 @@ async def summarized(histories):
     """An agent whose summary quotes its first message, its history, and its model, which quotes what it summarizes."""
     repository = FoldlogSessionRepository(histories)
     model = ScriptedModel(lambda messages, number: [said(f"reply {number}")], messages_max=6)
-    model.summary = lambda messages, number: "card 4111" if "4111" in str(messages) else "no card"
+    model.summary = lambda messages, number: "card Kurt" if "Kurt" in str(messages) else "no card"
     agent = summarizing(repository, model)
-    for text in ("card 4111", "one", "two", "three"):
+    for text in ("card Kurt", "one", "two", "three"):
         await agent.invoke_async(text)
     return agent, histories[repository.conversation("s", "a")], model
 
@@ -319,19 +319,19 @@ def holding(history, text):
 
 async def test_a_redaction_with_summaries_leaves_none_in_the_state(histories):
     _, history, model = await summarized(histories)
-    assert "card 4111" in str(history.view().to_messages())
-    history.redact(holding(history, "4111")[0], reason="asked to", with_summaries=True)
-    assert holding(history, "4111") == []
+    assert "card Kurt" in str(history.view().to_messages())
+    history.redact(holding(history, "Kurt")[0], reason="asked to", with_summaries=True)
+    assert holding(history, "Kurt") == []
     restarted = summarizing(FoldlogSessionRepository(histories), model)
     assert restarted.messages[0]["content"] == [{"text": "[redacted]"}]
     await restarted.invoke_async("four")
-    assert "4111" not in str(model.prompts[-1])
+    assert "Kurt" not in str(model.prompts[-1])
     assert shown(history) == parts(restarted.messages)
 
 
 async def test_an_agent_that_holds_redacted_content_does_not_store_it_again(histories):
     agent, history, model = await summarized(histories)
-    for event_id in reversed(holding(history, "4111")):
+    for event_id in reversed(holding(history, "Kurt")):
         history.redact(event_id, reason="asked to", with_summaries=True)
     model.messages_max, version = None, history.version()
     agent.state.set("seen", 1)
@@ -340,9 +340,9 @@ async def test_an_agent_that_holds_redacted_content_does_not_store_it_again(hist
     model.messages_max = 6
     for number in range(4):
         await agent.invoke_async(f"more {number}")
-    assert "card 4111" in str(agent.messages[0])
+    assert "card Kurt" in str(agent.messages[0])
     assert [event.summary for event in history.events(version) if isinstance(event, CondensationAction)]
-    assert holding(history, "4111") == []
+    assert holding(history, "Kurt") == []
     restarted = summarizing(FoldlogSessionRepository(histories), model)
     for number in range(4):
         await restarted.invoke_async(f"again {number}")
@@ -368,7 +368,7 @@ async def test_an_agent_of_an_erased_conversation_writes_nothing(histories, how,
     if begins_again:
         now = histories[history.id]
         assert [message["content"] for message in now.view().to_messages()] == ["hello", "reply 4"]
-        assert holding(now, "4111") == []
+        assert holding(now, "Kurt") == []
     else:
         assert history.id not in histories
 
